@@ -1,0 +1,1 @@
+"""click commands -> a request; the one error boundary; nothing else."""

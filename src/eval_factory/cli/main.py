@@ -1,0 +1,167 @@
+"""The command line. Flags become a `Request`; what goes wrong ends here, in one place."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eval_factory import __version__
+from eval_factory.config.evaluation import Request
+from eval_factory.config.framework import Task, load_framework
+from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError
+from eval_factory.secrets import Redactor
+
+PROGRAM = "eval-factory"
+
+
+class _EitherSpelling(click.Group):
+    """`run_eval` and `run-eval` are one command."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name.replace("-", "_"))
+
+
+def _option(name: str, **settings: Any) -> Any:
+    """An option in both spellings: --run_config and --run-config."""
+    spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
+    return click.option(*spellings, name, **settings)
+
+
+@click.group(cls=_EitherSpelling, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Log in detail; HELM's log then holds prompts and answers.")
+@click.version_option(__version__, prog_name=PROGRAM)
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Measure how good a language model is at medical work."""
+    ctx.obj = {"debug": debug}
+
+
+@cli.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print everything about the tasks as JSON.")
+@click.option("--tag", default=None, help="Only tasks with this tag.")
+def list_tasks(as_json: bool, tag: str | None) -> None:
+    """List the tasks."""
+    framework = load_framework()
+    tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
+    if not tasks:
+        tags = sorted({name for task in framework.evaluations for name in task.about.tags})
+        raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
+    if as_json:
+        click.echo(json.dumps([_task_record(task) for task in tasks], indent=2))
+        return
+    click.echo(f"{framework.framework.name}:")
+    width = max(len(task.name) for task in tasks)
+    for task in tasks:
+        described = f"  * {task.name:<{width}}  {task.description}" if sys.stdout.isatty() else f"  * {task.name}"
+        click.echo(described.rstrip())
+
+
+def _task_record(task: Task) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "type": f"helm.{task.name}",
+        "description": task.description,
+        "endpoint_types": list(task.endpoint_types),
+        "judges": list(task.helm.judges),
+        "main_metric": task.helm.main_metric,
+        "access": task.about.access,
+        "source": task.about.source,
+        "instances": task.about.instances,
+        "tags": list(task.about.tags),
+        "parameters": {name: rule.model_dump() for name, rule in task.helm.parameters.items()},
+        "notes": list(task.about.notes),
+    }
+
+
+_FLAGS = {
+    "output_dir": "config.output_dir",
+    "eval_type": "config.type",
+    "model_id": "target.api_endpoint.model_id",
+    "model_type": "target.api_endpoint.type",
+    "model_url": "target.api_endpoint.url",
+    "api_key_name": "target.api_endpoint.api_key",
+}
+
+
+@cli.command("run_eval")
+@_option("run_config", type=click.Path(path_type=Path), default=None, help="The run config (YAML).")
+@_option("output_dir", default=None, help="Folder for results; made if it is not there.")
+@_option("eval_type", default=None, help="The task ('eval-factory ls' lists them).")
+@_option("model_id", default=None, help="The model's id at the endpoint.")
+@_option("model_type", default=None, help="chat or completions.")
+@_option("model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
+@_option("api_key_name", default=None, help="NAME of the environment variable that holds the key.")
+@_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
+@_option("dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
+@_option("fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
+@click.option("--debug", is_flag=True, help="The same as before the command.")
+@click.pass_context
+def run_eval(
+    ctx: click.Context,
+    run_config: Path | None,
+    overrides: tuple[str, ...],
+    dry_run: bool,
+    fresh: bool,
+    debug: bool,
+    **flags: str | None,
+) -> None:
+    """Run one evaluation."""
+    from eval_factory.pipeline import Options, run_evaluation
+
+    given = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
+    request = Request(run_config=run_config, flags=given, overrides=overrides)
+    options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"])
+    ctx.exit(run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout))
+
+
+def main() -> None:
+    """Entry point: the one place where errors end and exit codes are made."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = cli.main(prog_name=PROGRAM, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ConfigError.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        sys.exit(130)
+    except EvalFactoryError as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen
+        sys.exit(_report_defect(error))
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(message: str) -> None:
+    """To standard error, redacted: an error may quote what it stumbled over."""
+    redactor = Redactor.from_environment(os.environ, [name for name in os.environ if name.endswith("_API_KEY")])
+    lines = redactor.text(message).splitlines() or [""]
+    prefix = f"{PROGRAM}: "
+    for line in lines:
+        click.echo(line if line.startswith("  ") else prefix + line, err=True)
+
+
+def _report_defect(error: Exception) -> int:
+    text = "".join(traceback.format_exception(error))
+    redactor = Redactor.from_environment(os.environ, [name for name in os.environ if name.endswith("_API_KEY")])
+    descriptor, name = tempfile.mkstemp(prefix="eval-factory-defect-", suffix=".log")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(redactor.text(text))
+    _say(f"a defect in eval-factory ({type(error).__name__}); the traceback is in {name}")
+    return DEFECT_EXIT_CODE

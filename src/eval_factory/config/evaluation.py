@@ -1,0 +1,303 @@
+"""Everything a user said, in every way it can be said, as one validated evaluation.
+
+All mistakes are collected and shown at once, each with where it was written and what was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from eval_factory.config.framework import Framework, Task
+from eval_factory.config.load import interpolate, load_run_config, parse_overrides
+from eval_factory.config.merge import Source, Sources, merge
+from eval_factory.config.model import RunConfig
+from eval_factory.errors import ConfigError
+from eval_factory.secrets import REDACTED, Redactor, looks_like_key
+
+SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset")
+"""Keys of params.extra that only mean something to the tasks that declare them."""
+
+_NOT_IN_RUN_ENTRY = ","
+"""HELM splits a run entry at commas and offers no way to quote one."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line said: the file, the flags that were given, the overrides."""
+
+    run_config: Path | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    """Dotted path of the value -> value."""
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One merged and validated evaluation."""
+
+    task: Task
+    framework: Framework
+    run: RunConfig
+    sources: Sources
+
+    @property
+    def output_dir(self) -> Path:
+        return Path(self.run.config.output_dir)
+
+    @property
+    def num_output_tokens(self) -> int | None:
+        """`max_new_tokens` and `extra.num_output_tokens` are two names of one thing."""
+        params = self.run.config.params
+        return params.extra.num_output_tokens or params.max_new_tokens
+
+    def key_names(self) -> list[str]:
+        """Names of the environment variables that may hold a key of this run."""
+        extra = self.run.config.params.extra
+        names = [self.run.target.api_endpoint.api_key]
+        if self.task.helm.judges:
+            names += [extra.gpt_judge_api_key, extra.llama_judge_api_key, extra.claude_judge_api_key]
+        return [name for name in dict.fromkeys(names) if name]
+
+    def as_dict(self) -> dict[str, Any]:
+        """`config` and `target` as they will be run."""
+        return self.run.model_dump(mode="json")
+
+
+def build_evaluation(request: Request, framework: Framework, env: Mapping[str, str]) -> Evaluation:
+    """Merge and validate.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    problems: list[str] = []
+    user_layers = _user_layers(request, env, problems)
+    task = _chosen_task(user_layers, framework, problems, request)
+    framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
+    layers = [
+        (Source.FRAMEWORK, framework_layer),
+        (Source.TASK, _task_layer(task)),
+        *user_layers,
+    ]
+    for _, tree in layers:
+        _canonical_names(tree, problems)
+    merged, sources = merge(layers)
+    run = _validated(merged, sources, request, problems)
+    if run is not None and task is not None:
+        run = _with_task_rules(run, task, sources, problems)
+    if problems or run is None or task is None:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return Evaluation(task, framework, run, sources)
+
+
+def _user_layers(
+    request: Request, env: Mapping[str, str], problems: list[str]
+) -> list[tuple[Source, dict[str, Any]]]:
+    layers: list[tuple[Source, dict[str, Any]]] = []
+    if request.run_config is not None:
+        layers.append((Source.FILE, load_run_config(request.run_config)))
+    flags: dict[str, Any] = {}
+    for path, value in request.flags.items():
+        _set(flags, path, value)
+    layers.append((Source.FLAG, flags))
+    layers.append((Source.OVERRIDE, parse_overrides(request.overrides)))
+    layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
+    return [(source, tree) for source, tree in layers if tree]
+
+
+def _set(tree: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for name in parents:
+        tree = tree.setdefault(name, {})
+    tree[last] = value
+
+
+def _canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
+    """`api_key_name` is another name for `api_key`: one of them, in every layer, so that layers can be merged."""
+    target = tree.get("target")
+    endpoint = target.get("api_endpoint") if isinstance(target, dict) else None
+    if isinstance(endpoint, dict) and "api_key_name" in endpoint:
+        name = endpoint.pop("api_key_name")
+        if endpoint.get("api_key") not in (None, name):
+            problems.append("target.api_endpoint: api_key and api_key_name are the same setting; give one of them")
+        endpoint["api_key"] = name
+
+
+def _task_layer(task: Task | None) -> dict[str, Any]:
+    if task is None:
+        return {}
+    config = {key: value for key, value in task.defaults["config"].items() if key != "supported_endpoint_types"}
+    return {"config": config}
+
+
+def _chosen_task(
+    layers: list[tuple[Source, dict[str, Any]]], framework: Framework, problems: list[str], request: Request
+) -> Task | None:
+    name: Any = None
+    for _, tree in layers:
+        config = tree.get("config")
+        if isinstance(config, dict) and config.get("type") is not None:
+            name = config["type"]
+    if name is None:
+        problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
+        return None
+    if not isinstance(name, str):
+        return None  # the shape check says so
+    task = framework.task(name)
+    if task is None:
+        shown = REDACTED if looks_like_key(name) else repr(name)
+        problems.append(
+            f"config.type: there is no task {shown}{_did_you_mean(name, framework.names())};"
+            " 'eval-factory ls' lists them"
+        )
+    return task
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def _validated(
+    merged: dict[str, Any], sources: Sources, request: Request, problems: list[str]
+) -> RunConfig | None:
+    try:
+        return RunConfig.model_validate(merged)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            path = ".".join(str(part) for part in detail["loc"] if isinstance(part, str) and "[" not in part)
+            if path == "config.type" and any("config.type" in problem for problem in problems):
+                continue
+            problems.append(_explained(path, detail, sources, request))
+        return None
+
+
+def _explained(path: str, detail: Any, sources: Sources, request: Request) -> str:
+    where = _origin(path, sources, request)
+    kind, given = detail["type"], detail.get("input")
+    if kind == "extra_forbidden":
+        parent, _, name = path.rpartition(".")
+        known = _known_keys(parent)
+        hint = _did_you_mean(name, known) or (f"; known here: {', '.join(known)}" if known else "")
+        shown = REDACTED if looks_like_key(name) else path
+        return f"{where}unknown key {shown}{hint}"
+    if kind == "missing":
+        return f"{path}: is missing{_how_to_give(path)}"
+    if kind == "value_error":
+        return f"{where}{path}: {detail['ctx']['error']}"
+    message = {
+        "literal_error": f"must be {detail.get('ctx', {}).get('expected')}",
+        "model_type": "must be a mapping of keys to values",
+        "string_type": "must be text (put it in quotes)",
+        "int_type": "must be a whole number",
+        "int_parsing": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "float_type": "must be a number",
+        "float_parsing": "must be a number",
+        "bool_type": "must be true or false",
+    }.get(kind) or detail["msg"].replace("Input should be", "must be")
+    return f"{where}{path}: {message}, got {_shown(given)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (dict, list)):
+        return f"a {'mapping' if isinstance(value, dict) else 'list'}"
+    return Redactor().text(repr(value))
+
+
+def _origin(path: str, sources: Sources, request: Request) -> str:
+    source = next(
+        (s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None
+    )
+    if source is Source.FILE:
+        return f"{request.run_config}: "
+    if source in (Source.FLAG, Source.OVERRIDE):
+        return f"{source.value}: "
+    return ""
+
+
+def _how_to_give(path: str) -> str:
+    flag = {
+        "config.output_dir": "--output_dir",
+        "target.api_endpoint.url": "--model_url",
+        "target.api_endpoint.model_id": "--model_id",
+    }.get(path)
+    return f"; write it in the run config or give {flag}" if flag else ""
+
+
+def _known_keys(parent: str) -> list[str]:
+    model: type[BaseModel] = RunConfig
+    for name in parent.split(".") if parent else []:
+        annotation = model.model_fields[name].annotation if name in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return sorted(model.model_fields)
+
+
+def _with_task_rules(run: RunConfig, task: Task, sources: Sources, problems: list[str]) -> RunConfig:
+    """What depends on the task: endpoint types and the parameters of its scenario."""
+    endpoint = run.target.api_endpoint
+    if endpoint.type not in task.endpoint_types:
+        problems.append(
+            f"target.api_endpoint.type: {task.name} runs on {' or '.join(task.endpoint_types)}, not on {endpoint.type}"
+        )
+    params = run.config.params
+    tokens = (params.max_new_tokens, params.extra.num_output_tokens)
+    if None not in tokens and tokens[0] != tokens[1]:
+        problems.append(
+            "config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ"
+            f" ({tokens[0]} and {tokens[1]}); give one of them"
+        )
+    if task.helm.judges and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
+        problems.append("config.output_dir: must hold no comma for a task with judges, HELM cannot be given one")
+    update = _scenario_values(run, task, problems)
+    if not update:
+        return run
+    extra = params.extra.model_copy(update=update)
+    config = run.config.model_copy(update={"params": params.model_copy(update={"extra": extra})})
+    return run.model_copy(update={"config": config})
+
+
+def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[str, str]:
+    extra = run.config.params.extra
+    update: dict[str, str] = {}
+    for name in SCENARIO_PARAMETERS:
+        value = getattr(extra, name)
+        rule = task.helm.parameters.get(name)
+        where = f"config.params.extra.{name}"
+        if rule is None:
+            if value is not None:
+                problems.append(f"{where}: {task.name} has no {name}{_tasks_with(name)}")
+            continue
+        if rule.fixed is not None:
+            if value not in (None, rule.fixed):
+                problems.append(f"{where}: {task.name} is {name}={rule.fixed}, got {value!r}")
+            update[name] = rule.fixed
+            continue
+        if value is None:
+            if rule.required:
+                problems.append(f"{where}: is missing; {task.name} needs it")
+            continue
+        if _NOT_IN_RUN_ENTRY in value:
+            problems.append(f"{where}: must hold no comma, HELM cannot be given one: {value!r}")
+        if rule.allowed and value not in rule.allowed:
+            near = _did_you_mean(value, list(rule.allowed))
+            problems.append(f"{where}: must be one of {', '.join(rule.allowed)}, got {value!r}{near}")
+        if rule.path:
+            update[name] = os.path.abspath(os.path.expanduser(value))
+    return update
+
+
+def _tasks_with(name: str) -> str:
+    # Imported here: the message alone needs all tasks.
+    from eval_factory.config.framework import load_framework
+
+    having = [task.name for task in load_framework().evaluations if name in task.helm.parameters]
+    return f"; it belongs to {', '.join(having)}" if having else ""

@@ -1,0 +1,178 @@
+"""Reading a run config: YAML with its line on an error, `${NAME}` from the environment, and `--overrides`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval_factory.errors import ConfigError
+
+_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """A loader to which a key written twice is an error, not a silent loss of the first."""
+
+
+def _construct_mapping(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = key_node.value
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} is written twice", key_node.start_mark
+            )
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node, deep=True)
+
+
+_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+
+
+def load_run_config(path: Path) -> dict[str, Any]:
+    """The mapping in a run config.
+
+    Raises:
+        ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder, not a file") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not a UTF-8 text file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        document = yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {_yaml_problem(error)}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deeply") from None
+    if document is None:
+        raise ConfigError(f"{path}: is empty; it needs at least `config:` with `type:`, and `target:`")
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: holds a {_kind(document)} where a mapping with `config:` and `target:` belongs")
+    return document
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "is not valid YAML"
+    if mark is None:
+        return f"is not valid YAML: {problem}"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        return "list"
+    if isinstance(value, str):
+        return "text"
+    return type(value).__name__
+
+
+def interpolate(value: Any, env: Mapping[str, str], where: str, problems: list[str]) -> Any:
+    """Replace `${NAME}` and `${NAME:-default}` in every text of a tree; keys are left alone.
+
+    A variable that is not set and has no default is added to `problems`.
+    """
+    if isinstance(value, str):
+        return _interpolate_text(value, env, where, problems)
+    if isinstance(value, dict):
+        return {
+            key: interpolate(item, env, f"{where}.{key}" if where else str(key), problems)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [interpolate(item, env, f"{where}[{i}]", problems) for i, item in enumerate(value)]
+    return value
+
+
+def _interpolate_text(text: str, env: Mapping[str, str], where: str, problems: list[str]) -> Any:
+    def replacement(match: re.Match[str]) -> str:
+        found = env.get(match["name"]) or match["default"]
+        if found is None:
+            problems.append(
+                f"{where}: the environment variable {match['name']} is not set"
+                f" (write ${{{match['name']}:-value}} for a default)"
+            )
+            return ""
+        return found
+
+    replaced = _VARIABLE.sub(replacement, text)
+    if replaced == text:
+        return text
+    if _VARIABLE.fullmatch(text):
+        # The variable is the whole value: it may stand for a number, as a person would write it.
+        return _typed(replaced)
+    return replaced
+
+
+def _typed(text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if isinstance(value, (int, float, bool)) or value is None else text
+
+
+def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
+    """`a.b=c,d.e="x,y"` as a nested mapping; values are YAML, commas inside quotes or brackets do not split.
+
+    Raises:
+        ConfigError: a part without `=`, an empty key, or a value that is not YAML.
+    """
+    tree: dict[str, Any] = {}
+    problems: list[str] = []
+    for text in texts:
+        for part in _split_outside_quotes(text):
+            key, equals, value = part.partition("=")
+            names = [name.strip() for name in key.split(".")]
+            if not equals or not all(names):
+                problems.append(f"--overrides: expected path.to.key=value, got {part.strip()!r}")
+                continue
+            try:
+                parsed = yaml.safe_load(value) if value.strip() else ""
+            except yaml.YAMLError:
+                parsed = value
+            _put(tree, names, parsed)
+    if problems:
+        raise ConfigError(problems)
+    return tree
+
+
+def _split_outside_quotes(text: str) -> list[str]:
+    parts, depth, quote, start = [], 0, "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    if quote:
+        raise ConfigError(f"--overrides: a quote is not closed in {text!r}")
+    parts.append(text[start:])
+    return [part for part in parts if part.strip()]
+
+
+def _put(tree: dict[str, Any], names: list[str], value: Any) -> None:
+    for name in names[:-1]:
+        child = tree.setdefault(name, {})
+        if not isinstance(child, dict):
+            child = tree[name] = {}
+        tree = child
+    tree[names[-1]] = value

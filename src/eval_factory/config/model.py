@@ -1,0 +1,132 @@
+"""The shape of a merged configuration. Nothing here has a default: those stand in framework.yml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+
+from eval_factory.secrets import is_variable_name, looks_like_key
+
+DEMO_SCHEME = "demo"
+DEMO_URLS = ("demo://baseline",)
+
+MAX_PARALLELISM = 4096
+
+
+def _variable_name(text: str) -> str:
+    # The text itself is never put into the message: it may be the key.
+    if looks_like_key(text) or not is_variable_name(text):
+        raise ValueError(
+            "must be the NAME of an environment variable that holds the key, such as OPENAI_API_KEY;"
+            " what stands here cannot be one (it is not shown, for it may be a key)"
+        )
+    return text
+
+
+def _endpoint_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme == DEMO_SCHEME:
+        if text not in DEMO_URLS:
+            raise ValueError(f"the embedded endpoint is {', '.join(DEMO_URLS)}")
+        return text
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f"needs a scheme: https://... or http://..., or {DEMO_URLS[0]} for the embedded endpoint")
+    if not parts.hostname:
+        raise ValueError("names no host")
+    if "@" in parts.netloc:
+        raise ValueError("must hold no user name or password (they are not shown); give the key's variable as api_key")
+    try:
+        parts.port  # noqa: B018 - the property raises for a port that is none
+    except ValueError:
+        raise ValueError("has a port that is not a number from 0 to 65535") from None
+    return text
+
+
+def _one_line(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    if any(ord(character) < 32 for character in text):
+        raise ValueError("must be one line without control characters")
+    return text
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+Line = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
+Positive = Annotated[int, Field(strict=True, ge=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Extra(_Strict):
+    """`config.params.extra`."""
+
+    data_path: Line | None
+    num_output_tokens: Positive | None
+    max_length: Positive | None
+    subject: Line | None
+    condition: Line | None
+    subset: Line | None
+    num_train_trials: Positive | None
+    gpt_judge_api_key: VariableName | None
+    llama_judge_api_key: VariableName | None
+    claude_judge_api_key: VariableName | None
+    on_failure: Literal["exclude", "zero"]
+    min_coverage: Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Params(_Strict):
+    """`config.params`."""
+
+    limit_samples: Positive | None
+    parallelism: Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
+    max_new_tokens: Positive | None
+    max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
+    request_timeout: Annotated[float, Field(gt=0)]
+    temperature: Annotated[float, Field(ge=0.0)] | None
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] | None
+    extra: Extra
+
+
+class RunSection(_Strict):
+    """`config`."""
+
+    type: Line
+    output_dir: Line
+    params: Params
+
+
+class AdapterConfig(_Strict):
+    """`target.api_endpoint.adapter_config`."""
+
+    use_nvcf: Annotated[bool, Field(strict=True)]
+
+
+class ApiEndpoint(_Strict):
+    """`target.api_endpoint`."""
+
+    url: Annotated[str, AfterValidator(_endpoint_url)]
+    model_id: Line
+    type: Literal["chat", "completions"]
+    api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))]
+    adapter_config: AdapterConfig
+
+    @property
+    def is_demo(self) -> bool:
+        return self.url in DEMO_URLS
+
+
+class TargetSection(_Strict):
+    """`target`."""
+
+    api_endpoint: ApiEndpoint
+
+
+class RunConfig(_Strict):
+    """A whole run config, merged."""
+
+    config: RunSection
+    target: TargetSection

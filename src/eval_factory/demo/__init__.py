@@ -1,0 +1,1 @@
+"""The embedded endpoint and the sample benchmark of the quickstart."""

@@ -1,0 +1,73 @@
+"""The sample benchmark as a HELM scenario. Importing this registers it; only helm-run does."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT
+from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
+from helm.benchmark.metrics.common_metric_specs import get_exact_match_metric_specs
+from helm.benchmark.run_spec import RunSpec, run_spec_function
+from helm.benchmark.scenarios.scenario import (
+    CORRECT_TAG,
+    TEST_SPLIT,
+    Input,
+    Instance,
+    Output,
+    Reference,
+    Scenario,
+    ScenarioSpec,
+)
+
+NAME = "sample_medical_qa"
+QUESTIONS_FILE = "sample_questions.jsonl"
+MAX_TOKENS = 5
+
+
+class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
+    """Multiple-choice questions from general medical knowledge, written for eval-factory."""
+
+    name = NAME
+    description = "Sample of multiple-choice medical questions"
+    tags = ("question_answering", "biomedical")
+
+    def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - nothing is downloaded
+        text = (resources.files("eval_factory.demo") / QUESTIONS_FILE).read_text(encoding="utf-8")
+        return [_instance(json.loads(line)) for line in text.splitlines()]
+
+
+def _instance(question: dict[str, object]) -> Instance:
+    options = question["options"]
+    assert isinstance(options, list)
+    references = [
+        Reference(Output(text=option), tags=[CORRECT_TAG] if index == question["answer"] else [])
+        for index, option in enumerate(options)
+    ]
+    return Instance(
+        input=Input(text=question["question"]),
+        references=references,
+        split=TEST_SPLIT,
+        id=question["id"],
+        extra_data={"category": question["category"]},
+    )
+
+
+@run_spec_function(NAME)  # type: ignore[misc]
+def sample_medical_qa() -> RunSpec:
+    """The run spec, in the form of HELM's multiple-choice medical benchmarks."""
+    adapter_spec = get_multiple_choice_adapter_spec(
+        method=ADAPT_MULTIPLE_CHOICE_JOINT,
+        instructions="Answer the medical question with the letter of the right option (A, B, C or D) and nothing else.",
+        input_noun="Question",
+        output_noun="Answer",
+        max_tokens=MAX_TOKENS,
+        max_train_instances=0,
+    )
+    return RunSpec(
+        name=NAME,
+        scenario_spec=ScenarioSpec(class_name=f"{__name__}.{SampleMedicalQAScenario.__name__}", args={}),
+        adapter_spec=adapter_spec,
+        metric_specs=get_exact_match_metric_specs(),
+        groups=[NAME],
+    )

@@ -1,0 +1,184 @@
+"""An OpenAI-compatible endpoint on loopback, for the length of a run, with answers from a stated rule.
+
+The rule (`RULE`) looks at nothing but the prompt, so a run against it can be repeated to the last digit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+RULE = (
+    "Where the prompt holds lettered options, the answer is the letter of the longest one (the first of several);"
+    " otherwise the answer is the first 40 words of the prompt's last paragraph."
+)
+WORDS_ANSWERED = 40
+MODEL = "demo/baseline"
+LISTEN_BACKLOG = 256
+
+_OPTION = re.compile(r"^\s*\(?([A-Z])[.)]\s+(.*\S)\s*$")
+
+
+def baseline_answer(prompt: str) -> str:
+    """The answer that `RULE` states. Of several blocks of options, the last one is the question's."""
+    block: list[tuple[str, str]] = []
+    last: list[tuple[str, str]] = []
+    for line in prompt.splitlines():
+        match = _OPTION.match(line)
+        if match and ord(match[1]) == ord("A") + len(block):
+            block.append((match[1], match[2]))
+            if len(block) >= 2:
+                last = block
+        elif match and match[1] == "A":
+            block = [("A", match[2])]
+        else:
+            block = []
+    if last:
+        return max(last, key=lambda option: len(option[1]))[0]
+    paragraphs = [part for part in prompt.split("\n\n") if part.strip()]
+    return " ".join((paragraphs[-1] if paragraphs else "").split()[:WORDS_ANSWERED])
+
+
+class _BadRequest(Exception):
+    """The body is not what the endpoint takes; the message goes to the caller."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+
+    def do_GET(self) -> None:
+        if self.path.rstrip("/").endswith("/models"):
+            self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "eval-factory"}]})
+        else:
+            self._send(404, _error(f"there is no {self.path}", "not_found"))
+
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = self.path.partition("?")[0].rstrip("/")
+        try:
+            if path.endswith("/chat/completions"):
+                self._send(200, answer_chat(_parsed(data)))
+            elif path.endswith("/completions"):
+                self._send(200, answer_completion(_parsed(data)))
+            else:
+                self._send(404, _error(f"there is no {path}", "not_found"))
+        except _BadRequest as error:
+            self._send(400, _error(str(error), "invalid_request_error"))
+
+    def _send(self, status: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+        """Says nothing: the prompts are the user's."""
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(data)
+    except ValueError:
+        raise _BadRequest("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise _BadRequest("the body is not a JSON object")
+    return body
+
+
+def _error(message: str, kind: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+
+def answer_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """The body of a chat completion."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise _BadRequest("'messages' is missing or empty")
+    contents = [message.get("content") if isinstance(message, dict) else None for message in messages]
+    if not all(isinstance(content, str) for content in contents):
+        raise _BadRequest("every message needs a 'content' of text")
+    prompt = str(contents[-1])
+    text, reason, usage = _completion(prompt, body)
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+    return _answer("chat.completion", "chatcmpl", body, choice, usage)
+
+
+def answer_completion(body: dict[str, Any]) -> dict[str, Any]:
+    """The body of a text completion."""
+    prompt = body.get("prompt")
+    if not isinstance(prompt, str):
+        raise _BadRequest("'prompt' is missing or not text")
+    text, reason, usage = _completion(prompt, body)
+    choice = {"index": 0, "text": text, "finish_reason": reason, "logprobs": None}
+    return _answer("text_completion", "cmpl", body, choice, usage)
+
+
+def _completion(prompt: str, body: dict[str, Any]) -> tuple[str, str, dict[str, int]]:
+    """(text, finish reason, usage); a token is a word here."""
+    words = baseline_answer(prompt).split(" ")
+    limit = body.get("max_completion_tokens") or body.get("max_tokens")
+    cut = isinstance(limit, int) and len(words) > limit
+    words = words[:limit] if cut else words
+    prompt_tokens = len(prompt.split())
+    usage = {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": len(words),
+        "total_tokens": prompt_tokens + len(words),
+    }
+    return " ".join(words), "length" if cut else "stop", usage
+
+
+def _answer(
+    kind: str, prefix: str, body: dict[str, Any], choice: dict[str, Any], usage: dict[str, int]
+) -> dict[str, Any]:
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:24]
+    return {
+        "id": f"{prefix}-{digest}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": str(body.get("model") or MODEL),
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = LISTEN_BACKLOG
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no event."""
+
+
+class DemoServer:
+    """Serves while the context is entered; `base_url` is known from the start."""
+
+    def __init__(self) -> None:
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="demo-endpoint", daemon=True)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> DemoServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,68 @@
+"""logs/events.jsonl: what happens inside helm-run, for the progress display and the collector, one JSON object a line.
+
+Append-only; a line is written by one `write` call, so a reader sees whole lines or a last one without its newline.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
+PHASE = "phase"
+PROGRESS = "progress"
+RUN_DONE = "run_done"
+RUN_FAILED = "run_failed"
+FATAL = "fatal"
+WARNING = "warning"
+
+PROGRESS_INTERVAL_S = 0.5
+
+
+class EventWriter:
+    """Appends events; safe among threads."""
+
+    def __init__(self, path: Path, run_id: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: TextIO = path.open("a", encoding="utf-8", buffering=1)
+        self._lock = threading.Lock()
+        self._run_id = run_id
+        self._last_progress = 0.0
+
+    def emit(self, event: str, **fields: Any) -> None:
+        line = json.dumps({"time": time.time(), "run_id": self._run_id, "event": event, **fields})
+        with self._lock:
+            self._file.write(line + "\n")
+
+    def progress(self, *, final: bool = False, **fields: Any) -> None:
+        """Like `emit`, at most a few times a second."""
+        now = time.monotonic()
+        if not final and now - self._last_progress < PROGRESS_INTERVAL_S:
+            return
+        self._last_progress = now
+        self.emit(PROGRESS, **fields)
+
+
+def read_events(path: Path, run_id: str) -> Iterator[dict[str, Any]]:
+    """The whole events of one run; a line that is no JSON (cut off by a crash) is passed over."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    for line in text.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.get("run_id") == run_id:
+            yield event
+
+
+def run_id() -> str:
+    """The id that the parent process gave this run; a process of its own makes one."""
+    return os.environ.get(RUN_ID_VARIABLE) or f"pid{os.getpid()}-{time.time_ns()}"

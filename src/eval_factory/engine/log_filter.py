@@ -1,0 +1,24 @@
+"""Keeps prompts and answers out of the log: HELM writes them into warnings, and they may be a patient's text."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+
+class WithholdText(logging.Filter):
+    """Replaces the text of HELM's own messages by the place they come from.
+
+    HELM's messages are formatted before they are logged, so what in them is a constant and what is a patient's note
+    can no longer be told apart. `--debug` turns this off.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        place = Path(record.pathname)
+        parts = place.parts
+        shown = "/".join(parts[parts.index("helm") :]) if "helm" in parts else place.name
+        record.msg = f"message from {shown}:{record.lineno} (text withheld, --debug shows it)"
+        record.args = ()
+        record.exc_info = None
+        record.exc_text = None
+        return True

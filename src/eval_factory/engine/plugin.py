@@ -1,0 +1,97 @@
+"""Loaded by helm-run through --plugins: registers the sample benchmark and mends HELM where it needs what is not here.
+
+Everything mended is mended in memory; HELM's files are never edited. Each mend steps aside where the real thing is
+installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import logging
+import sys
+import types
+from typing import Any
+
+import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
+
+SPACY_MODEL = "en_core_web_sm"
+
+
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _stand_in(name: str, **members: Any) -> None:
+    module = types.ModuleType(name)
+    vars(module).update(members)
+    sys.modules[name] = module
+
+
+class _NeedsWeights:
+    """Takes the place of a metric that loads model weights."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise ModuleNotFoundError("this metric needs torch: pip install 'eval-factory-helm[local]'")
+
+
+def answer_for_torch() -> None:
+    """HELM's jury run specs import torch only to name a device, and their metrics name classes that they never use."""
+    if not _is_installed("torch"):
+        _stand_in("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", is_cuda_available=lambda: False)
+        _stand_in("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
+    if not _is_installed("bert_score"):
+        _stand_in("bert_score", BERTScorer=_NeedsWeights)
+
+
+def answer_for_spacy_model() -> None:
+    """The data statistics of summaries use spaCy's English tokenizer only, which needs no trained model."""
+    if _is_installed(SPACY_MODEL):
+        return
+    import spacy
+
+    load, is_package = spacy.load, spacy.util.is_package
+
+    def load_or_blank(name: Any, *args: Any, **kwargs: Any) -> Any:
+        return spacy.blank("en") if name == SPACY_MODEL else load(name, *args, **kwargs)
+
+    spacy.load = load_or_blank
+    spacy.util.is_package = lambda name: name == SPACY_MODEL or is_package(name)
+
+
+def answer_for_qafacteval() -> None:
+    """The table of QAFactEval scores holds no medical task: it is not downloaded, and there is no such score."""
+    from helm.benchmark.metrics import summarization_metrics
+
+    def no_table(self: Any, eval_cache_path: str) -> None:
+        self.qa_fact_eval = {}
+
+    summarization_metrics.SummarizationMetric._load_qafacteval = no_table
+
+
+class _Discarded(io.TextIOBase):
+    """Where scenarios' bare prints go: some print whole rows of the data."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def discard_bare_prints() -> None:
+    """Loggers keep the stream that they were given; only `print` is silenced."""
+    if not logging.getLogger("helm").isEnabledFor(logging.INFO):
+        sys.stdout = _Discarded()
+
+
+def mend_jury_benchmarks() -> None:
+    """Only where a jury benchmark is run: importing its metrics takes seconds."""
+    if any("jury_config_path=" in argument for argument in sys.argv):
+        answer_for_spacy_model()
+        answer_for_qafacteval()
+
+
+answer_for_torch()
+mend_jury_benchmarks()
+discard_bare_prints()

@@ -1,0 +1,115 @@
+"""The runner that helm-run loads by class name: HELM's own, telling what it does and failing without prompts in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.run_spec import RunSpec
+from helm.benchmark.runner import Runner
+
+from eval_factory.engine import events
+from eval_factory.engine.client import EndpointStopped
+from eval_factory.engine.session import session_for
+from eval_factory.results import MODEL_ROLE
+
+LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
+
+_NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
+_PROMPT_IN_MESSAGE = re.compile(r"\s*Request: Request\(.*", re.DOTALL)
+_MESSAGE_LIMIT = 300
+
+
+class EvalRunner(Runner):  # type: ignore[misc]
+    """HELM's runner with phases reported and names that any file system takes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._session = session_for(Path(self.output_path).absolute().parent)
+        self.executor = _Reporting(self.executor, self._before_asking, self._after_asking)
+        self.annotator_executor = _Reporting(self.annotator_executor, self._before_judging, self._after_judging)
+
+    def _get_run_path(self, run_spec: RunSpec) -> str:
+        name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
+        return str(Path(self.runs_path) / name)
+
+    def run_all(self, run_specs: list[RunSpec]) -> None:
+        """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
+        failed = False
+        for run_spec in run_specs:
+            try:
+                self._session.events.emit(events.PHASE, phase=LOADING, run=run_spec.name)
+                self.run_one(run_spec)
+                path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
+                self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
+            except Exception as error:  # HELM may raise anything; whatever it is, the run failed
+                failed = True
+                self._report_failure(run_spec, error)
+        if failed:
+            sys.exit(1)
+
+    def _report_failure(self, run_spec: RunSpec, error: Exception) -> None:
+        stopped = _cause_of_kind(error, EndpointStopped)
+        if stopped is not None:
+            self._session.events.emit(events.RUN_FAILED, run=run_spec.name, error=str(stopped), stopped=True)
+            return
+        debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
+        message = str(error) if debug else safe_message(error)
+        for frame in traceback.extract_tb(_innermost(error).__traceback__)[-8:]:
+            print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
+        print(f"{message}", file=sys.stderr, flush=True)
+        self._session.events.emit(events.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
+
+    def _before_asking(self, state: ScenarioState) -> None:
+        self._session.expect(MODEL_ROLE, len(state.request_states))
+        self._session.events.emit(events.PHASE, phase=ASKING, total=len(state.request_states))
+
+    def _after_asking(self) -> None:
+        self._session.report(MODEL_ROLE, final=True)
+
+    def _before_judging(self, state: ScenarioState) -> None:
+        if state.annotator_specs:
+            self._session.events.emit(events.PHASE, phase=JUDGING, total=len(state.request_states))
+
+    def _after_judging(self) -> None:
+        self._session.events.emit(events.PHASE, phase=SCORING)
+
+
+class _Reporting:
+    """An executor of HELM's with something told before and after."""
+
+    def __init__(self, inner: Any, before: Any, after: Any) -> None:
+        self._inner, self._before, self._after = inner, before, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def execute(self, scenario_state: ScenarioState) -> ScenarioState:
+        self._before(scenario_state)
+        state = self._inner.execute(scenario_state)
+        self._after()
+        return state
+
+
+def safe_message(error: Exception) -> str:
+    """What went wrong, by the innermost cause, without a prompt: HELM appends the whole request to some messages."""
+    cause = _innermost(error)
+    text = _PROMPT_IN_MESSAGE.sub("", str(cause)).strip()
+    return f"{type(cause).__name__}: {text[:_MESSAGE_LIMIT]}"
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _cause_of_kind(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error

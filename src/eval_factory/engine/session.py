@@ -1,0 +1,76 @@
+"""What all clients of one helm-run share: the store, the events, the counters."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eval_factory.engine.events import EventWriter, run_id
+from eval_factory.engine.store import ResponseStore
+from eval_factory.rundir import RunDir
+
+
+@dataclass
+class Counters:
+    """Counts of one role; `total` is 0 where it is not known."""
+
+    total: int = 0
+    done: int = 0
+    cached: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass
+class Session:
+    """One per output folder and process."""
+
+    store: ResponseStore
+    events: EventWriter
+    counters: dict[str, Counters] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def expect(self, role: str, total: int) -> None:
+        with self.lock:
+            self.counters.setdefault(role, Counters()).total = total
+
+    def count(
+        self,
+        role: str,
+        *,
+        cached: bool = False,
+        failed: bool = False,
+        tokens: tuple[int | None, int | None] = (None, None),
+    ) -> None:
+        """One more request of `role` is done."""
+        with self.lock:
+            counters = self.counters.setdefault(role, Counters())
+            counters.done += 1
+            counters.cached += cached
+            counters.failed += failed
+            counters.prompt_tokens += tokens[0] or 0
+            counters.completion_tokens += tokens[1] or 0
+        self.report(role)
+
+    def report(self, role: str, *, final: bool = False) -> None:
+        counters = self.counters.get(role)
+        if counters is not None:
+            self.events.progress(final=final, role=role, **vars(counters))
+
+
+_sessions: dict[Path, Session] = {}
+_sessions_lock = threading.Lock()
+
+
+def session_for(root: Path) -> Session:
+    """The session of the output folder `root`, opened at first use."""
+    with _sessions_lock:
+        session = _sessions.get(root)
+        if session is None:
+            rundir = RunDir(root)
+            this_run = run_id()
+            session = Session(ResponseStore(rundir.cache_db, this_run), EventWriter(rundir.events, this_run))
+            _sessions[root] = session
+        return session

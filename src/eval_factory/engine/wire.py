@@ -1,0 +1,152 @@
+"""What goes over the wire, as pure functions: request bodies, cache keys, and the reading of answers.
+
+The collector uses the same functions to find an instance's answer in the journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+KEY_VERSION = 1
+CHAT = "chat"
+PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+
+FILTERED = "content_filter"
+CUT_OFF = "length"
+FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
+
+
+def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
+    """The address to POST to, from a base URL or a full one, with or without a trailing slash; a query is kept.
+
+    A cloud function's URL is used as given, without its trailing slash.
+    """
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    if not use_nvcf:
+        for known in sorted(PATHS.values(), key=len, reverse=True):
+            if path.endswith(known):
+                path = path[: -len(known)]
+                break
+        path += PATHS[endpoint_type]
+    return urlunsplit(parts._replace(path=path))
+
+
+def request_body(
+    request: Mapping[str, Any], *, model_id: str, endpoint_type: str, top_p: float | None
+) -> dict[str, Any]:
+    """The JSON body for one HELM request (its fields by name, as in HELM's `Request`).
+
+    Sampling is always spelled out: a server's own default for a field that is absent may be anything. What is off
+    is left out, because many endpoints refuse fields that they do not know.
+    """
+    prompt = request.get("prompt") or ""
+    body: dict[str, Any] = {"model": model_id}
+    if endpoint_type == CHAT:
+        body["messages"] = request.get("messages") or [{"role": "user", "content": prompt}]
+    else:
+        body["prompt"] = prompt
+        if request.get("echo_prompt"):
+            body["echo"] = True
+    body["max_tokens"] = request["max_tokens"]
+    body["temperature"] = request["temperature"]
+    body["top_p"] = request.get("top_p", 1) if top_p is None else top_p
+    if request.get("num_completions", 1) != 1:
+        body["n"] = request["num_completions"]
+    if request.get("stop_sequences"):
+        body["stop"] = list(request["stop_sequences"])
+    for name in ("presence_penalty", "frequency_penalty"):
+        if request.get(name):
+            body[name] = request[name]
+    return body
+
+
+def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
+    """Key of an answer: the endpoint, the model (in the body) and the full request.
+
+    `random` is HELM's mark for asking the same thing again on purpose.
+    """
+    text = json.dumps(
+        {"v": KEY_VERSION, "url": url, "body": body, "random": random},
+        sort_keys=True,
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class UnusableAnswer(Exception):
+    """A 200 that is no answer: not JSON, an error object, no choices. Worth asking again."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One completion as the endpoint gave it."""
+
+    text: str
+    finish_reason: str | None
+    reasoning: str | None
+    tokens: tuple[tuple[str, float], ...]
+
+
+def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
+    """The choices in an answer.
+
+    Raises:
+        UnusableAnswer: there are none, or the answer is an error in disguise.
+    """
+    if not isinstance(answer, Mapping):
+        raise UnusableAnswer("the answer is no JSON object")
+    if answer.get("error"):
+        raise UnusableAnswer("an error object came with status 200")
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise UnusableAnswer("the answer holds no choices")
+    try:
+        return tuple(_read_choice(choice, endpoint_type) for choice in choices)
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
+        raise UnusableAnswer("a choice has an unknown form") from error
+
+
+def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
+    if endpoint_type == CHAT:
+        message = choice.get("message") or {}
+        text = _text_of(message.get("content"))
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        tokens: tuple[tuple[str, float], ...] = ()
+    else:
+        text = _text_of(choice.get("text"))
+        reasoning = None
+        tokens = _tokens_of(choice.get("logprobs"))
+    return Choice(text, choice.get("finish_reason"), reasoning if isinstance(reasoning, str) else None, tokens)
+
+
+def _text_of(content: Any) -> str:
+    """Text, null (empty), or a list of parts of which the text ones count."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content)
+
+
+def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
+    if not isinstance(logprobs, Mapping) or not logprobs.get("tokens"):
+        return ()
+    values = logprobs.get("token_logprobs") or [0.0] * len(logprobs["tokens"])
+    return tuple((token, value or 0.0) for token, value in zip(logprobs["tokens"], values, strict=False))
+
+
+def usage_of(answer: Any) -> tuple[int | None, int | None]:
+    """(prompt tokens, completion tokens) as the endpoint counted them; None where it did not."""
+    usage = answer.get("usage") if isinstance(answer, Mapping) else None
+    if not isinstance(usage, Mapping):
+        return None, None
+    values = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    prompt, completion = (value if isinstance(value, int) else None for value in values)
+    return prompt, completion

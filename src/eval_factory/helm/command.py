@@ -1,0 +1,61 @@
+"""The run entry and the command line of helm-run, from the one template in framework.yml."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from eval_factory.helm import names
+from eval_factory.helm.model_files import deployment_of
+from eval_factory.plan import SUITE, Plan
+
+
+def run_entry(plan: Plan) -> str:
+    """`run_spec:key=value,...` with HELM's run expanders for tokens and temperature."""
+    arguments: dict[str, Any] = dict(plan.scenario_arguments)
+    if plan.judges:
+        arguments["jury_config_path"] = str(plan.rundir.model_configs / names.JUDGES)
+    if plan.evaluation.num_output_tokens is not None:
+        arguments["num_output_tokens"] = plan.evaluation.num_output_tokens
+    if plan.evaluation.run.config.params.temperature is not None:
+        arguments["temperature"] = plan.evaluation.run.config.params.temperature
+    arguments["model"] = deployment_of(plan.model)
+    joined = ",".join(f"{key}={value}" for key, value in arguments.items())
+    return f"{plan.evaluation.task.helm.run_spec}:{joined}"
+
+
+def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
+    """The argument list of helm-run.
+
+    The template is rendered once, every value quoted, and split as a shell would: what a value holds can neither
+    become a second argument nor be evaluated.
+    """
+    values = {
+        "helm_run": helm_run_program(),
+        "run_entry": run_entry(plan),
+        "suite": SUITE,
+        "max_eval_instances": plan.evaluation.run.config.params.limit_samples or names.NO_LIMIT,
+        "helm_dir": str(plan.rundir.helm),
+        "model_configs_dir": str(plan.rundir.model_configs),
+        "log_config": None if debug else str(plan.rundir.model_configs / names.LOGGING),
+        "plugin": names.PLUGIN_MODULE,
+        "runner_class": names.RUNNER_CLASS,
+        **plan.evaluation.as_dict(),
+    }
+    environment = Environment(undefined=StrictUndefined, autoescape=False, finalize=_quoted)
+    template = environment.from_string(plan.evaluation.framework.defaults.command)
+    return shlex.split(template.render(values))
+
+
+def _quoted(value: object) -> str:
+    return shlex.quote(str(value))
+
+
+def helm_run_program() -> str:
+    """helm-run of the environment that eval-factory itself runs in, so that both see the same packages."""
+    beside = Path(sys.executable).parent / "helm-run"
+    return str(beside) if beside.is_file() else "helm-run"

@@ -1,0 +1,38 @@
+"""HELM's and our engine's names, as they stand in generated files and on helm-run's command line."""
+
+from __future__ import annotations
+
+CLIENT_CLASS = "eval_factory.engine.client.EndpointClient"
+RUNNER_CLASS = "eval_factory.engine.runner.EvalRunner"
+PLUGIN_MODULE = "eval_factory.engine.plugin"
+LOG_FILTER_CLASS = "eval_factory.engine.log_filter.WithholdText"
+
+MODEL_DEPLOYMENTS = "model_deployments.yaml"
+MODEL_METADATA = "model_metadata.yaml"
+JUDGES = "judges.yaml"
+LOGGING = "logging.yaml"
+
+ORGANIZATION = "endpoint"
+"""HELM needs exactly <organization>/<name>."""
+
+TAGS = ("TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG")
+
+LENGTH_TOKENIZER = "openai/cl100k_base"
+"""Counts tokens where `max_length` sets a limit. Never used otherwise: HELM then cuts no prompt."""
+
+NO_LIMIT = 2_147_483_647
+"""`--max-eval-instances` for 'all': HELM requires the flag."""
+
+RUNS_FOLDER = "runs"
+SCENARIOS_FOLDER = "scenarios"
+
+RUN_SPEC_FILE = "run_spec.json"
+SCENARIO_STATE_FILE = "scenario_state.json"
+STATS_FILE = "stats.json"
+PER_INSTANCE_STATS_FILE = "per_instance_stats.json"
+
+JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
+
+
+def deployment_name(slug: str) -> str:
+    return f"{ORGANIZATION}/{slug}"

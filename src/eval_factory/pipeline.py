@@ -1,0 +1,247 @@
+"""The program as a visible list of steps; the only module that imports every stage."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import shutil
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.config.framework import load_framework
+from eval_factory.config.merge import Source
+from eval_factory.errors import HelmError, InterruptedRunError, PrerequisiteError
+from eval_factory.helm.command import command_line
+from eval_factory.helm.model_files import model_files
+from eval_factory.keys import key_report
+from eval_factory.plan import Plan, leaves_of, make_plan
+from eval_factory.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.secrets import Redactor
+
+RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
+
+DATA_ERRORS = (
+    "URLError", "HTTPError", "ConnectionError", "ConnectTimeout", "OfflineModeIsEnabled", "DatasetNotFoundError",
+    "FileNotFoundError", "LocalEntryNotFoundError", "gaierror", "NotADirectoryError", "ModuleNotFoundError",
+    "OptionalDependencyNotInstalled", "TimeoutError", "RemoteDisconnected",
+)  # fmt: skip
+"""What a scenario raises when its data, or a package that reads them, is not there."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, beside what to run."""
+
+    dry_run: bool = False
+    fresh: bool = False
+    debug: bool = False
+
+
+def run_evaluation(
+    request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO, output: TextIO
+) -> int:
+    """Do it all; returns the exit code of a run that came to its end (0 or 1).
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong.
+    """
+    evaluation = build_evaluation(request, load_framework(), env)
+    plan = make_plan(evaluation)
+    argv = command_line(plan, debug=options.debug)
+    redactor = Redactor.from_environment(env, evaluation.key_names())
+    if options.dry_run:
+        output.write(redactor.text(preview(evaluation, argv)))
+        return 0
+    key_lines = key_report(plan, env)
+    plan.rundir.create()
+    with plan.rundir.locked():
+        log = program_log(plan.rundir, redactor, debug=options.debug)
+        for line in key_lines:
+            log.info(line)
+        prepare(plan, argv, redactor, log, options)
+        run_id = uuid.uuid4().hex
+        runs, wall_s = run_helm(plan, argv, env=env, run_id=run_id, redactor=redactor, screen=screen, log=log)
+        return report(plan, argv, runs, run_id=run_id, wall_s=wall_s, redactor=redactor, output=output, log=log)
+
+
+def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
+    """The rendered configuration, the source of each value that is not a default, and the exact command."""
+    from eval_factory.report.documents import to_yaml
+
+    lines = ["# rendered configuration"]
+    lines.append(to_yaml(evaluation.as_dict()).rstrip())
+    lines.append("\n# values that are not defaults")
+    shown = {
+        path: source
+        for path, source in evaluation.sources.items()
+        if source not in (Source.FRAMEWORK, Source.TASK)
+    }
+    values = dict(leaves_of(evaluation.as_dict()))
+    width = max((len(path) for path in shown), default=0)
+    lines += [f"#   {path:<{width}}  {source.value}: {values.get(path)}" for path, source in sorted(shown.items())]
+    lines.append("\n# command")
+    lines.append(shlex.join(argv))
+    return "\n".join(lines) + "\n"
+
+
+def program_log(rundir: RunDir, redactor: Redactor, *, debug: bool) -> logging.Logger:
+    """logs/eval-factory.log: every line redacted, only the owner may read it."""
+    logger = logging.getLogger("eval_factory.run")
+    logger.setLevel(logging.DEBUG if debug else logging.INFO)
+    logger.propagate = False
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    rundir.program_log.touch(mode=PRIVATE)
+    handler = logging.FileHandler(rundir.program_log, encoding="utf-8")
+    handler.setFormatter(_RedactingFormatter(redactor))
+    logger.addHandler(handler)
+    if debug:
+        screen_handler = logging.StreamHandler()
+        screen_handler.setFormatter(_RedactingFormatter(redactor))
+        logger.addHandler(screen_handler)
+    return logger
+
+
+class _RedactingFormatter(logging.Formatter):
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redactor.text(super().format(record))
+
+
+def prepare(
+    plan: Plan, argv: Sequence[str], redactor: Redactor, log: logging.Logger, options: Options
+) -> None:
+    """Write what helm-run reads; make sure that cache.db is ours."""
+    from eval_factory.engine import store
+    from eval_factory.report.documents import run_config, to_yaml
+
+    rundir = plan.rundir
+    if options.fresh:
+        start_over(rundir)
+        log.info("--fresh: the answers kept so far were deleted")
+    try:
+        store.create_or_check(rundir.cache_db)
+    except store.DamagedStoreError as error:
+        aside = store.set_aside(rundir.cache_db)
+        log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
+        store.create_or_check(rundir.cache_db)
+    for name, text in model_files(plan, debug=options.debug).items():
+        write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
+    info = plan.evaluation.framework.framework
+    config: Any = redactor.tree(plan.evaluation.as_dict())
+    document = run_config(config, redactor.text(shlex.join(argv)), info.name, info.pkg_name)
+    write_atomic(rundir.run_config, to_yaml(document))
+    log.info("run %s: %s", plan.identity, shlex.join(argv))
+
+
+def start_over(rundir: RunDir) -> None:
+    """Forget answers and results; the data that scenarios downloaded stay."""
+    for path in rundir.root.glob("cache.db*"):
+        path.unlink()
+    for folder in (rundir.helm / "runs", rundir.responses):
+        shutil.rmtree(folder, ignore_errors=True)
+    for path in (rundir.evaluation_config, rundir.results_yml, rundir.results_jsonl, rundir.instances):
+        path.unlink(missing_ok=True)
+
+
+def run_helm(
+    plan: Plan,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    run_id: str,
+    redactor: Redactor,
+    screen: TextIO,
+    log: logging.Logger,
+) -> tuple[list[Path], float]:
+    """Run helm-run to its end; returns the run folders it finished, and the seconds it took.
+
+    Raises:
+        PrerequisiteError, HelmError, InterruptedRunError
+    """
+    from eval_factory.run.environment import child_environment
+    from eval_factory.run.local import run_locally
+
+    child_env = child_environment(env, plan.evaluation.key_names(), {RUN_ID_VARIABLE: run_id})
+    try:
+        run = run_locally(
+            argv, env=child_env, rundir=plan.rundir, run_id=run_id, redactor=redactor, screen=screen
+        )
+    except KeyboardInterrupt:
+        log.info("interrupted")
+        raise InterruptedRunError(
+            f"interrupted; what was answered is kept in {plan.rundir.cache_db}\n  run the same command again to go on"
+        ) from None
+    log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
+    _raise_for_failure(plan, run.events, run.finished.returncode, run.finished.tail, log)
+    folders = [plan.rundir.helm / event["path"] for event in run.events if event["event"] == "run_done"]
+    if not folders:
+        raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
+    return folders, run.wall_s
+
+
+def _raise_for_failure(
+    plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
+) -> None:
+    for event in events:
+        if event["event"] == "fatal":
+            log.error(event["message"])
+            raise PrerequisiteError(event["message"])
+    loading = True
+    for event in events:
+        if event["event"] == "phase":
+            loading = event["phase"] == "loading data"
+        elif event["event"] == "run_failed":
+            log.error(event["error"])
+            if loading and event["error"].partition(":")[0] in DATA_ERRORS:
+                raise PrerequisiteError(
+                    f"the data of {plan.task_name} could not be had: {event['error']}\n"
+                    f"  they come from: {plan.evaluation.task.about.source}; log: {plan.rundir.helm_log}"
+                )
+            raise HelmError(f"HELM failed while {plan.task_name} ran: {event['error']}\n  log: {plan.rundir.helm_log}")
+    if returncode != 0:
+        shown = "\n".join(f"  | {line}" for line in tail)
+        raise HelmError(f"helm-run ended with {returncode}:\n{shown}\n  log: {plan.rundir.helm_log}")
+
+
+def report(
+    plan: Plan,
+    argv: Sequence[str],
+    runs: list[Path],
+    *,
+    run_id: str,
+    wall_s: float,
+    redactor: Redactor,
+    output: TextIO,
+    log: logging.Logger,
+) -> int:
+    """Collect, write every report, show the summary."""
+    from eval_factory.collect import collect
+    from eval_factory.report.screen import summary
+    from eval_factory.report.write import write_reports
+    from eval_factory.run.process import git_hash
+
+    started = time.monotonic()
+    commit = git_hash(Path(__file__).parent)
+    result = collect(plan, runs, run_id=run_id, wall_s=wall_s, git_hash=commit)
+    command = shlex.join(argv)
+    write_reports(result, plan.rundir, config=plan.evaluation.as_dict(), command=command, redactor=redactor)
+    log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
+    output.write(redactor.text(summary(result, plan.rundir)) + "\n")
+    if not result.reportable:
+        minimum = plan.evaluation.run.config.params.extra.min_coverage
+        output.write(
+            f"  NOT REPORTABLE: coverage {result.validity.instances.coverage:.4f}, min_coverage is {minimum:g};"
+            " run the same command again to ask what is missing\n"
+        )
+        return 1
+    return 0

@@ -1,0 +1,191 @@
+"""What will be run: the endpoints by role, the scenario's arguments, and the identity by which a run is known again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eval_factory.config.evaluation import SCENARIO_PARAMETERS, Evaluation
+from eval_factory.results import MODEL_ROLE
+from eval_factory.rundir import RunDir
+
+IDENTITY_VERSION = 1
+SUITE = "eval-factory"
+"""The one suite of an output folder: a folder holds one evaluation."""
+
+RUNTIME_ONLY = frozenset(
+    {
+        "config.output_dir",
+        "config.params.parallelism",
+        "config.params.max_retries",
+        "config.params.request_timeout",
+        "config.params.extra.on_failure",
+        "config.params.extra.min_coverage",
+        "config.params.extra.gpt_judge_api_key",
+        "config.params.extra.llama_judge_api_key",
+        "config.params.extra.claude_judge_api_key",
+        "target.api_endpoint.api_key",
+    }
+)
+"""Values that change how a run goes or how its result is judged, not what is asked or answered."""
+
+CHANGES_RESULTS = frozenset(
+    {
+        "config.type",
+        "config.params.limit_samples",
+        "config.params.max_new_tokens",
+        "config.params.temperature",
+        "config.params.top_p",
+        "config.params.extra.data_path",
+        "config.params.extra.num_output_tokens",
+        "config.params.extra.max_length",
+        "config.params.extra.subject",
+        "config.params.extra.condition",
+        "config.params.extra.subset",
+        "config.params.extra.num_train_trials",
+        "target.api_endpoint.url",
+        "target.api_endpoint.model_id",
+        "target.api_endpoint.type",
+        "target.api_endpoint.adapter_config.use_nvcf",
+    }
+)
+
+_UNSAFE = re.compile(r"[^a-z0-9.]+")
+_SLUG_LENGTH = 60
+
+
+@dataclass(frozen=True)
+class EndpointPlan:
+    """One endpoint as one role (the model, or a judge) uses it."""
+
+    role: str
+    url: str
+    model_id: str
+    type: str
+    key_names: tuple[str, ...]
+    """Environment variables to read the key from; the first that is set counts."""
+    request_timeout: float
+    max_retries: int
+    parallelism: int
+    top_p: float | None = None
+    max_length: int | None = None
+    use_nvcf: bool = False
+
+    @property
+    def slug(self) -> str:
+        return slug_of(self.model_id)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the later stages need to know."""
+
+    evaluation: Evaluation
+    rundir: RunDir
+    model: EndpointPlan
+    judges: tuple[EndpointPlan, ...]
+    scenario_arguments: Mapping[str, str | int]
+    identity: str
+
+    @property
+    def task_name(self) -> str:
+        return self.evaluation.task.name
+
+    @property
+    def endpoints(self) -> tuple[EndpointPlan, ...]:
+        return (self.model, *self.judges)
+
+
+def make_plan(evaluation: Evaluation) -> Plan:
+    """The plan of an evaluation; nothing on disk is touched."""
+    extra = evaluation.run.config.params.extra
+    declared = evaluation.task.helm.parameters
+    arguments: dict[str, str | int] = {}
+    for name in (*SCENARIO_PARAMETERS, "max_length"):
+        value = getattr(extra, name)
+        if name in declared and value is not None:
+            arguments[name] = value
+    return Plan(
+        evaluation=evaluation,
+        rundir=RunDir(evaluation.output_dir.absolute()),
+        model=_model_endpoint(evaluation),
+        judges=_judge_endpoints(evaluation),
+        scenario_arguments=arguments,
+        identity=identity_of(evaluation),
+    )
+
+
+def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
+    params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
+    scenario_has_length = "max_length" in evaluation.task.helm.parameters
+    return EndpointPlan(
+        role=MODEL_ROLE,
+        url=endpoint.url,
+        model_id=endpoint.model_id,
+        type=endpoint.type,
+        key_names=() if endpoint.is_demo or endpoint.api_key is None else (endpoint.api_key,),
+        request_timeout=params.request_timeout,
+        max_retries=params.max_retries,
+        parallelism=params.parallelism,
+        top_p=params.top_p,
+        max_length=None if scenario_has_length else params.extra.max_length,
+        use_nvcf=endpoint.adapter_config.use_nvcf,
+    )
+
+
+def _judge_endpoints(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
+    params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
+    judges = []
+    for role in evaluation.task.helm.judges:
+        default = evaluation.framework.judges[role]
+        names = (getattr(params.extra, default.api_key), endpoint.api_key)
+        judges.append(
+            EndpointPlan(
+                role=role,
+                url=endpoint.url,
+                model_id=default.model_id,
+                type="chat",
+                key_names=() if endpoint.is_demo else tuple(name for name in names if name),
+                request_timeout=params.request_timeout,
+                max_retries=params.max_retries,
+                parallelism=params.parallelism,
+            )
+        )
+    return tuple(judges)
+
+
+def identity_of(evaluation: Evaluation) -> str:
+    """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run."""
+    leaves = {path: value for path, value in leaves_of(evaluation.as_dict()) if path not in RUNTIME_ONLY}
+    leaves["config.type"] = evaluation.task.name
+    judges = {
+        role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges
+    }
+    text = json.dumps({"values": leaves, "judges": judges}, sort_keys=True, ensure_ascii=False)
+    return f"v{IDENTITY_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+
+
+def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Every value that is not a mapping, with its dotted path."""
+    found: list[tuple[str, Any]] = []
+    for key, value in tree.items():
+        path = f"{prefix}.{key}" if prefix else key
+        found.extend(leaves_of(value, path) if isinstance(value, Mapping) else [(path, value)])
+    return found
+
+
+def slug_of(model_id: str) -> str:
+    """A name that every file system and HELM accept; different model ids never share one.
+
+    Lower case, digits, dots and hyphens; where that lost something, a short hash of the whole id is added.
+    """
+    slug = _UNSAFE.sub("-", model_id.lower()).strip("-.")[:_SLUG_LENGTH].rstrip("-.")
+    if slug == model_id:
+        return slug
+    digest = hashlib.sha256(model_id.encode()).hexdigest()[:8]
+    return f"{slug}-{digest}" if slug else digest
+

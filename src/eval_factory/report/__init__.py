@@ -1,0 +1,1 @@
+"""A typed result -> the files that people and programs read."""

@@ -1,0 +1,143 @@
+"""The result as plain documents: evaluation_config.yaml, results.yml, run_config.yml and the JSON lines. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from eval_factory.results import SCHEMA_VERSION, InstanceRecord, Score, Scores, TaskResult
+
+EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
+RESULTS_SCHEMA = "results.schema.json"
+
+
+def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """The standardised result; `config` holds `config` and `target` as run, redacted."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": result.status,
+        "command": command,
+        "config": config["config"],
+        "target": config["target"],
+        "results": _results(result),
+        "main_metric": result.main_metric,
+        "validity": {
+            "reportable": result.reportable,
+            "coverage": result.validity.instances.coverage,
+            "instances": asdict(result.validity.instances),
+            "judges": {name: asdict(counts) for name, counts in result.validity.judges.items()},
+            "bounds": {name: list(limits) for name, limits in result.validity.bounds.items()},
+            "notes": list(result.validity.notes),
+        },
+        "usage": asdict(result.usage),
+        "provenance": asdict(result.provenance),
+    }
+
+
+def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+    """The same in EvalFactory's own shape."""
+    return {
+        "git_hash": result.provenance.git_hash or "",
+        "command": command,
+        "config": config["config"],
+        "target": config["target"],
+        "results": _results(result),
+    }
+
+
+def run_config(config: Mapping[str, Any], command: str, framework_name: str, pkg_name: str) -> dict[str, Any]:
+    """The full merged configuration that is run."""
+    return {
+        "command": command,
+        "framework_name": framework_name,
+        "pkg_name": pkg_name,
+        "config": config["config"],
+        "target": config["target"],
+    }
+
+
+def _results(result: TaskResult) -> dict[str, Any]:
+    groups = {
+        field: {"groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}}
+        for field, by_value in result.groups.items()
+    }
+    metrics = _metrics(result.scores)
+    return {
+        "tasks": {result.task: {"metrics": metrics}},
+        "groups": {result.task: {"metrics": metrics, "groups": groups}},
+    }
+
+
+def _metrics(scores: Scores) -> dict[str, Any]:
+    return {"score": {"scores": {name: _score(score) for name, score in scores.items()}}}
+
+
+def _score(score: Score) -> dict[str, Any]:
+    stats = {name: value for name, value in asdict(score.stats).items() if value is not None}
+    return {"value": score.value, "stats": stats}
+
+
+def instance_line(record: InstanceRecord) -> dict[str, Any]:
+    """One line of instances.jsonl."""
+    return {
+        "id": record.id,
+        "split": record.split,
+        "sub_split": record.sub_split,
+        "trial": record.trial,
+        "perturbation": record.perturbation,
+        "prompt": record.prompt,
+        "references": list(record.references),
+        **{f"extra.{name}": value for name, value in record.categories.items()},
+    }
+
+
+def result_line(record: InstanceRecord) -> dict[str, Any]:
+    """One line of results.jsonl."""
+    return {
+        "id": record.id,
+        "split": record.split,
+        "trial": record.trial,
+        "perturbation": record.perturbation,
+        "completion": record.completion,
+        "metrics": dict(record.metrics),
+        "finish_reason": record.finish_reason,
+        "prompt_tokens": record.prompt_tokens,
+        "completion_tokens": record.completion_tokens,
+        "latency_s": record.latency_s,
+        "cached": record.cached,
+        "error": record.error,
+    }
+
+
+def json_lines(lines: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every value in full: no anchors, so that any reader of YAML takes it."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def schema(name: str) -> dict[str, Any]:
+    """A JSON Schema that comes with the package."""
+    text = (resources.files("eval_factory.report") / "schemas" / name).read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def check(document: Mapping[str, Any], schema_name: str) -> None:
+    """Raises `jsonschema.ValidationError` where a document is not of its schema: a defect of ours."""
+    import jsonschema  # imported here: `--dry_run` checks nothing
+
+    jsonschema.validate(document, schema(schema_name))

@@ -1,0 +1,139 @@
+"""Results as frozen records: what the collector makes and every report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MODEL_ROLE = "model"
+"""The evaluated model among the endpoints of a run; every other role is a judge's name."""
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Of the instances' values; `count` is the number of instances. None where a figure is not defined."""
+
+    count: int
+    mean: float
+    stddev: float | None
+    stderr: float | None
+    ci_low: float | None
+    ci_high: float | None
+    ci_method: str | None
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric's value."""
+
+    value: float
+    stats: Stats
+
+
+Scores = Mapping[str, Score]
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Counts of instances (times trials and perturbations: of requests to the model)."""
+
+    requested: int
+    scored: int
+    failed: int
+    empty: int
+    truncated: int
+    filtered: int
+    unjudged: int = 0
+
+    @property
+    def coverage(self) -> float:
+        """Share of the requested instances that have a score of their own."""
+        return self.scored / self.requested if self.requested else 0.0
+
+
+@dataclass(frozen=True)
+class JudgeCounts:
+    asked: int
+    scored: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Validity:
+    """What a reader has to know to trust the scores, or not."""
+
+    instances: Instances
+    judges: Mapping[str, JudgeCounts]
+    bounds: Mapping[str, tuple[float, float]]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What it cost. Tokens as the endpoint counted them; None where it never did."""
+
+    requests: int
+    cached: int
+    retries: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What exactly was run."""
+
+    eval_factory: str
+    helm: str | None
+    python: str
+    packages: Mapping[str, str]
+    dataset_files: Mapping[str, str]
+    prompts_sha256: str
+    run_identity: str
+    git_hash: str | None
+    target: str
+
+
+@dataclass(frozen=True)
+class InstanceRecord:
+    """One instance (in one trial and perturbation) with all that is known about its answer."""
+
+    id: str
+    split: str
+    sub_split: str | None
+    trial: int
+    perturbation: str | None
+    prompt: str
+    references: tuple[Mapping[str, Any], ...]
+    categories: Mapping[str, Any]
+    completion: str | None
+    metrics: Mapping[str, float]
+    finish_reason: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    latency_s: float | None
+    cached: bool
+    error: str | None
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The result of one evaluation."""
+
+    task: str
+    main_metric: str
+    scores: Scores
+    groups: Mapping[str, Mapping[str, Scores]]
+    """Field of the instances (such as category) -> its value -> scores."""
+    validity: Validity
+    usage: Usage
+    provenance: Provenance
+    instances: tuple[InstanceRecord, ...] = field(repr=False)
+    reportable: bool
+    status: str

@@ -1,0 +1,47 @@
+"""The local backend: one helm-run as a child process, watched through its events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from eval_factory.run.process import Finished, run_logged
+from eval_factory.run.progress import EventTail, ProgressDisplay
+from eval_factory.rundir import RunDir
+from eval_factory.secrets import Redactor
+
+
+@dataclass
+class LocalRun:
+    """What came of a run."""
+
+    finished: Finished
+    wall_s: float
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+def run_locally(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    rundir: RunDir,
+    run_id: str,
+    redactor: Redactor,
+    screen: TextIO,
+) -> LocalRun:
+    """Run to the end and show progress on `screen`."""
+    tail = EventTail(rundir.events, run_id)
+    events: list[dict[str, Any]] = []
+    started = time.monotonic()
+    with ProgressDisplay(screen) as display:
+
+        def tick() -> None:
+            for event in tail.new():
+                if event["event"] != "progress":
+                    events.append(event)
+                display.show(event)
+
+        finished = run_logged(argv, env=env, log=rundir.helm_log, redactor=redactor, on_tick=tick)
+    return LocalRun(finished, time.monotonic() - started, events)

@@ -1,0 +1,122 @@
+"""The one door to processes: no standard input, a process group of its own, output redacted, SIGTERM and then SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from eval_factory.errors import PrerequisiteError
+from eval_factory.rundir import PRIVATE
+from eval_factory.secrets import Redactor
+
+TICK_S = 0.2
+TERMINATE_GRACE_S = 3.0
+TAIL_LINES = 15
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a process ended: its exit code (negative: the signal) and the last lines that it printed, redacted."""
+
+    returncode: int
+    tail: tuple[str, ...]
+
+
+def run_logged(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    log: Path,
+    redactor: Redactor,
+    on_tick: Callable[[], None],
+) -> Finished:
+    """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
+
+    Whatever interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the whole process group first.
+
+    Raises:
+        PrerequisiteError: the program is not there.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as log_file:
+        try:
+            process = subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise PrerequisiteError(
+                f"{argv[0]} is not there; install HELM: pip install --no-deps crfm-helm==0.5.16"
+            ) from error
+        assert process.stdout is not None
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        reader = threading.Thread(target=_copy, args=(process.stdout, log_file, redactor, tail), daemon=True)
+        reader.start()
+        try:
+            while True:
+                try:
+                    process.wait(TICK_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    on_tick()
+        except BaseException:
+            end_group(process)
+            raise
+        finally:
+            reader.join(timeout=TERMINATE_GRACE_S)
+        on_tick()
+        return Finished(process.returncode, tuple(tail))
+
+
+def _copy(source: IO[str], target: IO[str], redactor: Redactor, tail: deque[str]) -> None:
+    for line in source:
+        shown = redactor.text(line.rstrip("\n"))
+        tail.append(shown)
+        target.write(shown + "\n")
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """Ask the whole group to end, then make it."""
+    for number, grace in ((signal.SIGTERM, TERMINATE_GRACE_S), (signal.SIGKILL, TERMINATE_GRACE_S)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(grace)
+            if number is signal.SIGKILL:
+                return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def git_hash(folder: Path) -> str | None:
+    """The commit that `folder` stands at; None outside a git checkout."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None if found.returncode == 0 else None

@@ -1,0 +1,119 @@
+"""Keys: the type that never prints itself, the test for a key where a name belongs, and redaction of text.
+
+Two nets, because each alone has holes: values that are known (the keys this run reads) are replaced wherever they
+stand, and text that is shaped like a key is replaced although nobody told us about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote, urlsplit
+
+REDACTED = "[API_KEY_REDACTED]"
+SHORTEST_SECRET = 6
+"""A known value shorter than this is not replaced: it would mangle ordinary words and protects nothing."""
+
+LEAST_LENGTH_TO_SHOW_AN_END = 20
+SHOWN_CHARACTERS = 4
+
+_SHAPES = re.compile(
+    r"""
+    \b(?:nvapi-|sk-|sk_|hf_|gsk_|ghp_|xai-|ssap-|AIza)[A-Za-z0-9_\-]{8,}   # vendors' prefixes
+    | (?<=\bBearer[ ])[^\s"',;\\]+                                         # an authorization header
+    | (?<=\bBasic[ ])[A-Za-z0-9+/=]{8,}
+    | \beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]+            # a JSON web token
+    """,
+    re.VERBOSE,
+)
+_USER_INFO = re.compile(r"(?<=://)[^/\s@'\"\\]+(?=@)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
+
+
+class Secret:
+    """A value that is used and never shown: `repr`, `str` and formatting all give the redaction mark."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def ending(self) -> str:
+        """The last four characters for a log line; none of a key shorter than twenty."""
+        if len(self._value) < LEAST_LENGTH_TO_SHOW_AN_END:
+            return "(too short to show)"
+        return self._value[-SHOWN_CHARACTERS:]
+
+    def __repr__(self) -> str:
+        return REDACTED
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return REDACTED
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+
+def is_variable_name(text: str) -> bool:
+    """Whether `text` can be the name of an environment variable."""
+    return bool(_NAME.match(text))
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether `text`, given where the NAME of a variable belongs, is more likely the key itself."""
+    return bool(_SHAPES.search(text) or _LONG_MIXED.match(text))
+
+
+class Redactor:
+    """Replaces known secret values and anything shaped like a key."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = {value for value in values if len(value) >= SHORTEST_SECRET}
+        known |= {quote(value, safe="") for value in known}
+        self._known = (
+            re.compile("|".join(re.escape(value) for value in sorted(known, key=len, reverse=True)))
+            if known
+            else None
+        )
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str], names: Iterable[str]) -> Redactor:
+        """Knows the values of the named variables, and the passwords in proxy addresses."""
+        values = [env[name] for name in names if env.get(name)]
+        for name, value in env.items():
+            if name.lower().endswith("_proxy"):
+                values.extend(user_info_of(value))
+        return cls(values)
+
+    def text(self, text: str) -> str:
+        if self._known is not None:
+            text = self._known.sub(REDACTED, text)
+        text = _SHAPES.sub(REDACTED, text)
+        return _USER_INFO.sub(REDACTED, text)
+
+    def tree(self, value: object) -> object:
+        """The same for every string in nested mappings and lists."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {key: self.tree(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.tree(item) for item in value]
+        return value
+
+
+def user_info_of(url: str) -> list[str]:
+    """User name and password in a URL, as the strings that must not be shown."""
+    try:
+        parts = urlsplit(url)
+        found = [parts.password or ""]
+    except ValueError:
+        return []
+    return [item for item in found if item]
+

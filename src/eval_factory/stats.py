@@ -1,0 +1,47 @@
+"""Pure statistics of instances' values. Formulas are SciPy's; this module only chooses among them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from eval_factory.results import Stats
+
+CONFIDENCE = 0.95
+WILSON, STUDENT_T = "wilson", "student-t"
+
+
+def describe(values: Sequence[float], mean: float | None = None) -> Stats:
+    """Mean, sample standard deviation, standard error and a 95 % confidence interval.
+
+    Args:
+        values: one value per instance, at least one.
+        mean: the mean to report, where it was computed elsewhere (HELM's, to the last digit).
+
+    Values that are all 0 or 1 get the Wilson score interval (E. B. Wilson, JASA 22:209-212, 1927), others Student's
+    t interval of the mean. One value alone has no interval.
+    """
+    from scipy import stats  # imported here: it takes most of a second, and `ls` needs none of it
+
+    count = len(values)
+    center = statistics.fmean(values) if mean is None else mean
+    if count < 2:
+        return Stats(count, center, None, None, None, None, None)
+    stddev = statistics.stdev(values)
+    stderr = stddev / math.sqrt(count)
+    if all(value in (0, 1) for value in values):
+        interval = stats.binomtest(int(sum(values)), count).proportion_ci(CONFIDENCE, method="wilson")
+        return Stats(count, center, stddev, stderr, float(interval.low), float(interval.high), WILSON)
+    if stderr == 0:
+        return Stats(count, center, stddev, stderr, center, center, STUDENT_T)
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1)) * stderr
+    return Stats(count, center, stddev, stderr, center - half, center + half, STUDENT_T)
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The nearest-rank percentile; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
