@@ -14,16 +14,18 @@ find_python() {
 
 make_venv() {
   local python stamp
-  stamp=$(cat requirements.lock pyproject.toml | cksum)
-  if [ -x .venv/bin/eval-factory ] && [ "$(cat .venv/.made-from 2>/dev/null)" = "$stamp" ]; then
-    return
+  stamp=$(cksum < requirements.lock)
+  if [ ! -x .venv/bin/python ] || [ "$(cat .venv/.made-from 2>/dev/null)" != "$stamp" ]; then
+    python=$(find_python)
+    echo "making .venv with $python ..." >&2
+    rm -rf .venv
+    "$python" -m venv .venv
+    # --no-deps: the lock is the whole list, and it leaves torch out although crfm-helm asks for it.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements.lock
+    echo "$stamp" > .venv/.made-from
   fi
-  python=$(find_python)
-  echo "making .venv with $python ..." >&2
-  rm -rf .venv
-  "$python" -m venv .venv
-  # --no-deps: the lock is the whole list, and it leaves torch out although crfm-helm asks for it.
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements.lock
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
-  echo "$stamp" > .venv/.made-from
+  if [ ! -x .venv/bin/eval-factory ] || [ pyproject.toml -nt .venv/bin/eval-factory ]; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+    touch .venv/bin/eval-factory
+  fi
 }

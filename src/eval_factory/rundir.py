@@ -150,8 +150,8 @@ def write_atomic(path: Path, text: str, *, mode: int = PUBLIC) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

@@ -78,7 +78,7 @@ def build_evaluation(request: Request, framework: Framework, env: Mapping[str, s
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    task = _chosen_task(user_layers, framework, problems, request)
+    task = _chosen_task(user_layers, framework, problems)
     framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [
         (Source.FRAMEWORK, framework_layer),
@@ -90,7 +90,7 @@ def build_evaluation(request: Request, framework: Framework, env: Mapping[str, s
     merged, sources = merge(layers)
     run = _validated(merged, sources, request, problems)
     if run is not None and task is not None:
-        run = _with_task_rules(run, task, sources, problems)
+        run = _with_task_rules(run, task, problems)
     if problems or run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
     return Evaluation(task, framework, run, sources)
@@ -137,7 +137,7 @@ def _task_layer(task: Task | None) -> dict[str, Any]:
 
 
 def _chosen_task(
-    layers: list[tuple[Source, dict[str, Any]]], framework: Framework, problems: list[str], request: Request
+    layers: list[tuple[Source, dict[str, Any]]], framework: Framework, problems: list[str]
 ) -> Task | None:
     name: Any = None
     for _, tree in layers:
@@ -241,7 +241,7 @@ def _known_keys(parent: str) -> list[str]:
     return sorted(model.model_fields)
 
 
-def _with_task_rules(run: RunConfig, task: Task, sources: Sources, problems: list[str]) -> RunConfig:
+def _with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfig:
     """What depends on the task: endpoint types and the parameters of its scenario."""
     endpoint = run.target.api_endpoint
     if endpoint.type not in task.endpoint_types:

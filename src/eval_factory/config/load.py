@@ -51,7 +51,7 @@ def load_run_config(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        document = yaml.load(text, Loader=_UniqueKeys)
+        document = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: {_yaml_problem(error)}") from None
     except RecursionError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import resources
+from typing import Any
 
 from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT
 from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
@@ -37,12 +38,10 @@ class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
         return [_instance(json.loads(line)) for line in text.splitlines()]
 
 
-def _instance(question: dict[str, object]) -> Instance:
-    options = question["options"]
-    assert isinstance(options, list)
+def _instance(question: dict[str, Any]) -> Instance:
     references = [
         Reference(Output(text=option), tags=[CORRECT_TAG] if index == question["answer"] else [])
-        for index, option in enumerate(options)
+        for index, option in enumerate(question["options"])
     ]
     return Instance(
         input=Input(text=question["question"]),

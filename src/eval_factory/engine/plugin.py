@@ -31,7 +31,7 @@ def _stand_in(name: str, **members: Any) -> None:
 class _NeedsWeights:
     """Takes the place of a metric that loads model weights."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise ModuleNotFoundError("this metric needs torch: pip install 'eval-factory-helm[local]'")
 
 
@@ -63,10 +63,29 @@ def answer_for_qafacteval() -> None:
     """The table of QAFactEval scores holds no medical task: it is not downloaded, and there is no such score."""
     from helm.benchmark.metrics import summarization_metrics
 
-    def no_table(self: Any, eval_cache_path: str) -> None:
+    def no_table(self: Any, _eval_cache_path: str) -> None:
         self.qa_fact_eval = {}
 
     summarization_metrics.SummarizationMetric._load_qafacteval = no_table
+
+
+def download_nltk_data_only_when_needed() -> None:
+    """HELM tries a download at import, in every run; few metrics cut text into words with these data."""
+    import nltk
+    from helm.benchmark.metrics import nltk_helper
+
+    word_tokenize = nltk.tokenize.word_tokenize
+    install = nltk_helper.install_nltk_resources
+
+    def word_tokenize_or_download(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return word_tokenize(*args, **kwargs)
+        except LookupError:
+            install()
+            return word_tokenize(*args, **kwargs)
+
+    nltk.tokenize.word_tokenize = word_tokenize_or_download
+    nltk_helper.install_nltk_resources = lambda: None
 
 
 class _Discarded(io.TextIOBase):
@@ -93,5 +112,6 @@ def mend_jury_benchmarks() -> None:
 
 
 answer_for_torch()
+download_nltk_data_only_when_needed()
 mend_jury_benchmarks()
 discard_bare_prints()

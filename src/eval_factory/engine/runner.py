@@ -1,4 +1,4 @@
-"""The runner that helm-run loads by class name: HELM's own, telling what it does and failing without prompts in the log."""
+"""The runner that helm-run loads by class name: HELM's own, which tells what it does and keeps prompts out of logs."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class ResponseStore:
             self._run_id, a.key, a.role, a.attempt, a.outcome, a.status, a.error, a.started, a.latency_s,
             a.prompt_tokens, a.completion_tokens,
         )  # fmt: skip
-        return f"INSERT INTO attempts VALUES (NULL, {', '.join('?' * len(values))})", values
+        return "INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
 
     def _commit(self, statements: list[tuple[str, tuple[Any, ...]]]) -> None:
         job = _Job(statements, threading.Event())

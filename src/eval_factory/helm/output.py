@@ -22,7 +22,8 @@ _SPLITS_BY_WEIGHT = ("test", "valid", "train")
 
 
 class _Loose(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    # A scenario may number its instances: ids become text.
+    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
 
 
 class Perturbation(_Loose):
@@ -159,7 +160,10 @@ def _read(path: Path, shape: Any) -> Any:
     try:
         return TypeAdapter(shape).validate_python(json.loads(path.read_bytes()))
     except (OSError, ValueError) as error:
-        reason = f"{error.error_count()} unexpected fields" if isinstance(error, ValidationError) else error
+        reason: object = error
+        if isinstance(error, ValidationError):  # its own text would quote the data
+            first = error.errors(include_input=False)[0]
+            reason = f"{error.error_count()} unexpected values, the first at {first['loc']}: {first['msg']}"
         raise HelmError(f"HELM's output {path} cannot be read: {reason}") from error
 
 

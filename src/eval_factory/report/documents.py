@@ -1,4 +1,4 @@
-"""The result as plain documents: evaluation_config.yaml, results.yml, run_config.yml and the JSON lines. Pure functions."""
+"""The result as plain documents: evaluation_config.yaml, results.yml, run_config.yml, JSON lines. Pure functions."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def json_lines(lines: Iterable[Mapping[str, Any]]) -> str:
 class _Dumper(yaml.SafeDumper):
     """Writes every value in full: no anchors, so that any reader of YAML takes it."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class asks per value
         return True
 
 

@@ -1,4 +1,4 @@
-"""The one door to processes: no standard input, a process group of its own, output redacted, SIGTERM and then SIGKILL."""
+"""The one door to processes: no standard input, a process group each, output redacted, SIGTERM and then SIGKILL."""
 
 from __future__ import annotations
 
@@ -63,9 +63,8 @@ def run_logged(
             raise PrerequisiteError(
                 f"{argv[0]} is not there; install HELM: pip install --no-deps crfm-helm==0.5.16"
             ) from error
-        assert process.stdout is not None
         tail: deque[str] = deque(maxlen=TAIL_LINES)
-        reader = threading.Thread(target=_copy, args=(process.stdout, log_file, redactor, tail), daemon=True)
+        reader = threading.Thread(target=_copy, args=(process, log_file, redactor, tail), daemon=True)
         reader.start()
         try:
             while True:
@@ -83,8 +82,8 @@ def run_logged(
         return Finished(process.returncode, tuple(tail))
 
 
-def _copy(source: IO[str], target: IO[str], redactor: Redactor, tail: deque[str]) -> None:
-    for line in source:
+def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, tail: deque[str]) -> None:
+    for line in process.stdout or ():
         shown = redactor.text(line.rstrip("\n"))
         tail.append(shown)
         target.write(shown + "\n")

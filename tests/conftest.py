@@ -1,0 +1,34 @@
+"""What every test shares: a clean environment, and where the real benchmark data may be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA_VARIABLE = "EVAL_FACTORY_MEDICAL_DATA"
+
+
+@pytest.fixture(autouse=True)
+def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test may use, or leak, a key that happens to be set."""
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_TOKEN", "_SECRET")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def medical_data() -> Path:
+    """The folder of real benchmark data; tests that need it are skipped, and counted, where it is not."""
+    given = os.environ.get(DATA_VARIABLE)
+    folder = Path(given) if given else ROOT.parent / "shared" / "medical-data"
+    if not (folder / "prepare.py").is_file():
+        pytest.skip(f"needs the real medical benchmark data: set {DATA_VARIABLE} to its folder")
+    return folder

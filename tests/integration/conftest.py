@@ -1,0 +1,136 @@
+"""The real program, the real helm-run, an endpoint on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scripted_endpoint import ScriptedEndpoint
+
+TIMEOUT_S = 240
+CANARY = "sk-canary-5f3a9c1e7b2d4860aa"
+TASK_DATA = {
+    "pubmed_qa": "pubmed_qa",
+    "medec": "medec",
+    "medcalc_bench": "medcalc_bench",
+    "head_qa": "head_qa",
+    "ehr_sql": "ehr_sql",
+    "race_based_med": "race_based_med",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of the program gave."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    output_dir: Path
+
+    def document(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = yaml.safe_load((self.output_dir / "evaluation_config.yaml").read_text("utf-8"))
+        return loaded
+
+    def scores(self) -> dict[str, float]:
+        document = self.document()
+        (task,) = document["results"]["tasks"].values()
+        return {name: score["value"] for name, score in task["metrics"]["score"]["scores"].items()}
+
+
+def program_environment(**extra: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return {**kept, **extra}
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run_program(tmp_path: Path) -> Run:
+    """Runs `eval-factory run_eval` with a config written for it; keyword `extra` goes under params.extra."""
+
+    def run(
+        task: str, url: str, *arguments: str, params: dict[str, Any] | None = None,
+        env: dict[str, str] | None = None, output_dir: Path | None = None, model_id: str = "test/model",
+        model_type: str = "chat",
+    ) -> Outcome:  # fmt: skip
+        folder = output_dir or tmp_path / "out"
+        config = {
+            "config": {"type": task, "output_dir": str(folder), "params": params or {}},
+            "target": {
+                "api_endpoint": {"url": url, "model_id": model_id, "type": model_type, "api_key": "TEST_MODEL_KEY"}
+            },
+        }
+        file = tmp_path / f"{task}.yml"
+        file.write_text(yaml.safe_dump(config), encoding="utf-8")
+        finished = subprocess.run(
+            [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file), *arguments],
+            env=program_environment(TEST_MODEL_KEY=CANARY, **(env or {})),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            cwd=tmp_path,
+            check=False,
+        )
+        return Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
+
+    return run
+
+
+def varied_answer(prompt: str) -> str:
+    """A deterministic answer that is right for some prompts of each benchmark and wrong for others."""
+    number = int(hashlib.sha256(prompt.encode()).hexdigest(), 16)
+    if "return the following output: CORRECT" in prompt:
+        ids = re.findall(r"^(\d+) ", prompt, re.MULTILINE)
+        return ("CORRECT", f"{ids[number % len(ids)]} A corrected sentence." if ids else "CORRECT")[number % 2]
+    if "compute the requested medical value" in prompt:
+        return str(number % 40)
+    if "SQL" in prompt:
+        return ("SELECT 1", "SELECT count(*) FROM patient", "no such thing", "")[number % 4]
+    return "ABCD"[number % 4]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint(varied_answer) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def data_environment(medical_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables under which Hugging Face data sets are read from a cache made of the real data."""
+    home = tmp_path_factory.mktemp("hf")
+    prepare = medical_data / "prepare.py"
+    subprocess.run(
+        [sys.executable, str(prepare), "--hf-home", str(home), "--only", "medcalc_bench,head_qa"],
+        env=program_environment(HF_HUB_OFFLINE="1"),
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home), "NLTK_DATA": str(medical_data / "nltk_data")}
+
+
+@pytest.fixture(scope="session")
+def place_data(medical_data: Path) -> Callable[[Path, str], None]:
+    """Puts a task's downloaded files where HELM looks for them under its output path."""
+
+    def place(helm_dir: Path, task: str) -> None:
+        subprocess.run(
+            [sys.executable, str(medical_data / "prepare.py"), "--output-path", str(helm_dir), "--only", task],
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+
+    return place

@@ -1,0 +1,94 @@
+"""Real benchmarks through the real helm-run: our scores are bare HELM's, to the last digit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import TASK_DATA, TIMEOUT_S, Run, program_environment
+from scripted_endpoint import ScriptedEndpoint
+
+INSTANCES = 30
+MODEL = "endpoint/test-model"
+PlaceData = Callable[[Path, str], None]
+
+
+def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[dict[str, Any]]:
+    """stats.json of helm-run with HELM's own OpenAI client, runner and logging; nothing of ours is loaded."""
+    local = folder / "prod_env"
+    local.mkdir(parents=True)
+    deployment = {
+        "name": MODEL,
+        "model_name": MODEL,
+        "client_spec": {
+            "class_name": "helm.clients.openai_client.OpenAIClient",
+            "args": {"base_url": url, "api_key": "none", "openai_model_name": "test/model"},
+        },
+    }
+    metadata = {
+        "name": MODEL, "display_name": "m", "description": "m", "creator_organization_name": "o",
+        "access": "open", "release_date": None, "tags": ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG"],
+    }  # fmt: skip
+    (local / "model_deployments.yaml").write_text(yaml.safe_dump({"model_deployments": [deployment]}))
+    (local / "model_metadata.yaml").write_text(yaml.safe_dump({"models": [metadata]}))
+    subprocess.run(
+        [
+            str(Path(sys.executable).parent / "helm-run"), "--run-entries", f"{task}:model={MODEL}", "--suite", "bare",
+            "--max-eval-instances", str(INSTANCES), "--output-path", str(folder), "--local-path", str(local),
+            "--disable-cache",
+        ],  # fmt: skip
+        env=program_environment(**env),
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    (run,) = (path for path in (folder / "runs" / "bare").iterdir() if path.name != "eval_cache")
+    stats: list[dict[str, Any]] = json.loads((run / "stats.json").read_text("utf-8"))
+    return stats
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("task", TASK_DATA)
+def test_scores_equal_bare_helm(
+    task: str, tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run,
+    place_data: PlaceData, data_environment: dict[str, str],
+) -> None:  # fmt: skip
+    ours, bare = tmp_path / "out", tmp_path / "bare"
+    place_data(ours / "helm", task)
+    place_data(bare, task)
+    outcome = run_program(task, endpoint.url, params={"limit_samples": INSTANCES}, env=data_environment)
+    assert outcome.returncode == 0, outcome.stderr
+
+    theirs = [
+        stat for stat in bare_helm(bare, task, endpoint.url, data_environment)
+        if stat["name"]["name"] in outcome.scores() and "perturbation" not in stat["name"]
+    ]  # fmt: skip
+    scores = outcome.scores()
+    splits = {stat["name"]["split"] for stat in theirs}
+    main = "test" if "test" in splits else splits.pop()
+    compared = 0
+    for stat in theirs:
+        name, split = stat["name"]["name"], stat["name"]["split"]
+        label = name if split == main else f"{name}@{split}"
+        if "mean" in stat:
+            assert scores[label] == stat["mean"], label
+            compared += 1
+    assert compared >= 1
+    assert outcome.document()["main_metric"] in scores
+    assert_no_text_in_logs(outcome.output_dir)
+
+
+def assert_no_text_in_logs(folder: Path) -> None:
+    """No prompt and no answer may stand in a log at the default level."""
+    log = "".join(path.read_text("utf-8") for path in (folder / "logs").iterdir())
+    lines = [json.loads(line) for line in (folder / "instances.jsonl").read_text("utf-8").splitlines()]
+    assert lines
+    for line in lines:
+        middle = len(line["prompt"]) // 2
+        assert line["prompt"][middle : middle + 40] not in log

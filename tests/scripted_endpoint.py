@@ -1,0 +1,90 @@
+"""An OpenAI-compatible endpoint for tests: answers come from a function, every request is kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class ScriptedEndpoint:
+    """`answer(prompt)` gives the text; `status` and `body` take the place of an answer when they are set."""
+
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        self.answer = answer
+        self.status: int | None = None
+        self.body: dict[str, Any] | None = None
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> ScriptedEndpoint:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        with self._lock:
+            self.requests.append(body)
+            self.headers.append(headers)
+            self.paths.append(path)
+        if self.status is not None:
+            return self.status, self.body or {"error": {"message": "as the test wants"}}
+        if self.body is not None:
+            return 200, self.body
+        chat = "messages" in body
+        prompt = body["messages"][-1]["content"] if chat else body["prompt"]
+        text = self.answer(prompt)
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
+        if chat:
+            choice["message"] = {"role": "assistant", "content": text}
+        else:
+            choice["text"] = text
+            choice["logprobs"] = {"tokens": [text], "token_logprobs": [-0.5], "top_logprobs": None}
+        words = len(prompt.split()), len(text.split())
+        usage = {"prompt_tokens": words[0], "completion_tokens": words[1], "total_tokens": sum(words)}
+        kind = "chat.completion" if chat else "text_completion"
+        return 200, {
+            "id": "x", "object": kind, "created": 1, "model": body["model"], "choices": [choice], "usage": usage,
+        }  # fmt: skip
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is part of some tests."""
+
+
+def _handler(endpoint: ScriptedEndpoint) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, answer = endpoint.reply(self.path, dict(self.headers), body)
+            data = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    return Handler
