@@ -91,7 +91,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     return TaskResult(
         task=plan.task_name,
         main_metric=main,
-        scores=scores,
+        scores={name: scores[name] for name in sorted(scores, key=lambda name: name != main)},
         groups=_groups(run, contexts, main, failed | unjudged),
         validity=Validity(instances, judges, bounds, tuple(notes)),
         usage=_usage(attempts, answers, run_id, wall_s),
@@ -183,6 +183,8 @@ def _contexts(run: output.HelmRun) -> list[_Context]:
     found: dict[str, _Context] = {}
     for stat in run.stats:
         if stat.mean is None or not output.is_score(stat.name.name):
+            continue
+        if stat.name.perturbation is not None and not run.is_perturbed:
             continue
         label = output.score_label(stat.name, main_split)
         if label in found:

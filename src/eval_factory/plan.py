@@ -74,10 +74,12 @@ class EndpointPlan:
     top_p: float | None = None
     max_length: int | None = None
     use_nvcf: bool = False
+    alias: str | None = None
+    """What HELM's name is made of where that is not the model id."""
 
     @property
     def slug(self) -> str:
-        return slug_of(self.model_id)
+        return slug_of(self.alias or self.model_id)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def varied_answer(prompt: str) -> str:
         ids = re.findall(r"^(\d+) ", prompt, re.MULTILINE)
         return ("CORRECT", f"{ids[number % len(ids)]} A corrected sentence." if ids else "CORRECT")[number % 2]
     if "compute the requested medical value" in prompt:
-        return str(number % 40)
+        return str(number % 6)
     if "SQL" in prompt:
         return ("SELECT 1", "SELECT count(*) FROM patient", "no such thing", "")[number % 4]
     return "ABCD"[number % 4]

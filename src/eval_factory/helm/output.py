@@ -14,7 +14,7 @@ from eval_factory.errors import HelmError
 from eval_factory.helm import names
 
 BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "batch_size", "max_prob", "logprob")
-BOOKKEEPING = frozenset({"predicted_index", "prompt_tokens_cost", "perplexity", "bits_per_byte"})
+BOOKKEEPING = frozenset({"predicted_index", "prompt_truncated", "perplexity", "bits_per_byte"})
 """Statistics of the run, not of the answers: none of them is a score."""
 
 COMPUTED_ON_PERTURBED = "perturbed"
@@ -133,6 +133,12 @@ class HelmRun:
                     spec.args["metric_name"], spec.args["scenario_name"], tuple(spec.args["annotator_models"])
                 )
         return None
+
+    @property
+    def is_perturbed(self) -> bool:
+        """Whether any instance was perturbed. HELM writes 'worst case' statistics all the same; they repeat the plain
+        ones then."""
+        return any(entry.perturbation is not None for entry in self.per_instance_stats)
 
     @property
     def main_split(self) -> str | None:

@@ -1,0 +1,26 @@
+"""Evaluations and plans for tests, through the real configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.config.framework import load_framework
+from eval_factory.plan import Plan, make_plan
+
+MINIMAL: dict[str, Any] = {
+    "config.type": "pubmed_qa",
+    "config.output_dir": "/results/x",
+    "target.api_endpoint.url": "https://host.example/v1",
+    "target.api_endpoint.model_id": "org/model",
+}
+
+
+def evaluation(flags: dict[str, Any] | None = None, *, file: Path | None = None, **env: str) -> Evaluation:
+    given = {**MINIMAL, **(flags or {})}
+    return build_evaluation(Request(run_config=file, flags=given), load_framework(), env)
+
+
+def plan(flags: dict[str, Any] | None = None) -> Plan:
+    return make_plan(evaluation(flags))

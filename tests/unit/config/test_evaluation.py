@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from unit.builders import MINIMAL, evaluation
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.framework import load_framework
+from eval_factory.config.merge import Source
+from eval_factory.errors import ConfigError
+from eval_factory.plan import CHANGES_RESULTS, RUNTIME_ONLY, identity_of, leaves_of
+
+
+def test_precedence(tmp_path: Path) -> None:
+    file = tmp_path / "x.yml"
+    file.write_text(
+        "config: {type: medec, output_dir: from_file, params: {parallelism: 2, limit_samples: 7}}\n"
+        "target: {api_endpoint: {url: 'http://a/v1', model_id: m}}\n"
+    )
+    request = Request(
+        run_config=file,
+        flags={"config.output_dir": "from_flag", "config.type": "pubmed_qa"},
+        overrides=("config.type=head_qa,config.params.parallelism=9",),
+    )
+    found = build_evaluation(request, load_framework(), {})
+    assert found.task.name == "head_qa"
+    assert found.run.config.output_dir == "from_flag"
+    assert found.run.config.params.parallelism == 9
+    assert found.run.config.params.limit_samples == 7
+    assert found.run.config.params.max_retries == load_framework().defaults.config["params"]["max_retries"]
+    assert found.sources["config.type"] is Source.OVERRIDE
+    assert found.sources["config.output_dir"] is Source.FLAG
+    assert found.sources["config.params.limit_samples"] is Source.FILE
+    assert found.sources["config.params.max_retries"] is Source.FRAMEWORK
+
+
+def test_helm_prefix_is_the_same_task() -> None:
+    assert evaluation({"config.type": "helm.pubmed_qa"}).task.name == "pubmed_qa"
+
+
+def test_api_key_name_is_api_key() -> None:
+    found = evaluation({"target.api_endpoint.api_key_name": "MY_KEY"})
+    assert found.run.target.api_endpoint.api_key == "MY_KEY"
+
+
+def test_max_new_tokens_is_num_output_tokens() -> None:
+    assert evaluation({"config.params.max_new_tokens": 9}).num_output_tokens == 9
+    assert evaluation({"config.params.extra.num_output_tokens": 8}).num_output_tokens == 8
+
+
+def test_a_key_where_a_name_belongs_is_never_shown() -> None:
+    for key in ("sk-canary0123456789abcdef", "nvapi-canary-0123456789", "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9v"):
+        with pytest.raises(ConfigError) as raised:
+            evaluation({"target.api_endpoint.api_key": key})
+        assert key not in str(raised.value)
+        assert "NAME of an environment variable" in str(raised.value)
+
+
+def test_jinja_stays_text() -> None:
+    found = evaluation({"target.api_endpoint.model_id": "{{ 7 * 7 }}"})
+    assert found.run.target.api_endpoint.model_id == "{{ 7 * 7 }}"
+
+
+def test_data_path_becomes_absolute() -> None:
+    found = evaluation(
+        {"config.type": "clear", "config.params.extra.condition": "c", "config.params.extra.data_path": "some/where"}
+    )
+    assert Path(found.run.config.params.extra.data_path or "").is_absolute()
+
+
+def test_a_comma_in_a_path_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no comma"):
+        evaluation(
+            {"config.type": "clear", "config.params.extra.condition": "c", "config.params.extra.data_path": "a,b"}
+        )
+
+
+def test_every_value_is_classed() -> None:
+    """A new configuration field has to say whether it changes results; a run is known again by those that do."""
+    paths = {path for path, _ in leaves_of(evaluation().as_dict())}
+    assert paths == RUNTIME_ONLY | CHANGES_RESULTS
+    assert not RUNTIME_ONLY & CHANGES_RESULTS
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "changes"),
+    [
+        ("config.params.limit_samples", 3, True),
+        ("config.params.temperature", 0.5, True),
+        ("target.api_endpoint.url", "https://other.example/v1", True),
+        ("target.api_endpoint.model_id", "org/other", True),
+        ("config.params.parallelism", 9, False),
+        ("config.params.request_timeout", 9, False),
+        ("config.output_dir", "/elsewhere", False),
+    ],
+)
+def test_identity(path: str, value: object, changes: bool) -> None:
+    assert (identity_of(evaluation()) != identity_of(evaluation({path: value}))) is changes
+
+
+def test_identity_of_both_task_names() -> None:
+    assert identity_of(evaluation()) == identity_of(evaluation({"config.type": "helm.pubmed_qa"}))
+
+
+def test_minimal_needs_nothing_else() -> None:
+    assert evaluation().run.target.api_endpoint.url == MINIMAL["target.api_endpoint.url"]
