@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.engine import wire
+
+REQUEST = {
+    "prompt": "p", "messages": None, "temperature": 0.0, "num_completions": 1, "max_tokens": 7, "stop_sequences": [],
+    "echo_prompt": False, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0,
+}  # fmt: skip
+
+
+def body(endpoint_type: str = "chat", top_p: float | None = None, **changes: Any) -> dict[str, Any]:
+    return wire.request_body({**REQUEST, **changes}, model_id="m", endpoint_type=endpoint_type, top_p=top_p)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "expected"),
+    [
+        ("https://h/v1", "chat", "https://h/v1/chat/completions"),
+        ("https://h/v1/", "chat", "https://h/v1/chat/completions"),
+        ("https://h/v1/chat/completions", "chat", "https://h/v1/chat/completions"),
+        ("https://h/v1/chat/completions/", "chat", "https://h/v1/chat/completions"),
+        ("https://h/v1/completions", "completions", "https://h/v1/completions"),
+        ("https://h/v1", "completions", "https://h/v1/completions"),
+        ("https://h/v1/chat/completions", "completions", "https://h/v1/completions"),
+        ("https://h", "chat", "https://h/chat/completions"),
+        ("https://h/d/x?api-version=1", "chat", "https://h/d/x/chat/completions?api-version=1"),
+    ],
+)
+def test_url(url: str, kind: str, expected: str) -> None:
+    assert wire.request_url(url, kind) == expected
+
+
+def test_a_cloud_functions_url_is_used_as_given() -> None:
+    assert wire.request_url("https://h/functions/abc/", "chat", use_nvcf=True) == "https://h/functions/abc"
+
+
+def test_chat_body() -> None:
+    assert body() == {
+        "model": "m", "messages": [{"role": "user", "content": "p"}], "max_tokens": 7, "temperature": 0.0, "top_p": 1,
+    }  # fmt: skip
+
+
+def test_completions_body() -> None:
+    found = body("completions", top_p=0.5, stop_sequences=["\n"], num_completions=2, presence_penalty=0.1)
+    assert found == {
+        "model": "m", "prompt": "p", "max_tokens": 7, "temperature": 0.0, "top_p": 0.5, "n": 2, "stop": ["\n"],
+        "presence_penalty": 0.1,
+    }  # fmt: skip
+
+
+def test_a_request_read_back_from_helms_json_gives_the_same_key() -> None:
+    """HELM leaves nulls out of its files; the collector has to find the answer all the same."""
+    kept = {name: value for name, value in REQUEST.items() if value is not None}
+    again = wire.request_body(kept, model_id="m", endpoint_type="chat", top_p=None)
+    assert wire.request_key("u", again, None) == wire.request_key("u", body(), None)
+
+
+@pytest.mark.parametrize("change", [{"prompt": "q"}, {"temperature": 0.1}, {"max_tokens": 8}, {"top_p": 0.9}])
+def test_whatever_is_asked_is_in_the_key(change: dict[str, Any]) -> None:
+    assert wire.request_key("u", body(**change), None) != wire.request_key("u", body(), None)
+
+
+def test_url_and_random_are_in_the_key() -> None:
+    keys = {wire.request_key(*arguments) for arguments in (("u", body(), None), ("v", body(), None), ("u", body(), "1"))}
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("answer", [None, [], {}, {"choices": []}, {"error": {"message": "x"}}, {"choices": ["x"]}])
+def test_answers_that_are_none(answer: Any) -> None:
+    with pytest.raises(wire.UnusableAnswer):
+        wire.read_answer(answer, "chat")
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "reasoning"),
+    [
+        ({"content": "a"}, "a", None),
+        ({"content": None}, "", None),
+        ({}, "", None),
+        ({"content": "a", "reasoning_content": "r"}, "a", "r"),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", None),
+    ],
+)
+def test_chat_content(message: dict[str, Any], text: str, reasoning: str | None) -> None:
+    (choice,) = wire.read_answer({"choices": [{"message": message, "finish_reason": "stop"}]}, "chat")
+    assert (choice.text, choice.reasoning, choice.finish_reason) == (text, reasoning, "stop")
+
+
+def test_logprobs_of_completions() -> None:
+    answer = {"choices": [{"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [None, -1.0]}}]}
+    assert wire.read_answer(answer, "completions")[0].tokens == (("a", 0.0), ("b", -1.0))
+    assert wire.read_answer({"choices": [{"text": "ab", "logprobs": None}]}, "completions")[0].tokens == ()
+
+
+def test_usage() -> None:
+    assert wire.usage_of({"usage": {"prompt_tokens": 3, "completion_tokens": 4}}) == (3, 4)
+    assert wire.usage_of({"usage": None}) == (None, None)
+    assert wire.usage_of({}) == (None, None)

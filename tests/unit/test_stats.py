@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.stats import describe, percentile
+
+
+def test_wilson_for_zeros_and_ones() -> None:
+    stats = describe([1.0] * 8 + [0.0] * 2)
+    assert (stats.count, stats.mean, stats.ci_method) == (10, 0.8, "wilson")
+    # Wilson 1927 for 8 of 10 at 95 %, computed by hand from the formula
+    assert stats.ci_low == pytest.approx(0.4901625, abs=1e-6)
+    assert stats.ci_high == pytest.approx(0.9433178, abs=1e-6)
+    assert stats.stddev == pytest.approx(0.421637, abs=1e-6)
+
+
+def test_student_t_for_other_values() -> None:
+    stats = describe([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert stats.ci_method == "student-t"
+    # t(0.975, 4) = 2.776445, standard error = sqrt(2.5 / 5)
+    assert stats.ci_low == pytest.approx(3 - 2.776445 * 0.7071068, abs=1e-5)
+    assert stats.ci_high == pytest.approx(3 + 2.776445 * 0.7071068, abs=1e-5)
+
+
+def test_one_value_has_no_interval() -> None:
+    stats = describe([0.5])
+    assert (stats.stderr, stats.ci_low, stats.ci_method) == (None, None, None)
+
+
+def test_equal_values() -> None:
+    stats = describe([4.0, 4.0, 4.0])
+    assert (stats.ci_low, stats.ci_high) == (4.0, 4.0)
+
+
+def test_percentile() -> None:
+    assert percentile([], 0.5) is None
+    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert percentile(list(range(1, 101)), 0.95) == 95
