@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import TASK_DATA, TIMEOUT_S, Run, program_environment
+
+from integration.support import TASK_DATA, TIMEOUT_S, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 30
@@ -42,7 +43,7 @@ def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[di
             str(Path(sys.executable).parent / "helm-run"), "--run-entries", f"{task}:model={MODEL}", "--suite", "bare",
             "--max-eval-instances", str(INSTANCES), "--output-path", str(folder), "--local-path", str(local),
             "--disable-cache",
-        ],  # fmt: skip
+        ],
         env=program_environment(**env),
         capture_output=True,
         timeout=TIMEOUT_S,

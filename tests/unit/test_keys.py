@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from unit.builders import plan
 
 from eval_factory.errors import PrerequisiteError
 from eval_factory.keys import key_report
+from unit.builders import plan
 
 MAIN = {"OPENAI_API_KEY": "main-key-0123456789-MAIN"}
 JURY = {"config.type": "aci_bench"}

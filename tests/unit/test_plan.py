@@ -3,9 +3,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from unit.builders import plan
 
 from eval_factory.plan import slug_of
+from unit.builders import plan
 
 MODEL_IDS = [
     "gpt-4", "o3-mini", "gpt-5", "org/model", "a/b/c", "org/model:free", "a,b", "k=v", "with space", "модель", "模型",

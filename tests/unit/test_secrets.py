@@ -14,7 +14,7 @@ KEY = "plain-looking-value-77"
     [
         "sk-0123456789abcdef", "nvapi-abcdefgh12345678", "hf_abcdefghijklmnop", "Authorization: Bearer abc.def-123",
         "http://user:pass@proxy:8080", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
-    ],  # fmt: skip
+    ],
 )
 def test_shapes_are_redacted(text: str) -> None:
     assert REDACTED in Redactor().text(f"before {text} after")

@@ -8,8 +8,9 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -29,7 +30,10 @@ class _EitherSpelling(click.Group):
         return super().get_command(ctx, cmd_name.replace("-", "_"))
 
 
-def _option(name: str, **settings: Any) -> Any:
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _option(name: str, **settings: Any) -> Callable[[_Command], _Command]:
     """An option in both spellings: --run_config and --run-config."""
     spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
     return click.option(*spellings, name, **settings)
@@ -106,6 +110,7 @@ _FLAGS = {
 @click.pass_context
 def run_eval(
     ctx: click.Context,
+    /,
     run_config: Path | None,
     overrides: tuple[str, ...],
     dry_run: bool,

@@ -52,7 +52,7 @@ def _instance(question: dict[str, Any]) -> Instance:
     )
 
 
-@run_spec_function(NAME)  # type: ignore[misc]
+@run_spec_function(NAME)  # type: ignore[untyped-decorator]
 def sample_medical_qa() -> RunSpec:
     """The run spec, in the form of HELM's multiple-choice medical benchmarks."""
     adapter_spec = get_multiple_choice_adapter_spec(

@@ -31,8 +31,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._session = session_for(Path(self.output_path).absolute().parent)
-        self.executor = _Reporting(self.executor, self._before_asking, self._after_asking)
-        self.annotator_executor = _Reporting(self.annotator_executor, self._before_judging, self._after_judging)
+        executor: Any = self.executor
+        annotator: Any = self.annotator_executor
+        self.executor: Any = _Reporting(executor, self._before_asking, self._after_asking)
+        self.annotator_executor: Any = _Reporting(annotator, self._before_judging, self._after_judging)
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)

@@ -83,10 +83,13 @@ def run_logged(
 
 
 def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, tail: deque[str]) -> None:
-    for line in process.stdout or ():
-        shown = redactor.text(line.rstrip("\n"))
-        tail.append(shown)
-        target.write(shown + "\n")
+    if process.stdout is None:
+        return
+    with process.stdout as source:
+        for line in source:
+            shown = redactor.text(line.rstrip("\n"))
+            tail.append(shown)
+            target.write(shown + "\n")
 
 
 def end_group(process: subprocess.Popen[str]) -> None:

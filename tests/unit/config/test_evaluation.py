@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.builders import MINIMAL, evaluation
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.framework import load_framework
 from eval_factory.config.merge import Source
 from eval_factory.errors import ConfigError
 from eval_factory.plan import CHANGES_RESULTS, RUNTIME_ONLY, identity_of, leaves_of
+from unit.builders import MINIMAL, evaluation
 
 
 def test_precedence(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from eval_factory.engine import wire
 
-REQUEST = {
+REQUEST: dict[str, Any] = {
     "prompt": "p", "messages": None, "temperature": 0.0, "num_completions": 1, "max_tokens": 7, "stop_sequences": [],
     "echo_prompt": False, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0,
 }  # fmt: skip

@@ -1,0 +1,64 @@
+"""What the integration tests share beside fixtures."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+TIMEOUT_S = 240
+CANARY = "sk-canary-5f3a9c1e7b2d4860aa"
+TASK_DATA = {
+    "pubmed_qa": "pubmed_qa",
+    "medec": "medec",
+    "medcalc_bench": "medcalc_bench",
+    "head_qa": "head_qa",
+    "ehr_sql": "ehr_sql",
+    "race_based_med": "race_based_med",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of the program gave."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    output_dir: Path
+
+    def document(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = yaml.safe_load((self.output_dir / "evaluation_config.yaml").read_text("utf-8"))
+        return loaded
+
+    def scores(self) -> dict[str, float]:
+        document = self.document()
+        (task,) = document["results"]["tasks"].values()
+        return {name: score["value"] for name, score in task["metrics"]["score"]["scores"].items()}
+
+
+def program_environment(**extra: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return {**kept, **extra}
+
+
+Run = Callable[..., Outcome]
+
+
+def varied_answer(prompt: str) -> str:
+    """A deterministic answer that is right for some prompts of each benchmark and wrong for others."""
+    number = int(hashlib.sha256(prompt.encode()).hexdigest(), 16)
+    if "return the following output: CORRECT" in prompt:
+        ids = re.findall(r"^(\d+) ", prompt, re.MULTILINE)
+        return ("CORRECT", f"{ids[number % len(ids)]} A corrected sentence." if ids else "CORRECT")[number % 2]
+    if "compute the requested medical value" in prompt:
+        return str(number % 6)
+    if "SQL" in prompt:
+        return ("SELECT 1", "SELECT count(*) FROM patient", "no such thing", "")[number % 4]
+    return "ABCD"[number % 4]

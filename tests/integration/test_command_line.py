@@ -1,0 +1,126 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_factory import __version__
+from eval_factory.config.framework import load_framework
+from integration.support import program_environment
+
+
+def run(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "eval_factory", *arguments], env=program_environment(**env), cwd=cwd,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"eval-factory, version {__version__}\n"
+    for arguments in (("--help",), ("run_eval", "--help"), ("run-eval", "-h"), ("ls", "--help")):
+        assert run(*arguments).returncode == 0
+
+
+def test_ls_keeps_the_form_that_programs_parse() -> None:
+    lines = run("ls").stdout.splitlines()
+    assert lines[0] == "helm:"
+    assert lines[1:] == [f"  * {name}" for name in load_framework().names()]
+
+
+def test_ls_json_and_tag() -> None:
+    records = json.loads(run("ls", "--json").stdout)
+    assert [record["name"] for record in records] == load_framework().names()
+    assert all(record["endpoint_types"] and record["access"] and record["source"] for record in records)
+    assert run("ls", "--tag", "sql").stdout == "helm:\n  * ehr_sql\n"
+    unknown = run("ls", "--tag", "nonsense")
+    assert unknown.returncode == 2
+    assert "tags: " in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run_eval",), ("nonsense",), ("run_eval", "--nonsense"), ("run_eval", "--run_config", "no-such-file.yml"),
+        ("run_eval", "--run_config", "."), ("run_eval", "--overrides", "x"), ("run_eval", "--eval_type", "pubmedqa"),
+    ],
+)  # fmt: skip
+def test_mistakes_end_with_2_and_without_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    finished = run(*arguments, cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "Traceback" not in finished.stderr
+    assert finished.stderr.strip()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_given_as_a_flag_is_not_printed(tmp_path: Path) -> None:
+    key = "sk-canary0123456789abcdefgh"
+    finished = run(
+        "run_eval", "--eval_type", "pubmed_qa", "--model_url", "http://h/v1", "--model_id", "m",
+        "--output_dir", str(tmp_path / "o"), "--api_key_name", key,
+    )  # fmt: skip
+    assert finished.returncode == 2
+    assert key not in finished.stdout + finished.stderr
+
+
+def test_an_interpolated_key_is_not_printed(tmp_path: Path) -> None:
+    key = "sk-canary0123456789abcdefgh"
+    file = tmp_path / "x.yml"
+    file.write_text(
+        "config: {type: pubmed_qa, output_dir: o}\n"
+        "target: {api_endpoint: {url: 'http://h/v1', model_id: m, api_key: '${OPENAI_API_KEY}'}}\n"
+    )
+    finished = run("run_eval", "--run_config", str(file), "--dry_run", OPENAI_API_KEY=key)
+    assert finished.returncode == 2
+    assert key not in finished.stdout + finished.stderr
+    assert "NAME of an environment variable" in finished.stderr
+
+
+def test_looking_never_imports_helm(root: Path) -> None:
+    code = (
+        "import sys\n"
+        "from eval_factory.cli.main import cli\n"
+        "cli.main(sys.argv[1:], standalone_mode=False)\n"
+        "heavy = {'helm', 'torch', 'scipy', 'numpy', 'datasets', 'requests'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
+    )
+    config = str(root / "test_cases" / "test_case_nim_llama_3_1_8b_pubmed_qa.yml")
+    for arguments in (["ls"], ["run_eval", "--run_config", config, "--dry_run"]):
+        finished = subprocess.run(
+            [sys.executable, "-c", code, *arguments], env=program_environment(), capture_output=True, text=True, check=False
+        )
+        assert finished.returncode == 0, finished.stderr
+
+
+def test_every_command_that_we_show_dry_runs(root: Path) -> None:
+    text = (root / "commands.sh").read_text("utf-8").replace("\\\n", " ")
+    commands = [line for line in text.splitlines() if line.startswith("eval-factory ")]
+    assert len(commands) >= 8
+    for command in commands:
+        _, *arguments = shlex.split(command)
+        if "run_eval" in arguments and "--dry_run" not in arguments:
+            arguments.append("--dry_run")
+        finished = run(*arguments, cwd=root)
+        assert finished.returncode == 0, (command, finished.stderr)
+
+
+def test_generating_model_files_alone(root: Path, tmp_path: Path) -> None:
+    script = root / "scripts" / "generate_dynamic_model_configs.py"
+    finished = subprocess.run(
+        [
+            sys.executable, str(script), "--model-name", "openai/gpt-4", "--base-url", "https://h/v1",
+            "--openai-model-name", "gpt-4", "--output-dir", str(tmp_path / "configs"),
+        ],
+        env=program_environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    assert "model=endpoint/openai-gpt-4" in finished.stdout
+    text = (tmp_path / "configs" / "model_deployments.yaml").read_text("utf-8")
+    assert "model_id: gpt-4" in text
+    assert (tmp_path / "configs" / "model_metadata.yaml").is_file()

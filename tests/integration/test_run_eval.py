@@ -1,0 +1,253 @@
+"""From the command line to the output folder, with the real helm-run on the sample benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eval_factory.report import documents
+from integration.support import CANARY, Outcome, Run, program_environment
+from scripted_endpoint import ScriptedEndpoint
+
+TASK = "sample_medical_qa"
+FILES = [
+    "evaluation_config.yaml", "results.yml", "run_config.yml", "instances.jsonl", "results.jsonl", "cache.db",
+    "report.html", "responses/model.jsonl", "logs/eval-factory.log", "logs/helm-run.log", "logs/events.jsonl",
+    "model_configs/model_deployments.yaml", "model_configs/model_metadata.yaml",
+]  # fmt: skip
+
+
+def assert_nothing_leaked(outcome: Outcome, secret: str = CANARY) -> None:
+    assert secret not in outcome.stdout + outcome.stderr
+    for path in outcome.output_dir.rglob("*"):
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path
+
+
+@pytest.fixture(scope="module")
+def quickstart(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """The shipped quickstart config, from another directory, no key set."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    config = root / "test_cases" / "quickstart.yml"
+    argv = [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(config), "--output-dir", "out dir é"]
+    finished = subprocess.run(argv, cwd=folder, env=program_environment(), capture_output=True, text=True, check=False)
+    return Outcome(finished.returncode, finished.stdout, finished.stderr, folder / "out dir é")
+
+
+def test_quickstart_leaves_every_file(quickstart: Outcome) -> None:
+    assert quickstart.returncode == 0, quickstart.stderr
+    for name in FILES:
+        assert (quickstart.output_dir / name).is_file(), name
+    left = [path.name for path in quickstart.output_dir.rglob("*") if ".part" in path.name or ":" in path.name]
+    assert left == []
+
+
+def test_quickstart_documents(quickstart: Outcome) -> None:
+    document = quickstart.document()
+    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    results = yaml.safe_load((quickstart.output_dir / "results.yml").read_text("utf-8"))
+    documents.check(results, documents.RESULTS_SCHEMA)
+    assert document["provenance"]["target"] == "demo baseline"
+    assert any("demo baseline" in note for note in document["validity"]["notes"])
+    assert document["validity"]["instances"]["scored"] == 40
+    # The stated rule is right for the questions whose longest option is right: 8 of 40.
+    assert quickstart.scores()["exact_match"] == 8 / 40
+    by_category = document["results"]["groups"][TASK]["groups"]["category"]["groups"]
+    assert len(by_category) == 8
+    run_config = yaml.safe_load((quickstart.output_dir / "run_config.yml").read_text("utf-8"))
+    assert set(run_config) == {"command", "framework_name", "pkg_name", "config", "target"}
+
+
+def test_quickstart_lines(quickstart: Outcome) -> None:
+    results = [json.loads(line) for line in (quickstart.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    instances = [json.loads(line) for line in (quickstart.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
+    assert len(results) == len(instances) == 40
+    assert {line["id"] for line in results} == {line["id"] for line in instances}
+    for line in results:
+        assert line["completion"] in "ABCD"
+        assert line["finish_reason"] == "stop"
+        assert line["completion_tokens"] == 1
+        assert line["latency_s"] > 0
+
+
+def test_the_printed_command_does_the_same_run(quickstart: Outcome) -> None:
+    document = quickstart.document()
+    finished = subprocess.run(
+        shlex.split(document["command"]), cwd=quickstart.output_dir, env=program_environment(),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    stats = next((quickstart.output_dir / "helm").rglob("stats.json"))
+    means = {stat["name"]["name"]: stat.get("mean") for stat in json.loads(stats.read_text("utf-8"))}
+    assert means["exact_match"] == quickstart.scores()["exact_match"]
+
+
+def test_again_asks_nothing_and_gives_the_same(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    first = run_program(TASK, endpoint.url)
+    assert first.returncode == 0, first.stderr
+    asked = len(endpoint.requests)
+    assert asked == 40
+    before = first.document()
+    second = run_program(TASK, endpoint.url, params={"parallelism": 13, "request_timeout": 7})
+    assert second.returncode == 0
+    assert len(endpoint.requests) == asked
+    assert second.document()["results"] == before["results"]
+    assert second.document()["usage"]["cached"] == 40
+    fresh = run_program(TASK, endpoint.url, "--fresh")
+    assert fresh.returncode == 0
+    assert len(endpoint.requests) == 2 * asked
+    assert_nothing_leaked(fresh)
+
+
+def test_the_endpoint_gets_the_key_and_the_model_id(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    model_id = "some/org: modèle,x=1"
+    outcome = run_program(TASK, f"{endpoint.url}/", params={"limit_samples": 3, "top_p": 0.5}, model_id=model_id)
+    assert outcome.returncode == 0, outcome.stderr
+    assert {request["model"] for request in endpoint.requests} == {model_id}
+    assert {headers["Authorization"] for headers in endpoint.headers} == {f"Bearer {CANARY}"}
+    assert {request["top_p"] for request in endpoint.requests} == {0.5}
+    assert_nothing_leaked(outcome)
+
+
+def test_completions_endpoint(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    url = endpoint.url + "/chat/completions"
+    outcome = run_program(TASK, url, params={"limit_samples": 3, "temperature": 0.7, "max_new_tokens": 9}, model_type="completions")
+    assert outcome.returncode == 0, outcome.stderr
+    assert set(endpoint.paths) == {"/v1/completions"}
+    assert {(r["temperature"], r["max_tokens"]) for r in endpoint.requests} == {(0.7, 9)}
+
+
+def test_prompts_reach_the_endpoint_whole(tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    outcome = run_program(TASK, endpoint.url)
+    instances = [json.loads(line) for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
+    sent = {request["messages"][0]["content"] for request in endpoint.requests}
+    assert sent == {line["prompt"] for line in instances}
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_what_no_request_can_mend_stops_the_run(status: int, endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    endpoint.status = status
+    endpoint.body = {"error": {"message": f"your Authorization was Bearer {CANARY}"}}
+    outcome = run_program(TASK, endpoint.url, params={"parallelism": 1})
+    assert outcome.returncode == 3
+    assert "check" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert len(endpoint.requests) == 1
+    assert not (outcome.output_dir / "evaluation_config.yaml").exists()
+    assert_nothing_leaked(outcome)
+
+
+def test_an_unreachable_host_stops_the_run(run_program: Run) -> None:
+    outcome = run_program(TASK, "http://127.0.0.1:9/v1", params={"max_retries": 1})
+    assert outcome.returncode == 3
+    assert "cannot reach http://127.0.0.1:9/v1" in outcome.stderr
+
+
+def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    usual = endpoint.reply
+
+    def refuse_one(path: str, headers: dict[str, str], body: dict[str, object]) -> tuple[int, dict[str, object]]:
+        if "aorta" in str(body["messages"]):
+            return 400, {"error": {"message": f"refused: {body} with {headers['Authorization']}"}}
+        return usual(path, headers, body)
+
+    endpoint.reply = refuse_one  # type: ignore[method-assign]
+    outcome = run_program(TASK, endpoint.url)
+    assert outcome.returncode == 1, outcome.stderr
+    document = outcome.document()
+    assert document["status"] == "partial"
+    assert document["validity"]["instances"]["failed"] == 1
+    low, high = document["validity"]["bounds"]["exact_match"]
+    assert low <= outcome.scores()["exact_match"] <= high
+    assert high - low == pytest.approx(1 / 40)
+    assert "NOT REPORTABLE" in outcome.stdout
+    log = (outcome.output_dir / "logs" / "helm-run.log").read_text("utf-8")
+    assert "aorta" not in log
+    assert_nothing_leaked(outcome)
+    endpoint.reply = usual  # type: ignore[method-assign]
+    before = len(endpoint.requests)
+    again = run_program(TASK, endpoint.url)
+    assert again.returncode == 0
+    assert len(endpoint.requests) == before + 1
+
+
+def test_a_missing_key_is_said_before_anything_starts(run_program: Run, endpoint: ScriptedEndpoint) -> None:
+    outcome = run_program(TASK, endpoint.url, "--api_key_name", "NO_SUCH_KEY")
+    assert outcome.returncode == 3
+    assert "NO_SUCH_KEY is not set" in outcome.stderr
+    assert not outcome.output_dir.exists()
+
+
+def test_dry_run_writes_nothing(run_program: Run, tmp_path: Path) -> None:
+    outcome = run_program(TASK, "http://127.0.0.1:9/v1", "--dry_run", "--api_key_name", "NO_SUCH_KEY")
+    assert outcome.returncode == 0, outcome.stderr
+    assert "helm-run" in outcome.stdout
+    assert "run config: " in outcome.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{TASK}.yml"]
+
+
+def test_debug_shows_more(run_program: Run, endpoint: ScriptedEndpoint) -> None:
+    outcome = run_program(TASK, endpoint.url, "--debug", params={"limit_samples": 2})
+    assert outcome.returncode == 0, outcome.stderr
+    assert "run_specs" in (outcome.output_dir / "logs" / "helm-run.log").read_text("utf-8")
+    assert_nothing_leaked(outcome)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_everything_and_keeps_the_answers(
+    number: signal.Signals, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    usual = endpoint.answer
+
+    def slowly(prompt: str) -> str:
+        time.sleep(0.3)
+        return usual(prompt)
+
+    endpoint.answer = slowly
+    argv = [
+        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(tmp_path / "out"),
+        "--model_url", endpoint.url, "--model_id", "m", "--overrides", "config.params.parallelism=2",
+    ]  # fmt: skip
+    with subprocess.Popen(argv, env=program_environment(), stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while len(endpoint.requests) < 6 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(process.pid, number)
+        _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "run the same command again" in stderr
+    asked = len(endpoint.requests)
+    time.sleep(1)
+    assert len(endpoint.requests) <= asked
+    endpoint.answer = usual
+    again = subprocess.run(argv, env=program_environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 0, again.stderr
+    assert len(endpoint.requests) <= 40 + 2  # at most what was in flight is asked twice
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
+    from eval_factory.rundir import RunDir
+
+    folder = RunDir(tmp_path / "out")
+    folder.create()
+    with folder.locked():
+        outcome = run_program(TASK, endpoint.url)
+    assert outcome.returncode == 5
+    assert f"process {os.getpid()}" in outcome.stderr
+
+
+def test_a_foreign_cache_is_set_aside(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cache.db").write_bytes(b"something else entirely" * 100)
+    outcome = run_program(TASK, endpoint.url, params={"limit_samples": 2})
+    assert outcome.returncode == 0, outcome.stderr
+    assert [path.name for path in outcome.output_dir.glob("cache.db.set-aside-*")]

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from importlib import resources
+from typing import Any
+
+import pytest
+import requests
+
+from eval_factory.demo.server import DemoServer, baseline_answer
+
+QUESTION = "Which?\nA. short\nB. the longest of them\nC. middle one\nAnswer:"
+
+
+def test_the_rule() -> None:
+    assert baseline_answer(QUESTION) == "B"
+    assert baseline_answer("A. aa\nB. bb\n") == "A"
+    assert baseline_answer(f"A. an example with long text\nB. x\nAnswer: A\n\n{QUESTION}") == "B"
+    assert baseline_answer("first\n\n" + "word " * 50) == " ".join(["word"] * 40)
+    assert baseline_answer("") == ""
+
+
+def test_both_endpoints() -> None:
+    with DemoServer() as server, requests.Session() as session:
+        chat: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": QUESTION}]}
+        first = session.post(f"{server.base_url}/chat/completions", json=chat, timeout=10).json()
+        assert first["choices"][0]["message"]["content"] == "B"
+        assert first["usage"] == {"prompt_tokens": 12, "completion_tokens": 1, "total_tokens": 13}
+        again = session.post(f"{server.base_url}/chat/completions", json=chat, timeout=10).json()
+        assert again["id"] == first["id"]
+        body = {"prompt": "one two three", "max_tokens": 2}
+        cut = session.post(f"{server.base_url}/completions", json=body, timeout=10).json()["choices"][0]
+        assert (cut["text"], cut["finish_reason"]) == ("one two", "length")
+        assert session.get(f"{server.base_url}/models", timeout=10).json()["data"]
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "status"),
+    [
+        ("chat/completions", "not json", 400),
+        ("chat/completions", "{}", 400),
+        ("chat/completions", '{"messages": []}', 400),
+        ("completions", '{"prompt": 1}', 400),
+        ("nowhere", "{}", 404),
+    ],
+)
+def test_errors(path: str, data: str, status: int) -> None:
+    with DemoServer() as server:
+        answer = requests.post(f"{server.base_url}/{path}", data=data, timeout=10)
+        assert answer.status_code == status
+        assert answer.json()["error"]["message"]
+
+
+def test_the_questions() -> None:
+    text = (resources.files("eval_factory.demo") / "sample_questions.jsonl").read_text("utf-8")
+    questions = [json.loads(line) for line in text.splitlines()]
+    assert len(questions) == len({question["id"] for question in questions}) == 40
+    for question in questions:
+        assert set(question) == {"id", "category", "question", "options", "answer"}
+        assert len(set(question["options"])) == 4
+    answers = Counter(question["answer"] for question in questions)
+    assert set(answers.values()) == {10}
+    longest = [max(range(4), key=lambda i, q=q: len(q["options"][i])) == q["answer"] for q in questions]  # type: ignore[misc]
+    assert 0.15 <= sum(longest) / 40 <= 0.5

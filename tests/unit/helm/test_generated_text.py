@@ -1,0 +1,99 @@
+"""Generated text is compared with recorded files; EVAL_FACTORY_UPDATE_GOLDEN=1 records it anew."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eval_factory.helm import command
+from eval_factory.helm.model_files import model_files
+from eval_factory.plan import Plan
+from unit.builders import plan
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+
+
+def check(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("EVAL_FACTORY_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text("utf-8") == text
+
+
+@pytest.fixture
+def _no_helm_run_beside_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "helm_run_program", lambda: "helm-run")
+
+
+def jury_plan() -> Plan:
+    return plan({"config.type": "aci_bench", "config.params.top_p": 0.9, "target.api_endpoint.model_id": "a/b:c,d=e"})
+
+
+def test_files_of_a_plain_task() -> None:
+    files = model_files(plan({"config.params.extra.max_length": 2048}))
+    assert sorted(files) == ["logging.yaml", "model_deployments.yaml", "model_metadata.yaml"]
+    check("model_deployments_pubmed_qa.yaml", files["model_deployments.yaml"])
+    check("model_metadata_pubmed_qa.yaml", files["model_metadata.yaml"])
+    check("logging.yaml", files["logging.yaml"])
+
+
+def test_files_of_a_jury_task() -> None:
+    files = model_files(jury_plan())
+    check("model_deployments_aci_bench.yaml", files["model_deployments.yaml"])
+    check("judges_aci_bench.yaml", files["judges.yaml"])
+
+
+def test_debug_leaves_helms_logging_alone() -> None:
+    assert "logging.yaml" not in model_files(plan(), debug=True)
+
+
+def test_the_same_plan_gives_the_same_bytes() -> None:
+    assert model_files(jury_plan()) == model_files(jury_plan())
+
+
+@pytest.mark.usefixtures("_no_helm_run_beside_python")
+def test_commands() -> None:
+    plans = {
+        "pubmed_qa": plan(),
+        "aci_bench": jury_plan(),
+        "ehrshot": plan(
+            {
+                "config.type": "ehrshot",
+                "config.params.limit_samples": 500,
+                "config.params.parallelism": 2,
+                "config.params.temperature": 0.5,
+                "config.params.extra.data_path": "/custom/path/to/ehrshot/data",
+                "config.params.extra.num_output_tokens": 1000,
+                "config.params.extra.max_length": 4096,
+                "config.params.extra.subject": "guo_readmission",
+                "config.params.extra.num_train_trials": 3,
+            }
+        ),
+        "med_dialog_icliniq": plan({"config.type": "med_dialog_icliniq"}),
+    }
+    text = "".join(f"{name}: {shlex.join(command.command_line(p))}\n" for name, p in plans.items())
+    check("commands.txt", text)
+
+
+@pytest.mark.parametrize("value", ["{{ 7*7 }}", "{% raw %}", "a b", "a'b", '"', "$(touch x)", "`x`", "a;b", "-x"])
+def test_what_a_value_holds_stays_one_argument(value: str) -> None:
+    here = plan({"config.output_dir": f"/results/{value}"})
+    argv = command.command_line(here)
+    assert argv[argv.index("--output-path") + 1] == f"/results/{value}/helm"
+    assert len(argv) == len(command.command_line(plan()))
+
+
+@pytest.mark.parametrize("model_id", ["gpt-5", "o3-mini", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"])
+def test_any_model_id(model_id: str) -> None:
+    here = plan({"target.api_endpoint.model_id": model_id})
+    (deployment,) = yaml.safe_load(model_files(here)["model_deployments.yaml"])["model_deployments"]
+    assert deployment["client_spec"]["args"]["model_id"] == model_id
+    assert deployment["name"].count("/") == 1
+    entry = command.run_entry(here)
+    name, _, arguments = entry.partition(":")
+    assert name == "pubmed_qa"
+    assert arguments == f"model={deployment['name']}"

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from eval_factory.errors import PrerequisiteError
+from eval_factory.run.environment import child_environment
+from eval_factory.run.process import run_logged
+from eval_factory.secrets import REDACTED, Redactor
+
+KEY = "a-known-key-value-1"
+
+
+def run(code: str, log: Path, on_tick: object = None) -> tuple[int, tuple[str, ...]]:
+    tick = on_tick if callable(on_tick) else lambda: None
+    finished = run_logged(
+        [sys.executable, "-c", code], env={"K": KEY, "PATH": ""}, log=log, redactor=Redactor([KEY]), on_tick=tick
+    )
+    return finished.returncode, finished.tail
+
+
+def test_output_is_redacted_and_private(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "x.log"
+    code = "import os, sys; print(os.environ['K']); print('err', file=sys.stderr); sys.exit(7)"
+    returncode, tail = run(code, log)
+    assert returncode == 7
+    assert KEY not in log.read_text()
+    assert REDACTED in log.read_text()
+    assert sorted(tail) == sorted([REDACTED, "err"])
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_there_is_no_standard_input(tmp_path: Path) -> None:
+    assert run("import sys; sys.exit(len(sys.stdin.read()))", tmp_path / "log")[0] == 0
+
+
+def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
+    """Also a grandchild, and one that ignores SIGTERM."""
+    pids = tmp_path / "pids"
+    code = (
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}} ')\n"
+        "time.sleep(60)\n"
+    )
+
+    def interrupt_when_started() -> None:
+        if pids.exists() and pids.read_text().endswith(" "):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(code, tmp_path / "log", interrupt_when_started)
+    deadline = time.monotonic() + 5
+    for pid in map(int, pids.read_text().split()):
+        while _is_running(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not _is_running(pid)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_missing_program(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="is not there"):
+        run_logged(["/no/such/program"], env={}, log=tmp_path / "log", redactor=Redactor(), on_tick=lambda: None)
+
+
+def test_the_environment_is_an_allow_list() -> None:
+    env = {"PATH": "p", "MY_KEY": "k", "OTHER_SECRET": "s", "LC_ALL": "C", "AWS_SECRET_ACCESS_KEY": "x"}
+    found = child_environment(env, ["MY_KEY"], {"RUN": "1"})
+    assert found == {"PATH": "p", "MY_KEY": "k", "LC_ALL": "C", "RUN": "1", "PYTHONUNBUFFERED": "1"}

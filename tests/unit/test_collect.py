@@ -1,0 +1,185 @@
+"""The collector on small HELM output made here: exclusion, bounds, labels, juries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.collect import collect, helm_mean
+from eval_factory.engine import store, wire
+from eval_factory.plan import Plan
+from eval_factory.results import TaskResult
+from unit.builders import plan
+
+TEST, VALID = "test", "valid"
+
+
+def state(number: int, text: str | None, *, split: str = TEST, **changes: Any) -> dict[str, Any]:
+    """A request state as HELM writes it; `text` None is a failed request."""
+    result: dict[str, Any] = {"success": text is not None, "cached": False, "completions": [{"text": text or ""}]}
+    if text is None:
+        result["error"] = "HTTP 500: broken"
+    instance = {
+        "id": f"id{number}", "input": {"text": f"question {number}"}, "split": split,
+        "references": [{"output": {"text": "yes"}, "tags": ["correct"]}],
+        "extra_data": {"category": "odd" if number % 2 else "even", "long": "x" * 500},
+    }  # fmt: skip
+    request = {"prompt": f"prompt {number}", "temperature": 0.0, "max_tokens": 5, "top_p": 1, "num_completions": 1}
+    return {
+        "instance": {**instance, **changes.pop("instance", {})}, "train_trial_index": 0, "request": request,
+        "result": {**result, **changes.pop("result", {})}, **changes,
+    }  # fmt: skip
+
+
+def write_run(
+    folder: Path, states: list[dict[str, Any]], values: dict[str, list[float | None]],
+    metric_specs: list[dict[str, Any]] | None = None, perturbation: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """A run folder in which each metric has a value per state (None: this instance has none)."""
+    per_instance, totals = [], dict[tuple[str, str], list[float]]()
+    for index, one in enumerate(states):
+        stats = []
+        for name, column in values.items():
+            value = column[index]
+            if value is None:
+                continue
+            split = one["instance"]["split"]
+            stats.append({"name": {"name": name, "split": split}, "count": 1, "sum": value, "mean": value})
+            totals.setdefault((name, split), []).append(value)
+        per_instance.append({"instance_id": one["instance"]["id"], "train_trial_index": 0, "stats": stats})
+    aggregated: list[dict[str, Any]] = []
+    for (name, split), numbers in totals.items():
+        mean = helm_mean({(str(i), 0, None): number for i, number in enumerate(numbers)})
+        aggregated.append({"name": {"name": name, "split": split}, "count": 1, "sum": mean, "mean": mean})
+    aggregated.append({"name": {"name": "num_references", "split": TEST}, "count": 1, "sum": 1, "mean": 1.0})
+    aggregated.append({"name": {"name": "never", "split": TEST}, "count": 0, "sum": 0})
+    worst = {"name": "robustness", "computed_on": "worst", "robustness": True}
+    aggregated.append({"name": {"name": "exact_match", "split": TEST, "perturbation": worst}, "count": 1, "mean": 0.0})
+    if perturbation:
+        aggregated.append({"name": {"name": "exact_match", "split": TEST, "perturbation": perturbation}, "count": 1, "mean": 0.25})
+        per_instance.append(
+            {"instance_id": "p", "perturbation": perturbation, "train_trial_index": 0, "stats": []}
+        )
+    folder.mkdir(parents=True)
+    documents = {
+        "run_spec.json": {"name": "r", "metric_specs": metric_specs or []},
+        "scenario_state.json": {"request_states": states},
+        "stats.json": aggregated,
+        "per_instance_stats.json": per_instance,
+    }
+    for name, document in documents.items():
+        (folder / name).write_text(json.dumps(document))
+
+
+def result_of(tmp_path: Path, flags: dict[str, Any] | None = None, **run: Any) -> TaskResult:
+    here: Plan = plan({"config.output_dir": str(tmp_path / "out"), **(flags or {})})
+    folder = here.rundir.helm / "runs" / "s" / "r"
+    write_run(folder, **run)
+    store.create_or_check(here.rundir.cache_db)
+    return collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
+
+
+FOUR = [1.0, 0.0, 1.0, 0.0]
+
+
+def test_all_answered(tmp_path: Path) -> None:
+    result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
+    assert set(result.scores) == {"exact_match"}
+    assert result.scores["exact_match"].value == 0.5
+    assert result.scores["exact_match"].stats.count == 4
+    assert result.validity.bounds["exact_match"] == (0.5, 0.5)
+    assert (result.status, result.reportable) == ("complete", True)
+    assert set(result.groups) == {"category"}
+    assert result.groups["category"]["even"]["exact_match"].value == 1.0
+
+
+def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
+    states = [state(0, "yes"), state(1, None), state(2, "yes"), state(3, "no")]
+    result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 1.0, 0.0]})
+    assert result.scores["exact_match"].value == helm_mean({("a", 0, None): 1.0, ("b", 0, None): 1.0, ("c", 0, None): 0.0})
+    assert result.scores["exact_match"].stats.count == 3
+    assert result.validity.bounds["exact_match"] == (0.5, 0.75)
+    assert (result.validity.instances.failed, result.validity.instances.scored) == (1, 3)
+    assert (result.status, result.reportable) == ("partial", False)
+    record = result.instances[1]
+    assert (record.completion, dict(record.metrics), record.error) == (None, {}, "HTTP 500: broken")
+
+
+def test_a_failed_instance_counts_as_zero_where_that_is_asked(tmp_path: Path) -> None:
+    flags = {"config.params.extra.on_failure": "zero", "config.params.extra.min_coverage": 0.5}
+    states = [state(0, "yes"), state(1, None), state(2, "yes"), state(3, "no")]
+    result = result_of(tmp_path, flags, states=states, values={"exact_match": [1.0, 1.0, 1.0, 0.0]})
+    assert result.scores["exact_match"].value == 0.5
+    assert (result.status, result.reportable) == ("partial", True)
+
+
+def test_a_metric_that_is_no_mean_is_absent_when_an_instance_failed(tmp_path: Path) -> None:
+    states = [state(0, "yes"), state(1, None)]
+    here = plan({"config.output_dir": str(tmp_path / "out")})
+    folder = here.rundir.helm / "runs" / "s" / "r"
+    write_run(folder, states, {"exact_match": [1.0, 0.0], "f_of_all": [1.0, 0.0]})
+    stats = json.loads((folder / "stats.json").read_text())
+    for stat in stats:
+        if stat["name"]["name"] == "f_of_all":
+            stat["mean"] = 0.123
+    (folder / "stats.json").write_text(json.dumps(stats))
+    store.create_or_check(here.rundir.cache_db)
+    result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
+    assert set(result.scores) == {"exact_match"}
+    assert any(note.startswith("f_of_all: absent") for note in result.validity.notes)
+
+
+def test_nothing_answered_has_no_score(tmp_path: Path) -> None:
+    result = result_of(tmp_path, states=[state(0, None)], values={"exact_match": [0.0]})
+    assert result.scores == {}
+    assert result.reportable is False
+    assert result.validity.bounds == {} or result.validity.bounds["exact_match"] == (0.0, 1.0)
+
+
+def test_kinds_of_answers_are_counted_by_name(tmp_path: Path) -> None:
+    states = [
+        state(0, "yes"),
+        state(1, " "),
+        state(2, "cut", result={"completions": [{"text": "cut", "finish_reason": {"reason": "length"}}]}),
+        state(3, "", result={"success": False, "error": wire.FILTERED_MESSAGE}),
+    ]
+    counts = result_of(tmp_path, states=states, values={"exact_match": FOUR}).validity.instances
+    assert (counts.failed, counts.empty, counts.truncated, counts.filtered) == (0, 1, 1, 1)
+
+
+def test_splits_and_perturbations_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    states = [state(0, "yes"), state(1, "yes", split=VALID)]
+    result = result_of(
+        tmp_path, states=states, values={"exact_match": [1.0, 0.0]},
+        perturbation={"name": "typos", "computed_on": "perturbed"},
+    )  # fmt: skip
+    values = {name: score.value for name, score in result.scores.items()}
+    assert values == {
+        "exact_match": 1.0, "exact_match@valid": 0.0, "exact_match@test+typos": 0.25,
+        "exact_match@test+robustness.worst": 0.0,
+    }  # fmt: skip
+
+
+def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path) -> None:
+    """HELM gives it full marks: 13 of its run specs have a default score of 1."""
+    spec = {
+        "class_name": "helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric",
+        "args": {"metric_name": "aci_bench_accuracy", "scenario_name": "aci_bench", "annotator_models": {"a": 1, "b": 1}},
+    }
+    judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": None}}
+    silent = {"aci_bench": {"prompt_text": "p", "a": None}}
+    states = [state(0, "text", annotations=judged), state(1, "text", annotations=silent), state(2, "t", annotations=judged)]
+    result = result_of(
+        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[spec],
+        values={"aci_bench_accuracy": [4.0, 1.0, 4.0], "exact_match": [0.0, 1.0, 0.0]},
+    )  # fmt: skip
+    assert result.scores["aci_bench_accuracy"].value == 4.0
+    assert result.scores["exact_match"].stats.count == 3
+    assert result.validity.instances.unjudged == 1
+    assert vars(result.validity.judges["a"]) == {"asked": 3, "scored": 2, "failed": 1}
+    assert vars(result.validity.judges["b"]) == {"asked": 3, "scored": 0, "failed": 3}
+    assert result.validity.bounds["aci_bench_accuracy"] == pytest.approx((3.0, 13 / 3))
+    assert result.reportable is False
