@@ -1,0 +1,56 @@
+"""What the project promises about itself: README, lock, wheel."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from scripts.update_readme import with_table
+
+from eval_factory.config.framework import load_framework
+
+
+def test_the_readmes_table_is_up_to_date(root: Path) -> None:
+    readme = (root / "README.md").read_text("utf-8")
+    assert with_table(readme) == readme, "run scripts/update_readme.py"
+    assert len(readme.splitlines()) < 150
+
+
+def test_the_readmes_defaults_are_the_frameworks(root: Path) -> None:
+    readme = (root / "README.md").read_text("utf-8")
+    params = load_framework().defaults.config["params"]
+    row = next(line for line in readme.splitlines() if "`config.params`: `limit_samples`" in line)
+    shown = f"all, {params['parallelism']}, {params['max_retries']}, {params['request_timeout']} s, the benchmark's, 1 |"
+    assert params["limit_samples"] is None
+    assert row.endswith(shown)
+
+
+def test_the_lock_is_exact_and_names_no_address(root: Path) -> None:
+    lines = (root / "requirements.lock").read_text("utf-8").splitlines()
+    assert all(re.match(r"[a-z0-9._-]+==[^\s;]+( ;.*)?$", line) for line in lines)
+    assert not any(re.match(r"(torch|torchvision|transformers|nvidia)", line) for line in lines)
+    assert "crfm-helm==0.5.16" in lines
+
+
+def test_framework_yml_is_found_in_a_wheel(root: Path, tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=root, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    finished = subprocess.run(
+        [sys.executable, "-m", "eval_factory", "ls"],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "site")},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.stdout.splitlines()[0] == "helm:", finished.stderr
+    where = "import eval_factory.config.framework as f; print(f.framework_path())"
+    found = subprocess.run(
+        [sys.executable, "-c", where], env={"PYTHONPATH": str(tmp_path / "site")}, cwd=tmp_path,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert found.stdout.strip() == str(tmp_path / "site" / "eval_factory" / "framework.yml")
