@@ -12,6 +12,18 @@ find_python() {
   return 3
 }
 
+# The linters have an environment of their own: .venv stays as small as a user's.
+make_lint_venv() {
+  local stamp
+  stamp=$(cksum < requirements-lint.lock)
+  if [ "$(cat .venv-lint/.made-from 2>/dev/null)" != "$stamp" ]; then
+    rm -rf .venv-lint
+    "$(find_python)" -m venv .venv-lint
+    .venv-lint/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements-lint.lock
+    echo "$stamp" > .venv-lint/.made-from
+  fi
+}
+
 make_venv() {
   local python stamp
   stamp=$(cksum < requirements.lock)

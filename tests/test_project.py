@@ -29,9 +29,10 @@ def test_the_readmes_defaults_are_the_frameworks(root: Path) -> None:
     assert row.endswith(shown)
 
 
-def test_the_lock_is_exact_and_names_no_address(root: Path) -> None:
+def test_the_locks_are_exact_and_name_no_address(root: Path) -> None:
+    lint = (root / "requirements-lint.lock").read_text("utf-8").splitlines()
     lines = (root / "requirements.lock").read_text("utf-8").splitlines()
-    assert all(re.match(r"[a-z0-9._-]+==[^\s;]+( ;.*)?$", line) for line in lines)
+    assert all(re.match(r"[a-z0-9._-]+==[^\s;]+( ;.*)?$", line) for line in [*lines, *lint])
     assert not any(re.match(r"(torch|torchvision|transformers|nvidia)", line) for line in lines)
     assert "crfm-helm==0.5.16" in lines
 

@@ -203,14 +203,23 @@ def _raise_for_failure(
         elif event["event"] == "run_failed":
             log.error(event["error"])
             if loading and event["error"].partition(":")[0] in DATA_ERRORS:
-                raise PrerequisiteError(
-                    f"the data of {plan.task_name} could not be had: {event['error']}\n"
-                    f"  they come from: {plan.evaluation.task.about.source}; log: {plan.rundir.helm_log}"
-                )
+                raise PrerequisiteError(_missing_data(plan, event["error"]))
             raise HelmError(f"HELM failed while {plan.task_name} ran: {event['error']}\n  log: {plan.rundir.helm_log}")
     if returncode != 0:
         shown = "\n".join(f"  | {line}" for line in tail)
         raise HelmError(f"helm-run ended with {returncode}:\n{shown}\n  log: {plan.rundir.helm_log}")
+
+
+def _missing_data(plan: Plan, error: str) -> str:
+    lines = [
+        f"the data of {plan.task_name} could not be had: {error}",
+        f"  they come from: {plan.evaluation.task.about.source}; log: {plan.rundir.helm_log}",
+    ]
+    if plan.model.max_length is not None:
+        lines.append(
+            "  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
+        )
+    return "\n".join(lines)
 
 
 def report(
