@@ -85,8 +85,8 @@ class Params(_Strict):
     parallelism: Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
     max_new_tokens: Positive | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
-    request_timeout: Annotated[float, Field(gt=0)]
-    temperature: Annotated[float, Field(ge=0.0)] | None
+    request_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    temperature: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] | None
     extra: Extra
 
