@@ -27,6 +27,7 @@ def main(model_name: str, base_url: str, openai_model_name: str | None, output_d
     """Write model_deployments.yaml and model_metadata.yaml."""
     defaults = load_framework().defaults
     params = defaults.config["params"]
+    adapter = {k: v for k, v in defaults.target["api_endpoint"]["adapter_config"].items() if k != "use_nvcf"}
     endpoint = EndpointPlan(
         role=MODEL_ROLE,
         url=base_url,
@@ -36,6 +37,7 @@ def main(model_name: str, base_url: str, openai_model_name: str | None, output_d
         request_timeout=params["request_timeout"],
         max_retries=params["max_retries"],
         parallelism=params["parallelism"],
+        adapter=adapter,
         alias=model_name,
     )
     folder = output_dir.absolute()

@@ -143,8 +143,9 @@ def _record(
 ) -> InstanceRecord:
     key = _key_of(state)
     body = wire.request_body(
-        state.request, model_id=plan.model.model_id, endpoint_type=plan.model.type, top_p=plan.model.top_p
-    )
+        state.request, model_id=plan.model.model_id, endpoint_type=plan.model.type, top_p=plan.model.top_p,
+        adapter=wire.Adapter(**plan.model.adapter),
+    )  # fmt: skip
     answer = answers.get(wire.request_key(plan.model.url, body, state.request.get("random")))
     tokens = wire.usage_of(json.loads(answer["response"])) if answer else (None, None)
     failed = _failed(state)

@@ -19,7 +19,7 @@ from eval_factory.errors import HelmError, InterruptedRunError, PrerequisiteErro
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
 from eval_factory.keys import key_report
-from eval_factory.plan import Plan, leaves_of, make_plan
+from eval_factory.plan import Plan, make_plan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
@@ -81,12 +81,19 @@ def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
         for path, source in evaluation.sources.items()
         if source not in (Source.FRAMEWORK, Source.TASK)
     }
-    values = dict(leaves_of(evaluation.as_dict()))
+    values = evaluation.as_dict()
     width = max((len(path) for path in shown), default=0)
-    lines += [f"#   {path:<{width}}  {source.value}: {values.get(path)}" for path, source in sorted(shown.items())]
+    for path, source in sorted(shown.items()):
+        lines.append(f"#   {path:<{width}}  {source.value}: {_value_at(values, path)}")
     lines.append("\n# command")
     lines.append(shlex.join(argv))
     return "\n".join(lines) + "\n"
+
+
+def _value_at(tree: Any, path: str) -> Any:
+    for name in path.split("."):
+        tree = tree.get(name) if isinstance(tree, Mapping) else None
+    return tree
 
 
 def program_log(rundir: RunDir, redactor: Redactor, *, debug: bool) -> logging.Logger:

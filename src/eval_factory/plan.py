@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eval_factory.config.evaluation import SCENARIO_PARAMETERS, Evaluation
@@ -51,6 +51,13 @@ CHANGES_RESULTS = frozenset(
         "target.api_endpoint.model_id",
         "target.api_endpoint.type",
         "target.api_endpoint.adapter_config.use_nvcf",
+        "target.api_endpoint.adapter_config.params_to_remove",
+        "target.api_endpoint.adapter_config.custom_system_prompt",
+        "target.api_endpoint.adapter_config.start_reasoning_token",
+        "target.api_endpoint.adapter_config.end_reasoning_token",
+        # mappings of the user's own keys
+        "target.api_endpoint.adapter_config.params_to_add",
+        "target.api_endpoint.adapter_config.params_to_rename",
     }
 )
 
@@ -74,6 +81,8 @@ class EndpointPlan:
     top_p: float | None = None
     max_length: int | None = None
     use_nvcf: bool = False
+    adapter: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of `engine.wire.Adapter`."""
     alias: str | None = None
     """What HELM's name is made of where that is not the model id."""
 
@@ -136,7 +145,17 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
         top_p=params.top_p,
         max_length=None if scenario_has_length else params.extra.max_length,
         use_nvcf=endpoint.adapter_config.use_nvcf,
+        adapter=_adapter(evaluation, plain=False),
     )
+
+
+def _adapter(evaluation: Evaluation, *, plain: bool) -> dict[str, Any]:
+    """The user's changes to requests; `plain` is a judge's: only the reasoning markers hold for it."""
+    settings = evaluation.run.target.api_endpoint.adapter_config.model_dump(exclude={"use_nvcf"})
+    if plain:
+        defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
+        settings.update({name: defaults[name] for name in settings if not name.endswith("_reasoning_token")})
+    return settings
 
 
 def _judge_endpoints(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
@@ -155,6 +174,7 @@ def _judge_endpoints(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
                 request_timeout=params.request_timeout,
                 max_retries=params.max_retries,
                 parallelism=params.parallelism,
+                adapter=_adapter(evaluation, plain=True),
             )
         )
     return tuple(judges)
@@ -172,11 +192,12 @@ def identity_of(evaluation: Evaluation) -> str:
 
 
 def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Every value that is not a mapping, with its dotted path."""
+    """Every value that is not a section, with its dotted path; a mapping of the user's own keys is one value."""
     found: list[tuple[str, Any]] = []
     for key, value in tree.items():
         path = f"{prefix}.{key}" if prefix else key
-        found.extend(leaves_of(value, path) if isinstance(value, Mapping) else [(path, value)])
+        is_section = isinstance(value, Mapping) and not key.startswith("params_to_")
+        found.extend(leaves_of(value, path) if is_section else [(path, value)])
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
@@ -103,6 +103,12 @@ class AdapterConfig(_Strict):
     """`target.api_endpoint.adapter_config`."""
 
     use_nvcf: Annotated[bool, Field(strict=True)]
+    params_to_add: dict[str, Any]
+    params_to_remove: list[str]
+    params_to_rename: dict[str, str]
+    custom_system_prompt: str | None
+    start_reasoning_token: Line
+    end_reasoning_token: Line
 
 
 class ApiEndpoint(_Strict):

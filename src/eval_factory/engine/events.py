@@ -5,6 +5,7 @@ Append-only; a line is written by one `write` call, so a reader sees whole lines
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -21,6 +22,9 @@ RUN_FAILED = "run_failed"
 FATAL = "fatal"
 WARNING = "warning"
 
+FATAL_MARK = "eval-factory stops: "
+"""Before a fatal message on standard error, where a full disk keeps it out of the events."""
+
 PROGRESS_INTERVAL_S = 0.5
 
 
@@ -36,7 +40,7 @@ class EventWriter:
 
     def emit(self, event: str, **fields: Any) -> None:
         line = json.dumps({"time": time.time(), "run_id": self._run_id, "event": event, **fields})
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # a full disk must not hide what the event tells
             self._file.write(line + "\n")
 
     def progress(self, *, final: bool = False, **fields: Any) -> None:

@@ -94,7 +94,7 @@ class ResponseStore:
     """Reads from any thread, writes through one."""
 
     def __init__(self, path: Path, run_id: str) -> None:
-        self._path = path
+        self.path = path
         self._run_id = run_id
         self._local = threading.local()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -152,11 +152,11 @@ class ResponseStore:
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = _connect(self._path)
+            connection = self._local.connection = _connect(self.path)
         return connection
 
     def _write_forever(self) -> None:
-        connection = _connect(self._path)
+        connection = _connect(self.path)
         while True:
             batch = [self._jobs.get()]
             while not self._jobs.empty():

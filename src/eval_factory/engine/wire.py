@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -37,8 +37,51 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
     return urlunsplit(parts._replace(path=path))
 
 
+@dataclass(frozen=True)
+class Adapter:
+    """What a user changes of every request (`target.api_endpoint.adapter_config`) and of every answer."""
+
+    params_to_add: Mapping[str, Any]
+    params_to_remove: Sequence[str]
+    params_to_rename: Mapping[str, str]
+    custom_system_prompt: str | None
+    start_reasoning_token: str
+    end_reasoning_token: str
+
+    def changed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body with fields removed, renamed and added, in this order."""
+        if self.custom_system_prompt is not None and "messages" in body:
+            others = [message for message in body["messages"] if message.get("role") != "system"]
+            body = {**body, "messages": [{"role": "system", "content": self.custom_system_prompt}, *others]}
+        kept = {
+            self.params_to_rename.get(name, name): value
+            for name, value in body.items()
+            if name not in self.params_to_remove
+        }
+        return {**kept, **self.params_to_add}
+
+    def without_reasoning(self, text: str) -> tuple[str, str | None]:
+        """(what is scored, what the model thought before), by the markers in the text.
+
+        A start without an end is thinking that was cut off: nothing after it is an answer. An end without a start
+        belongs to a template that starts the thinking itself.
+        """
+        start, end = self.start_reasoning_token, self.end_reasoning_token
+        before, found_end, after = text.rpartition(end)
+        if found_end:
+            head, found_start, thought = before.partition(start)
+            return (head + after if found_start else after).strip(), (thought if found_start else head)
+        head, found_start, thought = text.partition(start)
+        return (head.strip(), thought) if found_start else (text, None)
+
+
 def request_body(
-    request: Mapping[str, Any], *, model_id: str, endpoint_type: str, top_p: float | None
+    request: Mapping[str, Any],
+    *,
+    model_id: str,
+    endpoint_type: str,
+    top_p: float | None,
+    adapter: Adapter | None = None,
 ) -> dict[str, Any]:
     """The JSON body for one HELM request (its fields by name, as in HELM's `Request`).
 
@@ -63,7 +106,7 @@ def request_body(
     for name in ("presence_penalty", "frequency_penalty"):
         if request.get(name):
             body[name] = request[name]
-    return body
+    return adapter.changed(body) if adapter else body
 
 
 def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:

@@ -53,6 +53,7 @@ def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
             "parallelism": endpoint.parallelism,
             "top_p": endpoint.top_p,
             "use_nvcf": endpoint.use_nvcf,
+            "adapter": dict(endpoint.adapter),
             "cache_db": cache_db,
         },
     }

@@ -1,0 +1,271 @@
+"""One request, asked until it is answered or given up: which failures are worth another try, when, and how often.
+
+Retry arithmetic (backoff, jitter, Retry-After in seconds and dates) is urllib3's `Retry`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from urllib3.exceptions import InvalidHeader, MaxRetryError
+from urllib3.response import HTTPResponse
+from urllib3.util.retry import Retry
+
+from eval_factory.engine import wire
+from eval_factory.engine.limit import AdaptiveLimit
+from eval_factory.engine.transport import Reply, Transport, TransportError
+from eval_factory.secrets import Redactor
+
+RETRIED_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504})
+STOPPING_STATUSES = frozenset({401, 403, 404})
+TOO_MANY = frozenset({429, 503})
+BACKOFF_FACTOR_S = 0.5
+BACKOFF_MAX_S = 60.0
+RETRY_AFTER_MAX_S = 120.0
+TRIES_TO_REACH = 3
+"""Where nobody ever answered, more tries than these only keep the user waiting."""
+ERROR_TEXT_LIMIT = 500
+
+NVCF_POLL_SECONDS = 300
+NVCF_FIRST_PAUSE_S = 0.25
+NVCF_LONGEST_PAUSE_S = 5.0
+NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
+NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
+
+OPTIONAL_FIELDS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
+"""Fields that a model may refuse (OpenAI's reasoning models do); they are left out then, and the result says so."""
+
+
+class RequestFailed(Exception):
+    """This request failed for good; others may not."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class StopAsking(Exception):
+    """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
+
+
+class _Transient(Exception):
+    """This attempt failed; another may not."""
+
+    def __init__(
+        self, message: str, status: int | None, headers: Mapping[str, str], *, unreachable: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.status, self.headers, self.unreachable = status, headers, unreachable
+
+
+class _Refused(Exception):
+    """The endpoint refuses a field of the body; without it, it may answer."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A usable answer, and how it was had."""
+
+    body: dict[str, Any]
+    attempt: int
+    started: float
+    latency_s: float
+    adjustments: tuple[str, ...]
+
+
+Note = Callable[[int, str, RequestFailed, float, float], None]
+"""(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
+
+
+class Asker:
+    """Asks one endpoint; safe among threads."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        url: str,
+        endpoint_type: str,
+        model_id: str,
+        max_retries: int,
+        parallelism: int,
+        use_nvcf: bool,
+        redactor: Redactor,
+    ) -> None:
+        self._transport = transport
+        self._url, self._type, self._model_id = url, endpoint_type, model_id
+        self._use_nvcf, self._redactor = use_nvcf, redactor
+        self._retries = Retry(
+            total=max_retries,
+            backoff_factor=BACKOFF_FACTOR_S,
+            backoff_jitter=BACKOFF_FACTOR_S,
+            backoff_max=BACKOFF_MAX_S,
+            retry_after_max=int(RETRY_AFTER_MAX_S),
+            allowed_methods=None,
+        )
+        self.limit = AdaptiveLimit(parallelism)
+        self._has_answered = False
+        self._lock = threading.Lock()
+        self._stopped: StopAsking | None = None
+        self._stop = threading.Event()
+        self._renamed: dict[str, str] = {}
+        self._dropped: set[str] = set()
+
+    def ask(self, body: Mapping[str, Any], note: Note) -> Answered:
+        """Ask until there is an answer.
+
+        Raises:
+            RequestFailed: this request cannot be answered.
+            StopAsking: none can.
+        """
+        try:
+            return self._ask(body, note)
+        except StopAsking as stop:
+            with self._lock:
+                self._stopped = self._stopped or stop
+            self._stop.set()
+            raise
+
+    def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
+        retries, attempt = self._retries, 1
+        while True:
+            if self._stopped is not None:
+                raise StopAsking(str(self._stopped))
+            started, clock = time.time(), time.perf_counter()
+            adjustments: tuple[str, ...] = ()
+            try:
+                with self.limit.slot() as since:
+                    clock = time.perf_counter()
+                    answer, adjustments = self._attempt(body, since)
+            except _Transient as error:
+                failed = RequestFailed(self._redactor.text(str(error)), error.status)
+                latency = time.perf_counter() - clock
+                never_reached = error.unreachable and not self._has_answered
+                try:
+                    retries = retries.increment("POST", self._url, error=failed)
+                except MaxRetryError:
+                    note(attempt, "failed", failed, started, latency)
+                    if never_reached:
+                        raise StopAsking(self._nobody_there(failed)) from None
+                    raise failed from None
+                if never_reached and attempt >= TRIES_TO_REACH:
+                    note(attempt, "failed", failed, started, latency)
+                    raise StopAsking(self._nobody_there(failed)) from None
+                note(attempt, "retried", failed, started, latency)
+                self._stop.wait(_pause(retries, error.headers))
+                attempt += 1
+                continue
+            except RequestFailed as failed:
+                note(attempt, "failed", failed, started, time.perf_counter() - clock)
+                raise
+            latency = time.perf_counter() - clock
+            self._has_answered = True
+            self.limit.answered()
+            return Answered(answer, attempt, started, latency, adjustments)
+
+    def _attempt(self, body: Mapping[str, Any], since: float) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """One attempt; more than one request only where the endpoint refuses a field and is asked without it."""
+        adjustments: list[str] = []
+        while True:
+            sent = self._adjusted(body)
+            try:
+                return self._usable(self._send(sent), sent, since), tuple(adjustments)
+            except _Refused as refused:
+                adjustments.append(str(refused))
+
+    def _adjusted(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            renamed, dropped = dict(self._renamed), set(self._dropped)
+        return {renamed.get(name, name): value for name, value in body.items() if name not in dropped}
+
+    def _send(self, body: Mapping[str, Any]) -> Reply:
+        headers = {"NVCF-POLL-SECONDS": str(NVCF_POLL_SECONDS)} if self._use_nvcf else None
+        try:
+            reply = self._transport.post(self._url, body, headers)
+            return self._polled(reply, headers) if self._use_nvcf else reply
+        except TransportError as error:
+            raise _Transient(str(error), None, {}, unreachable=error.unreachable) from error
+
+    def _polled(self, reply: Reply, headers: Mapping[str, str] | None) -> Reply:
+        """A cloud function answers 202 while it works; its status address has the answer later."""
+        status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
+        deadline, pause = time.monotonic() + NVCF_POLL_SECONDS, NVCF_FIRST_PAUSE_S
+        while reply.status == 202:
+            waiting = reply.headers.get("NVCF-REQID")
+            if not waiting or time.monotonic() > deadline:
+                raise _Transient("the cloud function gave no answer in time", 202, {})
+            time.sleep(pause)
+            pause = min(2 * pause, NVCF_LONGEST_PAUSE_S)
+            reply = self._transport.get(f"{status_url}/{waiting}", headers)
+        return reply
+
+    def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> dict[str, Any]:
+        if reply.status == 200:
+            try:
+                answer = reply.json()
+                wire.read_answer(answer, self._type)
+            except (ValueError, wire.UnusableAnswer) as error:
+                reason = str(error) if isinstance(error, wire.UnusableAnswer) else "the answer is not JSON"
+                raise _Transient(reason, 200, {}) from error
+            return dict(answer)
+        text = self._redactor.text(reply.text(ERROR_TEXT_LIMIT))
+        if reply.status in RETRIED_STATUSES:
+            if reply.status in TOO_MANY:
+                self.limit.too_many(since)
+            named = " (rate limit)" if reply.status == 429 else ""
+            raise _Transient(f"HTTP {reply.status}{named}: {text}", reply.status, reply.headers)
+        if reply.status in STOPPING_STATUSES:
+            raise StopAsking(self._refusal(reply.status))
+        if 300 <= reply.status < 400:
+            raise StopAsking(
+                f"{self._shown_url} answers {reply.status}, it has moved\n  check target.api_endpoint.url"
+            )
+        if reply.status == 400:
+            self._learn_from_refusal(text, sent)
+        raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status)
+
+    def _learn_from_refusal(self, text: str, sent: Mapping[str, Any]) -> None:
+        """Raises _Refused where the error names a field that can be renamed or left out."""
+        if "max_completion_tokens" in text and "max_tokens" in sent:
+            with self._lock:
+                self._renamed["max_tokens"] = "max_completion_tokens"
+            raise _Refused("the endpoint takes max_completion_tokens in place of max_tokens")
+        if "unsupported" not in text.lower():
+            return
+        for name in OPTIONAL_FIELDS:
+            if name in sent and (f"'{name}'" in text or f'"{name}"' in text):
+                with self._lock:
+                    self._dropped.add(name)
+                raise _Refused(f"the endpoint refuses {name}: it was left out, the model's own default was used")
+
+    def _refusal(self, status: int) -> str:
+        if status == 404:
+            return (
+                f"{self._shown_url} answers 404: there is no such address, or no model {self._model_id!r}\n"
+                "  check target.api_endpoint.url and model_id"
+            )
+        return (
+            f"Authentication error detected: {self._shown_url} answers {status}\n"
+            "  check the variable that target.api_endpoint.api_key names, and that its key may use this model"
+        )
+
+    def _nobody_there(self, failed: RequestFailed) -> str:
+        return f"cannot reach {self._shown_url}: {failed}\n  check target.api_endpoint.url and the network"
+
+    @property
+    def _shown_url(self) -> str:
+        return self._redactor.text(self._url)
+
+
+def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
+    """Seconds: as many as the endpoint asks for (Retry-After, capped), or the backoff says."""
+    try:
+        asked = retries.get_retry_after(HTTPResponse(headers=headers, status=429))
+    except InvalidHeader:
+        asked = None
+    return asked or retries.get_backoff_time()
