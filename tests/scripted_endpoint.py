@@ -8,6 +8,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+PROBE = "ping"
+
 
 class ScriptedEndpoint:
     """`answer(prompt)` gives the text; `status` and `body` take the place of an answer when they are set."""
@@ -19,6 +21,7 @@ class ScriptedEndpoint:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
+        self.probes = 0
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -37,16 +40,19 @@ class ScriptedEndpoint:
         self._thread.join()
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        chat = "messages" in body
+        prompt = body["messages"][-1]["content"] if chat else body["prompt"]
         with self._lock:
-            self.requests.append(body)
-            self.headers.append(headers)
-            self.paths.append(path)
+            if prompt == PROBE:
+                self.probes += 1
+            else:
+                self.requests.append(body)
+                self.headers.append(headers)
+                self.paths.append(path)
         if self.status is not None:
             return self.status, self.body or {"error": {"message": "as the test wants"}}
         if self.body is not None:
             return 200, self.body
-        chat = "messages" in body
-        prompt = body["messages"][-1]["content"] if chat else body["prompt"]
         text = self.answer(prompt)
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
         if chat:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import shutil
 import time
@@ -18,12 +19,15 @@ from eval_factory.config.merge import Source
 from eval_factory.errors import HelmError, InterruptedRunError, PrerequisiteError
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
+from eval_factory.helm.output import scenario_folder
 from eval_factory.keys import key_report
 from eval_factory.plan import Plan, make_plan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
 RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
+PARENT_VARIABLE = "EVAL_FACTORY_PARENT"
+FATAL_MARK = "eval-factory stops: "
 
 DATA_ERRORS = (
     "URLError", "HTTPError", "ConnectionError", "ConnectTimeout", "OfflineModeIsEnabled", "DatasetNotFoundError",
@@ -40,6 +44,7 @@ class Options:
     dry_run: bool = False
     fresh: bool = False
     debug: bool = False
+    no_preflight: bool = False
 
 
 def run_evaluation(
@@ -64,9 +69,60 @@ def run_evaluation(
         for line in key_lines:
             log.info(line)
         prepare(plan, argv, redactor, log, options)
-        run_id = uuid.uuid4().hex
-        runs, wall_s = run_helm(plan, argv, env=env, run_id=run_id, redactor=redactor, screen=screen, log=log)
-        return report(plan, argv, runs, run_id=run_id, wall_s=wall_s, redactor=redactor, output=output, log=log)
+        ran = finished_before(plan, log, screen) if not options.fresh else None
+        if ran is None:
+            if not options.no_preflight:
+                preflight(plan, env, log, screen)
+            ran = run_helm(plan, argv, env=env, redactor=redactor, screen=screen, log=log)
+        return report(plan, argv, ran, redactor=redactor, output=output, log=log)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A helm-run that came to its end: now, or in an earlier run of the same identity."""
+
+    runs: list[Path]
+    run_id: str
+    wall_s: float
+
+
+def finished_before(plan: Plan, log: logging.Logger, screen: TextIO) -> Ran | None:
+    """The complete run that this folder already holds, if it is the same."""
+    from eval_factory.resume import finished_run, read_state
+
+    state = read_state(plan.rundir)
+    folders = finished_run(plan, state)
+    if state is None or folders is None:
+        data_path = plan.evaluation.run.config.params.extra.data_path
+        if data_path is not None and state is not None and state.data_path != data_path:
+            # Scenarios keep what they made of their data under a name that does not say which data.
+            folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
+            shutil.rmtree(folder, ignore_errors=True)
+        return None
+    log.info("this run is complete already: only collected again")
+    screen.write("this run is complete already: collecting its results again (--fresh starts over)\n")
+    return Ran(folders, state.run_id, state.wall_s)
+
+
+def preflight(plan: Plan, env: Mapping[str, str], log: logging.Logger, screen: TextIO) -> None:
+    """One cheap question to each endpoint.
+
+    Raises:
+        PrerequisiteError: one of them cannot be asked at all.
+    """
+    from eval_factory.engine.preflight import probe
+
+    for endpoint in plan.endpoints:
+        if endpoint.url.startswith("demo:"):
+            continue
+        try:
+            odd = probe(endpoint, env)
+        except PrerequisiteError as error:
+            log.error(str(error))
+            raise
+        if odd:
+            log.warning(odd)
+            screen.write(f"warning: {odd}\n")
 
 
 def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
@@ -156,7 +212,7 @@ def start_over(rundir: RunDir) -> None:
         path.unlink()
     for folder in (rundir.helm / "runs", rundir.responses):
         shutil.rmtree(folder, ignore_errors=True)
-    for path in (rundir.evaluation_config, rundir.results_yml, rundir.results_jsonl, rundir.instances):
+    for path in (rundir.run_state, rundir.evaluation_config, rundir.results_yml, rundir.results_jsonl, rundir.instances):
         path.unlink(missing_ok=True)
 
 
@@ -165,12 +221,11 @@ def run_helm(
     argv: Sequence[str],
     *,
     env: Mapping[str, str],
-    run_id: str,
     redactor: Redactor,
     screen: TextIO,
     log: logging.Logger,
-) -> tuple[list[Path], float]:
-    """Run helm-run to its end; returns the run folders it finished, and the seconds it took.
+) -> Ran:
+    """Run helm-run to its end.
 
     Raises:
         PrerequisiteError, HelmError, InterruptedRunError
@@ -178,7 +233,10 @@ def run_helm(
     from eval_factory.run.environment import child_environment
     from eval_factory.run.local import run_locally
 
-    child_env = child_environment(env, plan.evaluation.key_names(), {RUN_ID_VARIABLE: run_id})
+    plan.rundir.run_state.unlink(missing_ok=True)
+    run_id = uuid.uuid4().hex
+    ours = {RUN_ID_VARIABLE: run_id, PARENT_VARIABLE: str(os.getpid())}
+    child_env = child_environment(env, plan.evaluation.key_names(), ours)
     try:
         run = run_locally(
             argv, env=child_env, rundir=plan.rundir, run_id=run_id, redactor=redactor, screen=screen
@@ -193,7 +251,7 @@ def run_helm(
     folders = [plan.rundir.helm / event["path"] for event in run.events if event["event"] == "run_done"]
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
-    return folders, run.wall_s
+    return Ran(folders, run_id, run.wall_s)
 
 
 def _raise_for_failure(
@@ -203,6 +261,9 @@ def _raise_for_failure(
         if event["event"] == "fatal":
             log.error(event["message"])
             raise PrerequisiteError(event["message"])
+    for number, line in enumerate(tail):
+        if line.startswith(FATAL_MARK):  # where a full disk kept the event from being written
+            raise PrerequisiteError("\n".join([line.removeprefix(FATAL_MARK), *tail[number + 1 :]]))
     loading = True
     for event in events:
         if event["event"] == "phase":
@@ -232,10 +293,8 @@ def _missing_data(plan: Plan, error: str) -> str:
 def report(
     plan: Plan,
     argv: Sequence[str],
-    runs: list[Path],
+    ran: Ran,
     *,
-    run_id: str,
-    wall_s: float,
     redactor: Redactor,
     output: TextIO,
     log: logging.Logger,
@@ -244,13 +303,16 @@ def report(
     from eval_factory.collect import collect
     from eval_factory.report.screen import summary
     from eval_factory.report.write import write_reports
+    from eval_factory.resume import remember
     from eval_factory.run.process import git_hash
 
     started = time.monotonic()
     commit = git_hash(Path(__file__).parent)
-    result = collect(plan, runs, run_id=run_id, wall_s=wall_s, git_hash=commit)
+    result = collect(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit)
     command = shlex.join(argv)
     write_reports(result, plan.rundir, config=plan.evaluation.as_dict(), command=command, redactor=redactor)
+    complete = result.status == "complete"
+    remember(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete)
     log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     output.write(redactor.text(summary(result, plan.rundir)) + "\n")
     if not result.reportable:

@@ -87,6 +87,10 @@ class RunDir:
         return self.root / "report.html"
 
     @property
+    def run_state(self) -> Path:
+        return self.root / ".run_state.json"
+
+    @property
     def lock_file(self) -> Path:
         return self.root / ".lock"
 

@@ -101,7 +101,9 @@ def test_again_asks_nothing_and_gives_the_same(endpoint: ScriptedEndpoint, run_p
     assert second.returncode == 0
     assert len(endpoint.requests) == asked
     assert second.document()["results"] == before["results"]
-    assert second.document()["usage"]["cached"] == 40
+    assert second.document()["usage"] == before["usage"]
+    assert "complete already" in second.stderr
+    assert "asking" not in second.stderr
     fresh = run_program(TASK, endpoint.url, "--fresh")
     assert fresh.returncode == 0
     assert len(endpoint.requests) == 2 * asked
@@ -137,7 +139,11 @@ def test_prompts_reach_the_endpoint_whole(tmp_path: Path, endpoint: ScriptedEndp
 def test_what_no_request_can_mend_stops_the_run(status: int, endpoint: ScriptedEndpoint, run_program: Run) -> None:
     endpoint.status = status
     endpoint.body = {"error": {"message": f"your Authorization was Bearer {CANARY}"}}
-    outcome = run_program(TASK, endpoint.url, params={"parallelism": 1})
+    probed = run_program(TASK, endpoint.url)
+    assert probed.returncode == 3
+    assert (endpoint.probes, len(endpoint.requests)) == (1, 0)
+    assert "check" in probed.stderr
+    outcome = run_program(TASK, endpoint.url, "--no_preflight", params={"parallelism": 1})
     assert outcome.returncode == 3
     assert "check" in outcome.stderr
     assert "Traceback" not in outcome.stderr
@@ -147,9 +153,10 @@ def test_what_no_request_can_mend_stops_the_run(status: int, endpoint: ScriptedE
 
 
 def test_an_unreachable_host_stops_the_run(run_program: Run) -> None:
-    outcome = run_program(TASK, "http://127.0.0.1:9/v1", params={"max_retries": 1})
-    assert outcome.returncode == 3
-    assert "cannot reach http://127.0.0.1:9/v1" in outcome.stderr
+    for arguments in ((), ("--no_preflight",)):
+        outcome = run_program(TASK, "http://127.0.0.1:9/v1", *arguments)
+        assert outcome.returncode == 3
+        assert "cannot reach http://127.0.0.1:9/v1" in outcome.stderr
 
 
 def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_program: Run) -> None:

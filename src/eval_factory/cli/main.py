@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ import click
 from eval_factory import __version__
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Task, load_framework
-from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError
+from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.secrets import Redactor
 
 PROGRAM = "eval-factory"
@@ -106,6 +107,7 @@ _FLAGS = {
 @_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @_option("dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
 @_option("fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
+@_option("no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.option("--debug", is_flag=True, help="The same as before the command.")
 @click.pass_context
 def run_eval(
@@ -115,6 +117,7 @@ def run_eval(
     overrides: tuple[str, ...],
     dry_run: bool,
     fresh: bool,
+    no_preflight: bool,
     debug: bool,
     **flags: str | None,
 ) -> None:
@@ -123,7 +126,7 @@ def run_eval(
 
     given = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     request = Request(run_config=run_config, flags=given, overrides=overrides)
-    options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"])
+    options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
     ctx.exit(run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout))
 
 
@@ -145,6 +148,11 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
+            sys.exit(_report_defect(error))
+        _say(f"cannot write {error.filename or 'the output folder'}: {error.strerror}; what was answered is kept")
+        sys.exit(PrerequisiteError.exit_code)
     except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
 

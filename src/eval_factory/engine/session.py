@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval_factory.engine.events import EventWriter, run_id
 from eval_factory.engine.store import ResponseStore
 from eval_factory.rundir import RunDir
+
+PARENT_VARIABLE = "EVAL_FACTORY_PARENT"
+PARENT_CHECK_S = 0.5
 
 
 @dataclass
@@ -73,4 +78,19 @@ def session_for(root: Path) -> Session:
             this_run = run_id()
             session = Session(ResponseStore(rundir.cache_db, this_run), EventWriter(rundir.events, this_run))
             _sessions[root] = session
+            _end_with_parent()
         return session
+
+
+def _end_with_parent() -> None:
+    """A helm-run whose eval-factory was killed must not go on paying, nor write beside the next run."""
+    parent = os.environ.get(PARENT_VARIABLE)
+    if parent is None or os.getppid() != int(parent):
+        return
+
+    def watch() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(PARENT_CHECK_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

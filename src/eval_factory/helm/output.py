@@ -188,10 +188,15 @@ def score_label(name: MetricName, main_split: str | None) -> str:
     return f"{name.name}@{name.split}+{suffix}"
 
 
+def scenario_folder(helm_dir: Path, scenario: str) -> Path:
+    """Where HELM keeps a scenario's data."""
+    return helm_dir / names.SCENARIOS_FOLDER / scenario
+
+
 def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     """The data files that a scenario read."""
-    folder = helm_dir / names.SCENARIOS_FOLDER / scenario
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    found = scenario_folder(helm_dir, scenario).rglob("*")
+    return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
 
 
 def judgement_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> Mapping[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -89,7 +90,8 @@ def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, t
         for line in source:
             shown = redactor.text(line.rstrip("\n"))
             tail.append(shown)
-            target.write(shown + "\n")
+            with contextlib.suppress(OSError):  # a full disk: the process must not block on a pipe that nobody reads
+                target.write(shown + "\n")
 
 
 def end_group(process: subprocess.Popen[str]) -> None:

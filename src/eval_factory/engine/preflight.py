@@ -1,0 +1,48 @@
+"""One cheap question before helm-run starts: is the endpoint there, does the key work, is the model known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eval_factory.engine import wire
+from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
+from eval_factory.engine.transport import Transport
+from eval_factory.errors import PrerequisiteError
+from eval_factory.plan import EndpointPlan
+from eval_factory.results import MODEL_ROLE
+from eval_factory.secrets import Redactor
+
+PROMPT = "ping"
+TIMEOUT_S = 10.0
+
+
+def probe(endpoint: EndpointPlan, env: Mapping[str, str]) -> str | None:
+    """Ask for one token. Returns what was odd but need not stop a run: a slow or busy endpoint may answer later.
+
+    Raises:
+        PrerequisiteError: nobody answers, the key or the model is refused.
+    """
+    key = next((env[name] for name in endpoint.key_names if env.get(name)), None)
+    asker = Asker(
+        Transport(endpoint.url, key=key, timeout_s=min(TIMEOUT_S, endpoint.request_timeout), connections=1),
+        url=wire.request_url(endpoint.url, endpoint.type, use_nvcf=endpoint.use_nvcf),
+        endpoint_type=endpoint.type,
+        model_id=endpoint.model_id,
+        max_retries=0,
+        parallelism=1,
+        use_nvcf=endpoint.use_nvcf,
+        redactor=Redactor([key] if key else []),
+    )
+    request = {"prompt": PROMPT, "max_tokens": 1, "temperature": 0.0}
+    body = wire.request_body(
+        request, model_id=endpoint.model_id, endpoint_type=endpoint.type, top_p=endpoint.top_p,
+        adapter=wire.Adapter(**endpoint.adapter),
+    )  # fmt: skip
+    who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
+    try:
+        asker.ask(body, lambda *_: None)
+    except StopAsking as error:
+        raise PrerequisiteError(f"{who}{error}") from error
+    except RequestFailed as error:
+        return f"{who}the probe was not answered: {error}"
+    return None

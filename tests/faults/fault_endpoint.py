@@ -1,0 +1,147 @@
+"""An endpoint that misbehaves as it is told, prompt by prompt, for the first tries of each."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PROBE = "ping"
+FOR_EVER = 10**9
+STOP_HANGING_S = 5.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`kind` is a status, or one of the words in `Handler.misbehave`; it lasts for the first `tries` of a prompt."""
+
+    kind: str | int
+    tries: int = 1
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class FaultEndpoint:
+    """The n-th new prompt gets the n-th fault of the list; None is a good answer."""
+
+    def __init__(self, faults: list[Fault | None], secret: str) -> None:
+        self._faults = faults
+        self.secret = secret
+        self.seen: Counter[str] = Counter()
+        self.delay_s = 0.0
+        self._order: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> FaultEndpoint:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def fault_of(self, prompt: str) -> Fault | None:
+        """The fault of this try of the prompt, counted."""
+        if prompt == PROBE:
+            return None
+        with self._lock:
+            place = self._order.setdefault(prompt, len(self._order))
+            self.seen[prompt] += 1
+            fault = self._faults[place % len(self._faults)] if self._faults else None
+            return fault if fault is not None and self.seen[prompt] <= fault.tries else None
+
+    def fault_for(self, prompt: str) -> Fault | None:
+        """The fault that the prompt was given, whatever the try."""
+        return self._faults[self._order[prompt] % len(self._faults)]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients hang up: that is the point."""
+
+
+def answer(text: str | None, reason: str = "stop", **message: Any) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": reason}
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+    return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "null": answer(None),
+    "reasoning only": answer(None, reasoning_content="B, I think"),
+    "thinks": answer("<think>A? No, not A.</think>\n\nB"),
+    "cut thinking": answer("<think>A? Perhaps", "length"),
+    "cut off": answer("B", "length"),
+    "filtered": answer("", "content_filter"),
+    "ten megabytes": answer("B" + " " * 10_000_000),
+    "error in 200": {"error": {"message": "overloaded", "code": 529}},
+    "no choices": {"choices": []},
+}
+
+
+def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            fault = endpoint.fault_of(body["messages"][-1]["content"])
+            time.sleep(endpoint.delay_s)
+            if fault is None:
+                self.send(200, json.dumps(answer("B")).encode())
+            elif isinstance(fault.kind, int):
+                echo = {"error": {"message": f"no: {self.headers['Authorization']} {endpoint.secret}"}}
+                self.send(fault.kind, json.dumps(echo).encode(), fault.headers)
+            elif fault.kind in ANSWERS:
+                self.send(200, json.dumps(ANSWERS[fault.kind]).encode())
+            else:
+                self.misbehave(fault.kind)
+
+        def misbehave(self, kind: str) -> None:
+            good = json.dumps(answer("B")).encode()
+            if kind == "not json":
+                self.send(200, good[:-5])
+            elif kind == "html":
+                self.send(200, b"<html><body>502 Bad Gateway</body></html>", {"Content-Type": "text/html"})
+            elif kind == "closes":
+                self.close_connection = True
+            elif kind == "wrong length":
+                self.send(200, good, {"Content-Length": str(len(good) + 50)})
+                self.close_connection = True
+            elif kind == "hangs":
+                time.sleep(STOP_HANGING_S)
+                self.close_connection = True
+            elif kind == "byte by byte":
+                self.head(200, len(good), {})
+                for byte in good:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(STOP_HANGING_S / len(good))
+            else:
+                raise AssertionError(kind)
+
+        def send(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
+            self.head(status, len(data), headers or {})
+            self.wfile.write(data)
+
+        def head(self, status: int, length: int, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Type": "application/json", "Content-Length": str(length), **headers}.items():
+                self.send_header(name, formatdate(time.time() + 1, usegmt=True) if value == "DATE" else value)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    return Handler

@@ -1,0 +1,228 @@
+"""The fault matrix: the real program and helm-run against an endpoint that misbehaves.
+
+Every row of a table is one fault of one instance; a run has all rows of its table at once, so that they also meet.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+
+from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
+from integration.support import CANARY, Outcome, program_environment
+
+TASK = "sample_medical_qa"
+BODY_CANARY = "nvapi-canary-in-an-error-body-0123"
+PROXY_CANARY = "proxy-canary-password"
+INSTANCES = 40
+TIMEOUT_S = 180
+
+
+def command(folder: Path, url: str, **params: Any) -> list[str]:
+    overrides = ",".join(f"config.params.{name}={value}" for name, value in params.items())
+    return [
+        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(folder),
+        "--model_url", url, "--model_id", "test/model", "--api_key_name", "TEST_MODEL_KEY",
+        *(["--overrides", overrides] if overrides else []),
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    proxy = f"http://user:{PROXY_CANARY}@127.0.0.1:9"
+    return program_environment(TEST_MODEL_KEY=CANARY, HTTP_PROXY=proxy, NO_PROXY="127.0.0.1")
+
+
+def run(folder: Path, endpoint: FaultEndpoint, **params: Any) -> Outcome:
+    finished = subprocess.run(
+        command(folder, endpoint.url, **params), env=environment(), capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    outcome = Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
+    assert "Traceback" not in outcome.stderr
+    for secret in (CANARY, BODY_CANARY, PROXY_CANARY):
+        assert secret not in outcome.stdout + outcome.stderr
+        for path in folder.rglob("*"):
+            assert not path.is_file() or secret.encode() not in path.read_bytes(), (secret, path)
+    return outcome
+
+
+def lines(outcome: Outcome) -> list[tuple[str, dict[str, Any]]]:
+    """(prompt, line of results.jsonl) of every instance."""
+    prompts = [json.loads(line)["prompt"] for line in (outcome.output_dir / "instances.jsonl").open(encoding="utf-8")]
+    results = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").open(encoding="utf-8")]
+    return list(zip(prompts, results, strict=True))
+
+
+MENDED = [
+    *(Fault(status, tries=2) for status in (408, 409, 429, 500, 502, 503, 504)),
+    Fault(429, headers={"Retry-After": "1"}),
+    Fault(503, headers={"Retry-After": "DATE"}),
+    Fault(429, headers={"Retry-After": "soon"}),
+    *(Fault(kind, tries=2) for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")),
+    Fault("hangs"),
+    Fault("byte by byte"),
+]
+
+
+def test_what_another_try_mends_costs_nothing(tmp_path: Path) -> None:
+    with FaultEndpoint([*MENDED, None], BODY_CANARY) as endpoint:
+        outcome = run(tmp_path / "out", endpoint, request_timeout=2, parallelism=16)
+        assert outcome.returncode == 0, outcome.stderr
+        for prompt, line in lines(outcome):
+            fault = endpoint.fault_for(prompt)
+            assert line["completion"] == "B", fault
+            assert endpoint.seen[prompt] == 1 + (fault.tries if fault else 0), fault
+        document = outcome.document()
+        assert document["validity"]["instances"]["scored"] == INSTANCES
+        assert document["usage"]["requests"] == sum(endpoint.seen.values())
+        assert document["usage"]["retries"] == sum(endpoint.seen.values()) - INSTANCES
+
+
+REFUSED = [*(Fault(status, FOR_EVER) for status in (400, 413, 422)), None]
+GIVEN_UP = [*(Fault(kind, FOR_EVER) for kind in (500, "closes", "not json", "no choices")), None]
+
+
+@pytest.mark.parametrize(("faults", "tries"), [(REFUSED, 1), (GIVEN_UP, 2)], ids=["refused", "given up"])
+def test_what_no_try_mends_costs_one_instance(tmp_path: Path, faults: list[Fault | None], tries: int) -> None:
+    with FaultEndpoint(faults, BODY_CANARY) as endpoint:
+        outcome = run(tmp_path / "out", endpoint, max_retries=1, parallelism=8)
+        assert outcome.returncode == 1, outcome.stderr
+        for prompt, line in lines(outcome):
+            failed = endpoint.fault_for(prompt) is not None
+            assert (line["completion"] is None) is failed
+            assert bool(line["error"]) is failed
+            assert endpoint.seen[prompt] == (tries if failed else 1)
+        counts = outcome.document()["validity"]["instances"]
+        share = sum(fault is not None for fault in faults) / len(faults)
+        assert counts["failed"] == INSTANCES * share
+        assert counts["scored"] == INSTANCES - counts["failed"]
+
+
+KINDS = ["null", "reasoning only", "thinks", "cut thinking", "cut off", "filtered", "ten megabytes", None]
+
+
+def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
+    faults = [Fault(kind, FOR_EVER) if kind else None for kind in KINDS]
+    with FaultEndpoint(faults, BODY_CANARY) as endpoint:
+        outcome = run(tmp_path / "out", endpoint, parallelism=8)
+        assert outcome.returncode == 0, outcome.stderr
+        each = INSTANCES // len(KINDS)
+        counts = outcome.document()["validity"]["instances"]
+        assert counts == {
+            "requested": INSTANCES, "scored": INSTANCES, "failed": 0, "empty": 3 * each, "truncated": 2 * each,
+            "filtered": each, "unjudged": 0,
+        }  # fmt: skip
+        scored = {
+            "null": "", "reasoning only": "", "thinks": "B", "cut thinking": "", "cut off": "B", "filtered": "",
+            "ten megabytes": "B",
+        }  # fmt: skip
+        for prompt, line in lines(outcome):
+            fault = endpoint.fault_for(prompt)
+            assert line["completion"].strip() == scored[str(fault.kind)] if fault else "B"
+        raw = (outcome.output_dir / "responses" / "model.jsonl").read_text("utf-8")
+        assert "<think>A? No, not A.</think>" in raw
+
+
+def kill_everything(process: subprocess.Popen[str]) -> None:
+    """The program and the helm-run that it started, at once."""
+    children = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    for pid in (process.pid, *map(int, children)):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait(10)
+
+
+def test_killed_at_twenty_moments_nothing_is_lost_or_paid_twice(tmp_path: Path) -> None:
+    parallelism, kills_wanted, random = 4, 20, Random(20261121)
+    with FaultEndpoint([None], BODY_CANARY) as endpoint:
+        reference = run(tmp_path / "reference", endpoint, parallelism=parallelism)
+        assert reference.returncode == 0
+    kills = folder_number = 0
+    while kills < kills_wanted:
+        folder_number += 1
+        folder = tmp_path / f"out{folder_number}"
+        with FaultEndpoint([None], BODY_CANARY) as endpoint:
+            endpoint.delay_s = 0.15
+            here = 0
+            while here < 10 and kills < kills_wanted:
+                argv = command(folder, endpoint.url, parallelism=parallelism)
+                process = subprocess.Popen(argv, env=environment(), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, text=True)
+                with process:
+                    try:
+                        process.wait(random.uniform(1.0, 5.0))
+                    except subprocess.TimeoutExpired:
+                        kill_everything(process)
+                        kills, here = kills + 1, here + 1
+                if process.returncode == 0:
+                    break
+            endpoint.delay_s = 0.0
+            outcome = run(folder, endpoint, parallelism=parallelism)
+            assert outcome.returncode == 0, outcome.stderr
+            paid = sum(endpoint.seen.values())
+            assert paid <= INSTANCES + here * parallelism
+        assert outcome.document()["results"] == reference.document()["results"]
+        assert outcome.document()["validity"] == reference.document()["validity"]
+
+
+def test_a_killed_program_takes_its_helm_run_with_it(tmp_path: Path) -> None:
+    with FaultEndpoint([None], BODY_CANARY) as endpoint:
+        endpoint.delay_s = 0.3
+        argv = command(tmp_path / "out", endpoint.url, parallelism=1)
+        with subprocess.Popen(argv, env=environment(), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + 30
+            while len(endpoint.seen) < 3 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.kill()
+        time.sleep(1.5)
+        asked = len(endpoint.seen)
+        time.sleep(1.0)
+        assert 3 <= len(endpoint.seen) == asked < INSTANCES
+
+
+def test_an_output_folder_with_spaces_and_other_letters(tmp_path: Path) -> None:
+    with FaultEndpoint([None], BODY_CANARY) as endpoint:
+        outcome = run(tmp_path / "résultats, 2026 = été", endpoint, limit_samples=3)
+    assert outcome.returncode == 0, outcome.stderr
+    assert yaml.safe_load((outcome.output_dir / "results.yml").read_text("utf-8"))["results"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user that is not root: root may write everywhere")
+def test_a_read_only_output_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir(mode=0o500)
+    with FaultEndpoint([None], BODY_CANARY) as endpoint:
+        outcome = run(folder, endpoint)
+    assert outcome.returncode == 3
+    assert "cannot write to the output folder" in outcome.stderr
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Any:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs the right to mount a tmpfs (root)")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_said_and_what_was_answered_is_kept(tiny_disk: Path) -> None:
+    with FaultEndpoint([Fault("ten megabytes", FOR_EVER), None], BODY_CANARY) as endpoint:
+        outcome = run(tiny_disk / "out", endpoint, parallelism=1)
+    assert outcome.returncode == 3, outcome.stderr
+    assert "full" in outcome.stderr or "No space" in outcome.stderr
