@@ -212,7 +212,8 @@ def start_over(rundir: RunDir) -> None:
         path.unlink()
     for folder in (rundir.helm / "runs", rundir.responses):
         shutil.rmtree(folder, ignore_errors=True)
-    for path in (rundir.run_state, rundir.evaluation_config, rundir.results_yml, rundir.results_jsonl, rundir.instances):
+    results = (rundir.evaluation_config, rundir.results_yml, rundir.results_jsonl, rundir.instances)
+    for path in (rundir.run_state, *results):
         path.unlink(missing_ok=True)
 
 

@@ -58,8 +58,9 @@ def run(folder: Path, endpoint: FaultEndpoint, **params: Any) -> Outcome:
 
 def lines(outcome: Outcome) -> list[tuple[str, dict[str, Any]]]:
     """(prompt, line of results.jsonl) of every instance."""
-    prompts = [json.loads(line)["prompt"] for line in (outcome.output_dir / "instances.jsonl").open(encoding="utf-8")]
-    results = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").open(encoding="utf-8")]
+    instances = (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
+    results = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    prompts = [json.loads(line)["prompt"] for line in instances]
     return list(zip(prompts, results, strict=True))
 
 
@@ -128,7 +129,7 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
         }  # fmt: skip
         for prompt, line in lines(outcome):
             fault = endpoint.fault_for(prompt)
-            assert line["completion"].strip() == scored[str(fault.kind)] if fault else "B"
+            assert line["completion"].strip() == (scored[str(fault.kind)] if fault else "B"), fault
         raw = (outcome.output_dir / "responses" / "model.jsonl").read_text("utf-8")
         assert "<think>A? No, not A.</think>" in raw
 
@@ -147,7 +148,7 @@ def kill_everything(process: subprocess.Popen[str]) -> None:
 
 
 def test_killed_at_twenty_moments_nothing_is_lost_or_paid_twice(tmp_path: Path) -> None:
-    parallelism, kills_wanted, random = 4, 20, Random(20261121)
+    parallelism, kills_wanted, random = 4, 20, Random(20261121)  # noqa: S311
     with FaultEndpoint([None], BODY_CANARY) as endpoint:
         reference = run(tmp_path / "reference", endpoint, parallelism=parallelism)
         assert reference.returncode == 0
