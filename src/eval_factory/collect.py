@@ -86,6 +86,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
             bounds[context.label] = limits
     instances = _counts(run, failed, unjudged)
     notes += _notes(plan, instances)
+    notes += sorted({row["error"] for row in attempts if row["outcome"] == "answered" and row["error"]})
     main = plan.evaluation.task.helm.main_metric
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
     return TaskResult(

@@ -187,6 +187,29 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     assert len(endpoint.requests) == before + 1
 
 
+def test_a_reasoning_model_that_refuses_fields_is_asked_without_them(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    usual = endpoint.reply
+
+    def picky(path: str, headers: dict[str, str], body: dict[str, object]) -> tuple[int, dict[str, object]]:
+        if "max_tokens" in body:
+            text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+            return 400, {"error": {"message": text}}
+        if "temperature" in body:
+            text = "Unsupported value: 'temperature' does not support 0 with this model."
+            return 400, {"error": {"message": text}}
+        return usual(path, headers, body)
+
+    endpoint.reply = picky  # type: ignore[method-assign]
+    overrides = "target.api_endpoint.adapter_config.params_to_add={reasoning_effort: low}"
+    outcome = run_program(TASK, endpoint.url, "--overrides", overrides, model_id="o3-mini")
+    assert outcome.returncode == 0, outcome.stderr
+    assert {tuple(sorted(request)) for request in endpoint.requests} == {
+        ("max_completion_tokens", "messages", "model", "reasoning_effort", "top_p")
+    }
+    notes = outcome.document()["validity"]["notes"]
+    assert "the endpoint refuses temperature: it was left out, the model's own default was used" in " ".join(notes)
+
+
 def test_a_missing_key_is_said_before_anything_starts(run_program: Run, endpoint: ScriptedEndpoint) -> None:
     outcome = run_program(TASK, endpoint.url, "--api_key_name", "NO_SUCH_KEY")
     assert outcome.returncode == 3

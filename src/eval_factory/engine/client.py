@@ -152,12 +152,13 @@ class EndpointClient(Client):  # type: ignore[misc]
         except StopAsking as error:
             self._stop(str(error))
         for adjustment in answered.adjustments:
-            self._session.events.emit(events.WARNING, role=self._role, message=adjustment, adjusted=True)
+            self._session.events.emit(events.WARNING, role=self._role, message=adjustment)
         tokens = wire.usage_of(answered.body)
         self._session.store.save(
             Answer(key, self._role, self._model_id, body, answered.body, answered.started, answered.latency_s),
             Attempt(
-                key, self._role, answered.attempt, "answered", 200, None, answered.started, answered.latency_s, *tokens
+                key, self._role, answered.attempt, "answered", 200, "; ".join(answered.adjustments) or None,
+                answered.started, answered.latency_s, *tokens,
             ),
         )
         return _Reply(answered.body, answered.latency_s, answered.started, cached=False)

@@ -6,6 +6,7 @@ installed.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import logging
@@ -14,6 +15,7 @@ import types
 from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
+from eval_factory.helm.names import asked_run_specs
 
 SPACY_MODEL = "en_core_web_sm"
 
@@ -88,6 +90,23 @@ def download_nltk_data_only_when_needed() -> None:
     nltk_helper.install_nltk_resources = lambda: None
 
 
+def import_only_the_run_specs_that_are_asked() -> None:
+    """HELM imports every module of run specs to find one. Where the usual ones do not hold it, HELM looks itself."""
+    from helm.benchmark import run_spec
+
+    discover_all = run_spec.discover_run_spec_functions
+    asked = asked_run_specs(sys.argv)
+
+    def discover() -> None:
+        known = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
+        if not asked <= known.keys():
+            importlib.import_module("helm.benchmark.run_specs.medhelm_run_specs")
+        if not asked or not asked <= known.keys():
+            discover_all()
+
+    run_spec.discover_run_spec_functions = discover
+
+
 class _Discarded(io.TextIOBase):
     """Where scenarios' bare prints go: some print whole rows of the data."""
 
@@ -113,5 +132,6 @@ def mend_jury_benchmarks() -> None:
 
 answer_for_torch()
 download_nltk_data_only_when_needed()
+import_only_the_run_specs_that_are_asked()
 mend_jury_benchmarks()
 discard_bare_prints()

@@ -36,3 +36,15 @@ JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
 
 def deployment_name(slug: str) -> str:
     return f"{ORGANIZATION}/{slug}"
+
+
+def asked_run_specs(argv: list[str]) -> set[str]:
+    """Names of the run specs on helm-run's command line."""
+    entries: set[str] = set()
+    taking = False
+    for argument in argv:
+        if argument.startswith("-"):
+            taking = argument in ("--run-entries", "-r")
+        elif taking:
+            entries.add(argument.partition(":")[0])
+    return entries
