@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import platform
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from eval_factory import __version__
 from eval_factory.engine import store, wire
 from eval_factory.helm import output
 from eval_factory.plan import Plan
+from eval_factory.provenance import provenance_of
 from eval_factory.results import (
     InstanceRecord,
     Instances,
     JudgeCounts,
-    Provenance,
     Score,
     Stats,
     TaskResult,
@@ -29,9 +25,6 @@ from eval_factory.results import (
 )
 from eval_factory.stats import describe, percentile
 
-RECORDED_PACKAGES = (
-    "crfm-helm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic",
-)  # fmt: skip
 JURY_SCALE = (1.0, 5.0)
 """HELM's juries score from 1 to 5."""
 MOST_GROUPS = 60
@@ -96,7 +89,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
         groups=_groups(run, contexts, main, failed | unjudged),
         validity=Validity(instances, judges, bounds, tuple(notes)),
         usage=_usage(attempts, answers, run_id, wall_s),
-        provenance=_provenance(plan, run, git_hash),
+        provenance=provenance_of(plan, run, git_hash),
         instances=records,
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
@@ -381,37 +374,3 @@ def _usage(
 def _sum_known(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def _provenance(plan: Plan, run: output.HelmRun, git_hash: str | None) -> Provenance:
-    files = output.scenario_files(plan.rundir.helm, plan.evaluation.task.helm.scenario)
-    prompts = hashlib.sha256()
-    for state in run.request_states:
-        prompts.update(json.dumps([state.instance.id, state.request.get("prompt")]).encode())
-    endpoint = plan.evaluation.run.target.api_endpoint
-    return Provenance(
-        eval_factory=__version__,
-        helm=_version("crfm-helm"),
-        python=platform.python_version(),
-        packages={name: version for name in RECORDED_PACKAGES if (version := _version(name))},
-        dataset_files={path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files},
-        prompts_sha256=prompts.hexdigest(),
-        run_identity=plan.identity,
-        git_hash=git_hash,
-        target="demo baseline" if endpoint.is_demo else endpoint.model_id,
-    )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
-from eval_factory.config.framework import load_framework
+from eval_factory.config.framework import framework_path, load_framework
 from eval_factory.config.merge import Source
-from eval_factory.errors import HelmError, InterruptedRunError, PrerequisiteError
+from eval_factory.engine import events as event_names
+from eval_factory.errors import HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.output import scenario_folder
@@ -24,10 +25,6 @@ from eval_factory.keys import key_report
 from eval_factory.plan import Plan, make_plan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
-
-RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
-PARENT_VARIABLE = "EVAL_FACTORY_PARENT"
-FATAL_MARK = "eval-factory stops: "
 
 DATA_ERRORS = (
     "URLError", "HTTPError", "ConnectionError", "ConnectTimeout", "OfflineModeIsEnabled", "DatasetNotFoundError",
@@ -49,8 +46,8 @@ class Options:
 
 def run_evaluation(
     request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO, output: TextIO
-) -> int:
-    """Do it all; returns the exit code of a run that came to its end (0 or 1).
+) -> None:
+    """Do it all.
 
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
@@ -61,7 +58,7 @@ def run_evaluation(
     redactor = Redactor.from_environment(env, evaluation.key_names())
     if options.dry_run:
         output.write(redactor.text(preview(evaluation, argv)))
-        return 0
+        return
     key_lines = key_report(plan, env)
     plan.rundir.create()
     with plan.rundir.locked():
@@ -74,7 +71,7 @@ def run_evaluation(
             if not options.no_preflight:
                 preflight(plan, env, log, screen)
             ran = run_helm(plan, argv, env=env, redactor=redactor, screen=screen, log=log)
-        return report(plan, argv, ran, redactor=redactor, output=output, log=log)
+        report(plan, argv, ran, redactor=redactor, output=output, log=log)
 
 
 @dataclass(frozen=True)
@@ -236,7 +233,7 @@ def run_helm(
 
     plan.rundir.run_state.unlink(missing_ok=True)
     run_id = uuid.uuid4().hex
-    ours = {RUN_ID_VARIABLE: run_id, PARENT_VARIABLE: str(os.getpid())}
+    ours = {event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
     child_env = child_environment(env, plan.evaluation.key_names(), ours)
     try:
         run = run_locally(
@@ -249,7 +246,7 @@ def run_helm(
         ) from None
     log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
     _raise_for_failure(plan, run.events, run.finished.returncode, run.finished.tail, log)
-    folders = [plan.rundir.helm / event["path"] for event in run.events if event["event"] == "run_done"]
+    folders = [plan.rundir.helm / event["path"] for event in run.events if event["event"] == event_names.RUN_DONE]
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run_id, run.wall_s)
@@ -259,17 +256,17 @@ def _raise_for_failure(
     plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
 ) -> None:
     for event in events:
-        if event["event"] == "fatal":
+        if event["event"] == event_names.FATAL:
             log.error(event["message"])
             raise PrerequisiteError(event["message"])
     for number, line in enumerate(tail):
-        if line.startswith(FATAL_MARK):  # where a full disk kept the event from being written
-            raise PrerequisiteError("\n".join([line.removeprefix(FATAL_MARK), *tail[number + 1 :]]))
+        if line.startswith(event_names.FATAL_MARK):  # where a full disk kept the event from being written
+            raise PrerequisiteError("\n".join([line.removeprefix(event_names.FATAL_MARK), *tail[number + 1 :]]))
     loading = True
     for event in events:
-        if event["event"] == "phase":
-            loading = event["phase"] == "loading data"
-        elif event["event"] == "run_failed":
+        if event["event"] == event_names.PHASE:
+            loading = event["phase"] == event_names.LOADING
+        elif event["event"] == event_names.RUN_FAILED:
             log.error(event["error"])
             if loading and event["error"].partition(":")[0] in DATA_ERRORS:
                 raise PrerequisiteError(_missing_data(plan, event["error"]))
@@ -299,8 +296,12 @@ def report(
     redactor: Redactor,
     output: TextIO,
     log: logging.Logger,
-) -> int:
-    """Collect, write every report, show the summary."""
+) -> None:
+    """Collect, write every report, show the summary.
+
+    Raises:
+        NotReportableError: all is written, but too few instances have a score.
+    """
     from eval_factory.collect import collect
     from eval_factory.report.screen import summary
     from eval_factory.report.write import write_reports
@@ -308,7 +309,8 @@ def report(
     from eval_factory.run.process import git_hash
 
     started = time.monotonic()
-    commit = git_hash(Path(__file__).parent)
+    home = framework_path().parent
+    commit = git_hash(home) if home != Path(__file__).parent else None  # a wheel may lie in anybody's checkout
     result = collect(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit)
     command = shlex.join(argv)
     write_reports(result, plan.rundir, config=plan.evaluation.as_dict(), command=command, redactor=redactor)
@@ -318,9 +320,7 @@ def report(
     output.write(redactor.text(summary(result, plan.rundir)) + "\n")
     if not result.reportable:
         minimum = plan.evaluation.run.config.params.extra.min_coverage
-        output.write(
-            f"  NOT REPORTABLE: coverage {result.validity.instances.coverage:.4f}, min_coverage is {minimum:g};"
-            " run the same command again to ask what is missing\n"
+        raise NotReportableError(
+            f"NOT REPORTABLE: coverage {result.validity.instances.coverage:.4f}, min_coverage is {minimum:g}\n"
+            "  run the same command again to ask for what is missing"
         )
-        return 1
-    return 0

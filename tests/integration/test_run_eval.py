@@ -176,7 +176,7 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     low, high = document["validity"]["bounds"]["exact_match"]
     assert low <= outcome.scores()["exact_match"] <= high
     assert high - low == pytest.approx(1 / 40)
-    assert "NOT REPORTABLE" in outcome.stdout
+    assert "NOT REPORTABLE" in outcome.stderr
     log = (outcome.output_dir / "logs" / "helm-run.log").read_text("utf-8")
     assert "aorta" not in log
     assert_nothing_leaked(outcome)

@@ -127,7 +127,7 @@ def run_eval(
     given = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     request = Request(run_config=run_config, flags=given, overrides=overrides)
     options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
-    ctx.exit(run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout))
+    run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout)
 
 
 def main() -> None:

@@ -15,12 +15,18 @@ from pathlib import Path
 from typing import Any, TextIO
 
 RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
+PARENT_VARIABLE = "EVAL_FACTORY_PARENT"
+"""Set by the process that starts helm-run: the run's id, and its own process id."""
+
 PHASE = "phase"
 PROGRESS = "progress"
 RUN_DONE = "run_done"
 RUN_FAILED = "run_failed"
 FATAL = "fatal"
 WARNING = "warning"
+
+LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
+"""The phases of a run."""
 
 FATAL_MARK = "eval-factory stops: "
 """Before a fatal message on standard error, where a full disk keeps it out of the events."""

@@ -18,8 +18,6 @@ from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.results import MODEL_ROLE
 
-LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
-
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"\s*Request: Request\(.*", re.DOTALL)
 _MESSAGE_LIMIT = 300
@@ -45,7 +43,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         failed = False
         for run_spec in run_specs:
             try:
-                self._session.events.emit(events.PHASE, phase=LOADING, run=run_spec.name)
+                self._session.events.emit(events.PHASE, phase=events.LOADING, run=run_spec.name)
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -69,17 +67,17 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _before_asking(self, state: ScenarioState) -> None:
         self._session.expect(MODEL_ROLE, len(state.request_states))
-        self._session.events.emit(events.PHASE, phase=ASKING, total=len(state.request_states))
+        self._session.events.emit(events.PHASE, phase=events.ASKING, total=len(state.request_states))
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
 
     def _before_judging(self, state: ScenarioState) -> None:
         if state.annotator_specs:
-            self._session.events.emit(events.PHASE, phase=JUDGING, total=len(state.request_states))
+            self._session.events.emit(events.PHASE, phase=events.JUDGING, total=len(state.request_states))
 
     def _after_judging(self) -> None:
-        self._session.events.emit(events.PHASE, phase=SCORING)
+        self._session.events.emit(events.PHASE, phase=events.SCORING)
 
 
 class _Reporting:

@@ -8,11 +8,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_factory.engine.events import EventWriter, run_id
+from eval_factory.engine.events import PARENT_VARIABLE, EventWriter, run_id
 from eval_factory.engine.store import ResponseStore
 from eval_factory.rundir import RunDir
 
-PARENT_VARIABLE = "EVAL_FACTORY_PARENT"
 PARENT_CHECK_S = 0.5
 
 

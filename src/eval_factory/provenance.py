@@ -1,0 +1,53 @@
+"""What exactly was run: versions, data, prompts, target."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from importlib import metadata
+from pathlib import Path
+
+from eval_factory import __version__
+from eval_factory.helm import output
+from eval_factory.plan import Plan
+from eval_factory.results import Provenance
+
+RECORDED_PACKAGES = (
+    "crfm-helm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic",
+)  # fmt: skip
+
+
+def provenance_of(plan: Plan, run: output.HelmRun, git_hash: str | None) -> Provenance:
+    """The record of a finished run; files and prompts by their SHA-256."""
+    files = output.scenario_files(plan.rundir.helm, plan.evaluation.task.helm.scenario)
+    prompts = hashlib.sha256()
+    for state in run.request_states:
+        prompts.update(json.dumps([state.instance.id, state.request.get("prompt")]).encode())
+    endpoint = plan.evaluation.run.target.api_endpoint
+    return Provenance(
+        eval_factory=__version__,
+        helm=_version("crfm-helm"),
+        python=platform.python_version(),
+        packages={name: version for name in RECORDED_PACKAGES if (version := _version(name))},
+        dataset_files={path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files},
+        prompts_sha256=prompts.hexdigest(),
+        run_identity=plan.identity,
+        git_hash=git_hash,
+        target="demo baseline" if endpoint.is_demo else endpoint.model_id,
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
