@@ -100,3 +100,39 @@ def test_usage() -> None:
     assert wire.usage_of({"usage": {"prompt_tokens": 3, "completion_tokens": 4}}) == (3, 4)
     assert wire.usage_of({"usage": None}) == (None, None)
     assert wire.usage_of({}) == (None, None)
+
+
+def adapter(**changes: Any) -> wire.Adapter:
+    settings: dict[str, Any] = {
+        "params_to_add": {}, "params_to_remove": [], "params_to_rename": {}, "custom_system_prompt": None,
+        "start_reasoning_token": "<think>", "end_reasoning_token": "</think>",
+    }  # fmt: skip
+    return wire.Adapter(**{**settings, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "scored", "thought"),
+    [
+        ("B", "B", None),
+        (" B ", " B ", None),
+        ("<think>hm</think>\n\nB", "B", "hm"),
+        ("hm</think> B", "B", "hm"),
+        ("<think>hm", "", "hm"),
+        ("Well. <think>hm</think>B", "Well. B", "hm"),
+        ("<think>a</think>x</think>B", "B", "a</think>x"),
+    ],
+)
+def test_reasoning_is_not_scored(text: str, scored: str, thought: str | None) -> None:
+    assert adapter().without_reasoning(text) == (scored, thought)
+
+
+def test_adapter_changes_the_body() -> None:
+    here = adapter(
+        params_to_remove=["top_p"], params_to_rename={"max_tokens": "max_completion_tokens"},
+        params_to_add={"reasoning_effort": "low"}, custom_system_prompt="Be brief.",
+    )  # fmt: skip
+    found = wire.request_body(REQUEST, model_id="m", endpoint_type="chat", top_p=None, adapter=here)
+    assert found == {
+        "model": "m", "max_completion_tokens": 7, "temperature": 0.0, "reasoning_effort": "low",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "p"}],
+    }  # fmt: skip
