@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""A fast OpenAI-compatible endpoint on loopback with a fixed latency, in a process of its own.
+
+Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at once. GET /reset.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+
+CHAT = {"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "stop", "logprobs": None}
+TEXT = {"index": 0, "text": "A", "finish_reason": "stop", "logprobs": None}
+USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
+
+
+def _answer(kind: str, choice: dict[str, object]) -> bytes:
+    body = {"id": "x", "object": kind, "created": 1, "model": "m", "choices": [choice], "usage": USAGE}
+    return _http(json.dumps(body).encode())
+
+
+def _http(body: bytes) -> bytes:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+CHAT_ANSWER, TEXT_ANSWER = _answer("chat.completion", CHAT), _answer("text_completion", TEXT)
+
+
+@dataclass
+class Stats:
+    requests: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    now: int = 0
+    most: int = 0
+
+
+class Connection(asyncio.Protocol):
+    """HTTP/1.1 with Content-Length bodies and keep-alive; nothing else is spoken here."""
+
+    def __init__(self, stats: Stats, latency_s: float) -> None:
+        self.stats, self.latency_s, self.buffer = stats, latency_s, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
+            head = self.buffer[:end].lower()
+            at = head.find(b"content-length:")
+            length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+            if len(self.buffer) < end + 4 + length:
+                return
+            path = self.buffer.split(b" ", 2)[1]
+            body = self.buffer[end + 4 : end + 4 + length]
+            self.buffer = self.buffer[end + 4 + length :]
+            self.request(path, body)
+
+    def request(self, path: bytes, body: bytes) -> None:
+        stats = self.stats
+        if path == b"/stats":
+            figures = {"requests": stats.requests, "seconds": stats.last - stats.first, "most_at_once": stats.most}
+            self.transport.write(_http(json.dumps(figures).encode()))
+            return
+        if path == b"/reset":
+            stats.__init__()  # type: ignore[misc]
+            self.transport.write(_http(b"{}"))
+            return
+        is_probe = b'"ping"' in body
+        if not is_probe:
+            stats.first = stats.first or time.monotonic()
+            stats.requests += 1
+            stats.now += 1
+            stats.most = max(stats.most, stats.now)
+        answer = CHAT_ANSWER if b"chat" in path else TEXT_ANSWER
+        if self.latency_s:
+            asyncio.get_running_loop().call_later(self.latency_s, self.reply, answer, is_probe)
+        else:
+            self.reply(answer, is_probe)
+
+    def reply(self, answer: bytes, is_probe: bool) -> None:
+        if not is_probe:
+            self.stats.now -= 1
+            self.stats.last = time.monotonic()
+        self.transport.write(answer)
+
+
+async def serve(latency_s: float) -> None:
+    stats = Stats()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(stats, latency_s), "127.0.0.1", 0, backlog=1024
+    )
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--latency-ms", type=float, default=0.0)
+    asyncio.run(serve(parser.parse_args().latency_ms / 1000))
