@@ -65,7 +65,10 @@ class Connection(asyncio.Protocol):
     def request(self, path: bytes, body: bytes) -> None:
         stats = self.stats
         if path == b"/stats":
-            figures = {"requests": stats.requests, "seconds": stats.last - stats.first, "most_at_once": stats.most}
+            figures = {
+                "requests": stats.requests, "seconds": stats.last - stats.first, "last": stats.last,
+                "most_at_once": stats.most,
+            }  # fmt: skip
             self.transport.write(_http(json.dumps(figures).encode()))
             return
         if path == b"/reset":

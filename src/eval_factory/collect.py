@@ -1,10 +1,14 @@
-"""HELM's output and the request journal -> one typed result with its validity."""
+"""HELM's output and the request journal -> one typed result with its validity.
+
+Files that grow with the instances are gone through entry by entry; what is kept of an instance is numbers.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,37 +17,13 @@ from eval_factory.engine import store, wire
 from eval_factory.helm import output
 from eval_factory.plan import Plan
 from eval_factory.provenance import provenance_of
-from eval_factory.results import (
-    InstanceRecord,
-    Instances,
-    JudgeCounts,
-    Score,
-    Stats,
-    TaskResult,
-    Usage,
-    Validity,
-)
-from eval_factory.stats import describe, percentile
+from eval_factory.results import InstanceRecord, Instances, JudgeCounts, Score, TaskResult, Usage, Validity
+from eval_factory.scores import Context, InstanceKey, bounds_of, score_of, scores_by_group
+from eval_factory.stats import percentile
 
 JURY_SCALE = (1.0, 5.0)
 """HELM's juries score from 1 to 5."""
-MOST_GROUPS = 60
 LONGEST_CATEGORY = 80
-
-InstanceKey = tuple[str, int, str | None]
-"""(instance id, trial, perturbation)."""
-
-
-@dataclass
-class _Context:
-    """The values of one metric in one split and perturbation."""
-
-    label: str
-    name: str
-    helm_mean: float | None
-    merged: bool
-    """Whether HELM kept several sub-splits of this apart; then it has no mean of the whole."""
-    values: dict[InstanceKey, float] = field(default_factory=dict)
 
 
 def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git_hash: str | None) -> TaskResult:
@@ -55,42 +35,41 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
         wall_s: seconds that helm-run took.
     """
     run = output.read_run(runs[0])
-    attempts = store.read_attempts(plan.rundir.cache_db)
-    answers = {row["key"]: row for row in store.read_answers(plan.rundir.cache_db)}
-    values = _values_of_instances(run)
-    records = tuple(_record(plan, state, answers, values) for state in run.request_states)
-    failed = {_key_of(state) for state in run.request_states if _failed(state)}
-    unjudged, judges = _jury_counts(run, failed)
-    notes = list(plan.evaluation.task.about.notes)
     contexts = _contexts(run)
+    answers = _answers(plan.rundir.cache_db)
+    seen = _look_at_states(run)
+    missing_jury = seen.failed | seen.unjudged
+    notes = list(plan.evaluation.task.about.notes)
     scores: dict[str, Score] = {}
     bounds: dict[str, tuple[float, float]] = {}
     zero = plan.evaluation.run.config.params.extra.on_failure == "zero"
     jury_metric = run.jury.metric if run.jury else None
     for context in contexts:
-        missing = failed | unjudged if context.name == jury_metric else failed
-        score = _score(context, missing, zero=zero and context.name != jury_metric)
+        judged = context.name == jury_metric
+        missing = missing_jury if judged else seen.failed
+        score = score_of(context, missing, zero=zero and not judged)
         if score is None:
             notes.append(f"{context.label}: absent, it cannot be computed without the failed instances")
             continue
         scores[context.label] = score
-        limits = _bounds(context, missing, JURY_SCALE if context.name == jury_metric else None)
+        limits = bounds_of(context, missing, JURY_SCALE if judged else None)
         if limits is not None:
             bounds[context.label] = limits
-    instances = _counts(run, failed, unjudged)
-    notes += _notes(plan, instances)
-    notes += sorted({row["error"] for row in attempts if row["outcome"] == "answered" and row["error"]})
+    instances = seen.counts()
+    usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
+    notes += [*_notes(plan, run, instances, seen.cut_off_empty), *adjustments]
     main = plan.evaluation.task.helm.main_metric
+    main_context = next((context for context in contexts if context.label == main), None)
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
     return TaskResult(
         task=plan.task_name,
         main_metric=main,
         scores={name: scores[name] for name in sorted(scores, key=lambda name: name != main)},
-        groups=_groups(run, contexts, main, failed | unjudged),
-        validity=Validity(instances, judges, bounds, tuple(notes)),
-        usage=_usage(attempts, answers, run_id, wall_s),
-        provenance=provenance_of(plan, run, git_hash),
-        instances=records,
+        groups=scores_by_group(main_context, seen.members, missing_jury) if main_context else {},
+        validity=Validity(instances, seen.judges, bounds, tuple(notes)),
+        usage=usage,
+        provenance=provenance_of(plan, seen.prompts.hexdigest(), git_hash),
+        instances=_Records(plan, run, contexts, answers),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
     )
@@ -119,49 +98,166 @@ def _finish_reason(state: output.RequestState) -> str | None:
     return reason.get("reason") if reason else None
 
 
-def _values_of_instances(run: output.HelmRun) -> dict[InstanceKey, dict[str, float]]:
-    values: dict[InstanceKey, dict[str, float]] = defaultdict(dict)
-    for entry in run.per_instance_stats:
-        key = (entry.instance_id, entry.train_trial_index, entry.perturbation.name if entry.perturbation else None)
+def _text(state: output.RequestState) -> str:
+    return state.result.completions[0].text if state.result and state.result.completions else ""
+
+
+def _contexts(run: output.HelmRun) -> list[Context]:
+    """Each metric in each context with its values, HELM's order kept."""
+    main_split = run.main_split
+    found: dict[str, Context] = {}
+    for stat in run.stats:
+        if stat.mean is None or not output.is_score(stat.name.name):
+            continue
+        label = output.score_label(stat.name, main_split)
+        if label in found:
+            found[label].merged, found[label].helm_mean = True, None
+        else:
+            found[label] = Context(label, stat.name.name, stat.mean, merged=False)
+    keys: dict[InstanceKey, InstanceKey] = {}
+    labels: dict[output.MetricName, str] = {}
+    is_perturbed = False
+    for entry in run.per_instance_stats():
+        is_perturbed = is_perturbed or entry.perturbation is not None
+        perturbation = entry.perturbation.name if entry.perturbation else None
+        key = (entry.instance_id, entry.train_trial_index, perturbation)
+        key = keys.setdefault(key, key)
         for stat in entry.stats:
-            if stat.mean is not None and output.is_score(stat.name.name):
-                values[key][stat.name.name] = stat.mean
-    return values
+            label = labels.get(stat.name) or labels.setdefault(stat.name, output.score_label(stat.name, main_split))
+            context = found.get(label)
+            if context is not None and stat.mean is not None:
+                context.values[key] = stat.mean
+    if is_perturbed:
+        return list(found.values())
+    # HELM writes 'worst case' statistics all the same; they repeat the plain ones.
+    perturbed = {output.score_label(stat.name, main_split) for stat in run.stats if stat.name.perturbation is not None}
+    return [context for label, context in found.items() if label not in perturbed]
 
 
-def _record(
-    plan: Plan,
-    state: output.RequestState,
-    answers: Mapping[str, Mapping[str, Any]],
-    values: Mapping[InstanceKey, Mapping[str, float]],
-) -> InstanceRecord:
-    key = _key_of(state)
-    body = wire.request_body(
-        state.request, model_id=plan.model.model_id, endpoint_type=plan.model.type, top_p=plan.model.top_p,
-        adapter=wire.Adapter(**plan.model.adapter),
-    )  # fmt: skip
-    answer = answers.get(wire.request_key(plan.model.url, body, state.request.get("random")))
-    tokens = wire.usage_of(json.loads(answer["response"])) if answer else (None, None)
-    failed = _failed(state)
-    result = state.result
-    return InstanceRecord(
-        id=state.instance.id,
-        split=state.instance.split or "",
-        sub_split=state.instance.sub_split,
-        trial=state.train_trial_index,
-        perturbation=key[2],
-        prompt=state.request.get("prompt", ""),
-        references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
-        categories=_categories(state.instance),
-        completion=None if failed or not result or not result.completions else result.completions[0].text,
-        metrics={} if failed else dict(values.get(key, {})),
-        finish_reason=_finish_reason(state),
-        prompt_tokens=tokens[0],
-        completion_tokens=tokens[1],
-        latency_s=answer["latency_s"] if answer else None,
-        cached=bool(result and result.cached),
-        error=result.error if result and not result.success else None,
+@dataclass
+class _Seen:
+    """What the requests and their answers say, added up."""
+
+    judges: dict[str, JudgeCounts] = field(default_factory=dict)
+    requested: set[InstanceKey] = field(default_factory=set)
+    failed: set[InstanceKey] = field(default_factory=set)
+    filtered: set[InstanceKey] = field(default_factory=set)
+    empty: set[InstanceKey] = field(default_factory=set)
+    truncated: set[InstanceKey] = field(default_factory=set)
+    unjudged: set[InstanceKey] = field(default_factory=set)
+    members: dict[str, dict[str, list[InstanceKey]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
+    """Field of the instances -> its value -> instances."""
+    prompts: Any = field(default_factory=hashlib.sha256)
+
+    @property
+    def cut_off_empty(self) -> int:
+        return len(self.truncated & self.empty)
+
+    def counts(self) -> Instances:
+        return Instances(
+            requested=len(self.requested),
+            scored=len(self.requested - self.failed - self.unjudged),
+            failed=len(self.failed),
+            empty=len(self.empty),
+            truncated=len(self.truncated),
+            filtered=len(self.filtered),
+            unjudged=len(self.unjudged),
+        )
+
+
+def _look_at_states(run: output.HelmRun) -> _Seen:
+    seen = _Seen()
+    jury = run.jury
+    judges = jury.judges if jury else ()
+    asked, scored = dict.fromkeys(judges, 0), dict.fromkeys(judges, 0)
+    for state in run.request_states():
+        key = _key_of(state)
+        seen.requested.add(key)
+        seen.prompts.update(json.dumps([state.instance.id, state.request.get("prompt")]).encode())
+        fields = {name: value for name, value in _categories(state.instance).items() if isinstance(value, str)}
+        if state.instance.sub_split:
+            fields["sub_split"] = state.instance.sub_split
+        for name, value in fields.items():
+            seen.members[name][value].append(key)
+        if _failed(state):
+            seen.failed.add(key)
+            continue
+        empty = not _text(state).strip()
+        if _filtered(state):
+            seen.filtered.add(key)
+        elif empty:
+            seen.empty.add(key)
+        if _finish_reason(state) == wire.CUT_OFF:
+            seen.truncated.add(key)
+        if jury is not None:
+            heard = [judge for judge in judges if output.judgement_of(state.annotations, jury, judge)]
+            for judge in judges:
+                asked[judge] += not empty
+                scored[judge] += judge in heard
+            if not heard:  # HELM gives such an instance full marks
+                seen.unjudged.add(key)
+    seen.judges = {judge: JudgeCounts(asked[judge], scored[judge], asked[judge] - scored[judge]) for judge in judges}
+    return seen
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What the cache knows of an answer, without its text."""
+
+    tokens: tuple[int | None, int | None]
+    latency_s: float
+
+
+def _answers(cache_db: Path) -> dict[str, _Answer]:
+    return {
+        row["key"]: _Answer(wire.usage_of(json.loads(row["response"])), row["latency_s"])
+        for row in store.read_answers(cache_db)
+    }
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Every instance with all that is known about its answer, read anew each time it is gone through."""
+
+    plan: Plan
+    run: output.HelmRun
+    contexts: Sequence[Context]
+    answers: Mapping[str, _Answer]
+
+    def __iter__(self) -> Iterator[InstanceRecord]:
+        return map(self._record, self.run.request_states())
+
+    def _record(self, state: output.RequestState) -> InstanceRecord:
+        key = _key_of(state)
+        model = self.plan.model
+        body = wire.request_body(
+            state.request, model_id=model.model_id, endpoint_type=model.type, top_p=model.top_p,
+            adapter=wire.Adapter(**model.adapter),
+        )  # fmt: skip
+        answer = self.answers.get(wire.request_key(model.url, body, state.request.get("random")))
+        tokens = answer.tokens if answer else (None, None)
+        failed = _failed(state)
+        result = state.result
+        return InstanceRecord(
+            id=state.instance.id,
+            split=state.instance.split or "",
+            sub_split=state.instance.sub_split,
+            trial=state.train_trial_index,
+            perturbation=key[2],
+            prompt=state.request.get("prompt", ""),
+            references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
+            categories=_categories(state.instance),
+            completion=None if failed or not result or not result.completions else result.completions[0].text,
+            metrics={} if failed else {c.name: c.values[key] for c in self.contexts if key in c.values},
+            finish_reason=_finish_reason(state),
+            prompt_tokens=tokens[0],
+            completion_tokens=tokens[1],
+            latency_s=answer.latency_s if answer else None,
+            cached=bool(result and result.cached),
+            error=result.error if result and not result.success else None,
+        )
 
 
 def _categories(instance: output.Instance) -> dict[str, Any]:
@@ -173,142 +269,13 @@ def _categories(instance: output.Instance) -> dict[str, Any]:
     }
 
 
-def _contexts(run: output.HelmRun) -> list[_Context]:
-    main_split = run.main_split
-    found: dict[str, _Context] = {}
-    for stat in run.stats:
-        if stat.mean is None or not output.is_score(stat.name.name):
-            continue
-        if stat.name.perturbation is not None and not run.is_perturbed:
-            continue
-        label = output.score_label(stat.name, main_split)
-        if label in found:
-            found[label].merged, found[label].helm_mean = True, None
-        else:
-            found[label] = _Context(label, stat.name.name, stat.mean, merged=False)
-    for entry in run.per_instance_stats:
-        for stat in entry.stats:
-            context = found.get(output.score_label(stat.name, main_split))
-            if context is not None and stat.mean is not None:
-                perturbation = entry.perturbation.name if entry.perturbation else None
-                context.values[(entry.instance_id, entry.train_trial_index, perturbation)] = stat.mean
-    return list(found.values())
-
-
-def helm_mean(values: Mapping[InstanceKey, float]) -> float:
-    """The mean as HELM computes it, to the last digit: per trial a running sum divided by its count, then the same
-    over trials."""
-    trials: dict[int, list[float]] = defaultdict(list)
-    for (_, trial, _), value in values.items():
-        trials[trial].append(value)
-    means = [_running_mean(trial) for _, trial in sorted(trials.items())]
-    return _running_mean(means)
-
-
-def _running_mean(values: Sequence[float]) -> float:
-    total: float = 0
-    for value in values:  # not sum() or fsum(): the order of rounding is HELM's
-        total += value
-    return total / len(values)
-
-
-def _score(context: _Context, missing: set[InstanceKey], *, zero: bool) -> Score | None:
-    """None where the metric is no mean of instances' values and some instance is missing, or none is left."""
-    touched = missing & context.values.keys()
-    is_mean = bool(context.values) and (context.merged or helm_mean(context.values) == context.helm_mean)
-    if not touched:
-        value = context.helm_mean if context.helm_mean is not None else helm_mean(context.values)
-        if not is_mean:
-            return Score(value, Stats(len(context.values), value, None, None, None, None, None))
-        return Score(value, describe(_by_instance(context.values), value))
-    if not is_mean:
-        return None
-    if zero:
-        kept = {key: 0.0 if key in touched else value for key, value in context.values.items()}
-    else:
-        kept = {key: value for key, value in context.values.items() if key not in touched}
-    if not kept:
-        return None
-    value = helm_mean(kept)
-    return Score(value, describe(_by_instance(kept), value))
-
-
-def _by_instance(values: Mapping[InstanceKey, float]) -> list[float]:
-    """One value per instance: the mean over its trials."""
-    grouped: dict[tuple[str, str | None], list[float]] = defaultdict(list)
-    for (instance, _, perturbation), value in values.items():
-        grouped[(instance, perturbation)].append(value)
-    return [_running_mean(group) for group in grouped.values()]
-
-
-def _bounds(
-    context: _Context, missing: set[InstanceKey], scale: tuple[float, float] | None
-) -> tuple[float, float] | None:
-    """The value if every missing instance were wrong, and if every one were right.
-
-    Only for values of a known scale: 0 to 1 where all lie in it, or the jury's.
-    """
-    if not context.values:
-        return None
-    low, high = scale or (0.0, 1.0)
-    known = [value for key, value in context.values.items() if key not in missing]
-    if any(not low <= value <= high for value in known):
-        return None
-    worst = {key: low if key in missing else value for key, value in context.values.items()}
-    best = {key: high if key in missing else value for key, value in context.values.items()}
-    if not missing & context.values.keys() and context.helm_mean is not None:
-        return context.helm_mean, context.helm_mean
-    return helm_mean(worst), helm_mean(best)
-
-
-def _jury_counts(
-    run: output.HelmRun, failed: set[InstanceKey]
-) -> tuple[set[InstanceKey], dict[str, JudgeCounts]]:
-    """Instances that no judge scored (HELM gives them full marks), and each judge's counts."""
-    jury = run.jury
-    if jury is None:
-        return set(), {}
-    unjudged: set[InstanceKey] = set()
-    asked: dict[str, int] = dict.fromkeys(jury.judges, 0)
-    scored: dict[str, int] = dict.fromkeys(jury.judges, 0)
-    for state in run.request_states:
-        key = _key_of(state)
-        if key in failed:
-            continue
-        empty = not state.result or not state.result.completions or not state.result.completions[0].text.strip()
-        heard = [judge for judge in jury.judges if output.judgement_of(state.annotations, jury, judge)]
-        for judge in jury.judges:
-            asked[judge] += not empty
-            scored[judge] += judge in heard
-        if not heard:
-            unjudged.add(key)
-    counts = {judge: JudgeCounts(asked[judge], scored[judge], asked[judge] - scored[judge]) for judge in jury.judges}
-    return unjudged, counts
-
-
-def _counts(run: output.HelmRun, failed: set[InstanceKey], unjudged: set[InstanceKey]) -> Instances:
-    states = {_key_of(state): state for state in run.request_states}
-    answered = {key: state for key, state in states.items() if key not in failed}
-    filtered = {key for key, state in answered.items() if _filtered(state)}
-    return Instances(
-        requested=len(states),
-        scored=len(answered.keys() - unjudged),
-        failed=len(failed),
-        empty=sum(1 for key, s in answered.items() if key not in filtered and not _text(s).strip()),
-        truncated=sum(1 for s in answered.values() if _finish_reason(s) == wire.CUT_OFF),
-        filtered=len(filtered),
-        unjudged=len(unjudged),
-    )
-
-
-def _text(state: output.RequestState) -> str:
-    return state.result.completions[0].text if state.result and state.result.completions else ""
-
-
-def _notes(plan: Plan, instances: Instances) -> list[str]:
+def _notes(plan: Plan, run: output.HelmRun, instances: Instances, cut_off_empty: int) -> list[str]:
     notes = []
     if plan.model.url.startswith("demo:"):
         notes.append("the target was the embedded demo baseline, not a model: these scores measure nothing")
+    if cut_off_empty:
+        too_few = wire.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
+        notes.append(f"{cut_off_empty} of {instances.requested}: {too_few}")
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
@@ -321,54 +288,39 @@ def _notes(plan: Plan, instances: Instances) -> list[str]:
     return notes
 
 
-def _groups(
-    run: output.HelmRun, contexts: Iterable[_Context], main: str, missing: set[InstanceKey]
-) -> dict[str, dict[str, dict[str, Score]]]:
-    """The main metric by each field of the instances that sorts them into a few groups."""
-    context = next((context for context in contexts if context.label == main), None)
-    if context is None:
-        return {}
-    members: dict[str, dict[str, dict[InstanceKey, float]]] = defaultdict(lambda: defaultdict(dict))
-    for state in run.request_states:
-        key = _key_of(state)
-        if key in missing or key not in context.values:
-            continue
-        fields = {n: v for n, v in _categories(state.instance).items() if isinstance(v, str)}
-        if state.instance.sub_split:
-            fields["sub_split"] = state.instance.sub_split
-        for name, value in fields.items():
-            members[name][value][key] = context.values[key]
-    return {
-        name: {
-            value: {main: Score(helm_mean(kept), describe(_by_instance(kept), helm_mean(kept)))}
-            for value, kept in sorted(by_value.items())
-        }
-        for name, by_value in sorted(members.items())
-        if 2 <= len(by_value) <= min(MOST_GROUPS, len(context.values) // 2)
-    }
-
-
 def _usage(
-    attempts: Sequence[Mapping[str, Any]],
-    answers: Mapping[str, Mapping[str, Any]],
-    run_id: str,
-    wall_s: float,
-) -> Usage:
-    """Counts of this run's attempts; tokens of every answer that the result rests on, whenever it was paid."""
-    mine = [attempt for attempt in attempts if attempt["run_id"] == run_id]
-    used = {attempt["key"] for attempt in mine if attempt["outcome"] in ("answered", "cached")}
-    tokens = [wire.usage_of(json.loads(answers[key]["response"])) for key in used if key in answers]
-    latencies = [answers[key]["latency_s"] for key in used if key in answers]
-    return Usage(
-        requests=sum(1 for attempt in mine if attempt["outcome"] != "cached"),
-        cached=sum(1 for attempt in mine if attempt["outcome"] == "cached"),
-        retries=sum(1 for attempt in mine if attempt["outcome"] == "retried"),
-        prompt_tokens=_sum_known(pair[0] for pair in tokens),
-        completion_tokens=_sum_known(pair[1] for pair in tokens),
+    cache_db: Path, answers: Mapping[str, _Answer], run_id: str, wall_s: float
+) -> tuple[Usage, list[str]]:
+    """Counts of this run's attempts; tokens of every answer that the result rests on, whenever it was paid.
+
+    With it: how requests had to be changed for the endpoint to take them, in any run.
+    """
+    requests = cached = retries = 0
+    used: set[str] = set()
+    adjustments: set[str] = set()
+    for attempt in store.read_attempts(cache_db):
+        if attempt["outcome"] == "answered" and attempt["error"]:
+            adjustments.add(attempt["error"])
+        if attempt["run_id"] != run_id:
+            continue
+        cached += attempt["outcome"] == "cached"
+        requests += attempt["outcome"] != "cached"
+        retries += attempt["outcome"] == "retried"
+        if attempt["outcome"] in ("answered", "cached"):
+            used.add(attempt["key"])
+    counted = [answers[key] for key in used if key in answers]
+    latencies = [answer.latency_s for answer in counted]
+    usage = Usage(
+        requests=requests,
+        cached=cached,
+        retries=retries,
+        prompt_tokens=_sum_known(answer.tokens[0] for answer in counted),
+        completion_tokens=_sum_known(answer.tokens[1] for answer in counted),
         latency_p50_s=percentile(latencies, 0.50),
         latency_p95_s=percentile(latencies, 0.95),
         wall_s=wall_s,
     )
+    return usage, sorted(adjustments)
 
 
 def _sum_known(values: Iterable[int | None]) -> int | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import logging
 import os
 import shlex
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -32,6 +35,8 @@ DATA_ERRORS = (
     "OptionalDependencyNotInstalled", "TimeoutError", "RemoteDisconnected",
 )  # fmt: skip
 """What a scenario raises when its data, or a package that reads them, is not there."""
+
+NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.collect", "eval_factory.report.write")
 
 
 @dataclass(frozen=True)
@@ -237,7 +242,13 @@ def run_helm(
     child_env = child_environment(env, plan.evaluation.key_names(), ours)
     try:
         run = run_locally(
-            argv, env=child_env, rundir=plan.rundir, run_id=run_id, redactor=redactor, screen=screen
+            argv,
+            env=child_env,
+            rundir=plan.rundir,
+            run_id=run_id,
+            redactor=redactor,
+            screen=screen,
+            on_event=_import_ahead,
         )
     except KeyboardInterrupt:
         log.info("interrupted")
@@ -250,6 +261,12 @@ def run_helm(
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run_id, run.wall_s)
+
+
+def _import_ahead(event: Mapping[str, Any]) -> None:
+    """While HELM computes its metrics, import what the report needs: this process has nothing else to do."""
+    if event["event"] == event_names.PHASE and event["phase"] == event_names.SCORING:
+        threading.Thread(target=lambda: [importlib.import_module(name) for name in NEEDED_TO_REPORT]).start()
 
 
 def _raise_for_failure(
@@ -303,11 +320,13 @@ def report(
         NotReportableError: all is written, but too few instances have a score.
     """
     from eval_factory.collect import collect
+    from eval_factory.engine.startup import GARBAGE_THRESHOLD
     from eval_factory.report.screen import summary
     from eval_factory.report.write import write_reports
     from eval_factory.resume import remember
     from eval_factory.run.process import git_hash
 
+    gc.set_threshold(GARBAGE_THRESHOLD, 20, 20)  # the records of a run live to its end
     started = time.monotonic()
     home = framework_path().parent
     commit = git_hash(home) if home != Path(__file__).parent else None  # a wheel may lie in anybody's checkout

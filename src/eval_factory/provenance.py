@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -18,12 +17,9 @@ RECORDED_PACKAGES = (
 )  # fmt: skip
 
 
-def provenance_of(plan: Plan, run: output.HelmRun, git_hash: str | None) -> Provenance:
+def provenance_of(plan: Plan, prompts_sha256: str, git_hash: str | None) -> Provenance:
     """The record of a finished run; files and prompts by their SHA-256."""
     files = output.scenario_files(plan.rundir.helm, plan.evaluation.task.helm.scenario)
-    prompts = hashlib.sha256()
-    for state in run.request_states:
-        prompts.update(json.dumps([state.instance.id, state.request.get("prompt")]).encode())
     endpoint = plan.evaluation.run.target.api_endpoint
     return Provenance(
         eval_factory=__version__,
@@ -31,7 +27,7 @@ def provenance_of(plan: Plan, run: output.HelmRun, git_hash: str | None) -> Prov
         python=platform.python_version(),
         packages={name: version for name in RECORDED_PACKAGES if (version := _version(name))},
         dataset_files={path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files},
-        prompts_sha256=prompts.hexdigest(),
+        prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,6 +134,7 @@ class TaskResult:
     validity: Validity
     usage: Usage
     provenance: Provenance
-    instances: tuple[InstanceRecord, ...] = field(repr=False)
+    instances: Iterable[InstanceRecord] = field(repr=False)
+    """May be gone through more than once; read from files, not held."""
     reportable: bool
     status: str

@@ -10,7 +10,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,13 +145,13 @@ class RunDir:
             return "an unknown process"
 
 
-def write_atomic(path: Path, text: str, *, mode: int = PUBLIC) -> None:
-    """Write `text` so that a reader sees the old file or the new one, never a part."""
+def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -> None:
+    """Write `text`, whole or in parts, so that a reader sees the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(mode)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 REDACTED = "[API_KEY_REDACTED]"
@@ -17,16 +18,37 @@ SHORTEST_SECRET = 6
 LEAST_LENGTH_TO_SHOW_AN_END = 20
 SHOWN_CHARACTERS = 4
 
-_SHAPES = re.compile(
-    r"""
-    \b(?:nvapi-|sk-|sk_|hf_|gsk_|ghp_|xai-|ssap-|AIza)[A-Za-z0-9_\-]{8,}   # vendors' prefixes
-    | (?<=\bBearer[ ])[^\s"',;\\]+                                         # an authorization header
-    | (?<=\bBasic[ ])[A-Za-z0-9+/=]{8,}
-    | \beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]+            # a JSON web token
-    """,
-    re.VERBOSE,
+_WORD = r"[A-Za-z0-9_\-]"
+_VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What a key looks like: a literal beginning, and a pattern for what follows it."""
+
+    beginning: str
+    following: str
+    whole_word: bool = True
+    keep_beginning: bool = False
+
+    def pattern(self) -> re.Pattern[str]:
+        """The literal stands first, so that `re` looks for it alone through long texts."""
+        boundary = r"\b" if self.whole_word else ""
+        literal = re.escape(self.beginning)
+        return re.compile(f"{literal}(?<={boundary}{literal}){self.following}")
+
+    def replacement(self) -> str:
+        return self.beginning + REDACTED if self.keep_beginning else REDACTED
+
+
+_KEYS = (
+    *(_Shape(vendor, _WORD + "{8,}") for vendor in _VENDORS),
+    _Shape("Bearer ", r"""[^\s"',;\\]+""", keep_beginning=True),
+    _Shape("Basic ", r"[A-Za-z0-9+/=]{8,}", keep_beginning=True),
+    _Shape("eyJ", rf"{_WORD}{{8,}}\.{_WORD}+\.{_WORD}+"),  # a JSON web token
 )
-_USER_INFO = re.compile(r"(?<=://)[^/\s@'\"\\]+(?=@)")
+_IN_A_URL = _Shape("://", r"""[^/\s@'"\\]+(?=@)""", whole_word=False, keep_beginning=True)
+_SHAPES = [(shape.beginning, shape.pattern(), shape.replacement()) for shape in (*_KEYS, _IN_A_URL)]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
 
@@ -67,7 +89,7 @@ def is_variable_name(text: str) -> bool:
 
 def looks_like_key(text: str) -> bool:
     """Whether `text`, given where the NAME of a variable belongs, is more likely the key itself."""
-    return bool(_SHAPES.search(text) or _LONG_MIXED.match(text))
+    return any(shape.pattern().search(text) for shape in _KEYS) or bool(_LONG_MIXED.match(text))
 
 
 class Redactor:
@@ -76,11 +98,7 @@ class Redactor:
     def __init__(self, values: Iterable[str] = ()) -> None:
         known = {value for value in values if len(value) >= SHORTEST_SECRET}
         known |= {quote(value, safe="") for value in known}
-        self._known = (
-            re.compile("|".join(re.escape(value) for value in sorted(known, key=len, reverse=True)))
-            if known
-            else None
-        )
+        self._known = sorted(known, key=len, reverse=True)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str], names: Iterable[str]) -> Redactor:
@@ -92,10 +110,12 @@ class Redactor:
         return cls(values)
 
     def text(self, text: str) -> str:
-        if self._known is not None:
-            text = self._known.sub(REDACTED, text)
-        text = _SHAPES.sub(REDACTED, text)
-        return _USER_INFO.sub(REDACTED, text)
+        for value in self._known:
+            text = text.replace(value, REDACTED)
+        for beginning, pattern, replacement in _SHAPES:
+            if beginning in text:
+                text = pattern.sub(replacement, text)
+        return text
 
     def tree(self, value: object) -> object:
         """The same for every string in nested mappings and lists."""

@@ -6,6 +6,8 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,6 +35,13 @@ class FaultEndpoint:
         self.secret = secret
         self.seen: Counter[str] = Counter()
         self.delay_s = 0.0
+        self.room: int | None = None
+        """How many requests it takes at once; more get a 429."""
+        self.wide_after = FOR_EVER
+        """After so many answers there is room for all."""
+        self.arrivals: list[tuple[int, int]] = []
+        """(answers given before it, requests inside with it) of each request, in order of arrival."""
+        self._inside = self._answered = 0
         self._order: dict[str, int] = {}
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
@@ -58,6 +67,23 @@ class FaultEndpoint:
             self.seen[prompt] += 1
             fault = self._faults[place % len(self._faults)] if self._faults else None
             return fault if fault is not None and self.seen[prompt] <= fault.tries else None
+
+    @contextmanager
+    def inside(self, prompt: str) -> Iterator[bool]:
+        """Whether there is room for one more; it is inside until it is answered."""
+        if prompt == PROBE:
+            yield True
+            return
+        with self._lock:
+            self._inside += 1
+            self.arrivals.append((self._answered, self._inside))
+            taken = self.room is None or self._answered >= self.wide_after or self._inside <= self.room
+        try:
+            yield taken
+        finally:
+            with self._lock:
+                self._inside -= 1
+                self._answered += taken
 
     def fault_for(self, prompt: str) -> Fault | None:
         """The fault that the prompt was given, whatever the try."""
@@ -97,8 +123,13 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            fault = endpoint.fault_of(body["messages"][-1]["content"])
-            time.sleep(endpoint.delay_s)
+            prompt = body["messages"][-1]["content"]
+            with endpoint.inside(prompt) as taken:
+                fault = endpoint.fault_of(prompt)
+                time.sleep(endpoint.delay_s)
+                self.answer_with(fault if taken else Fault(429))
+
+        def answer_with(self, fault: Fault | None) -> None:
             if fault is None:
                 self.send(200, json.dumps(answer("B")).encode())
             elif isinstance(fault.kind, int):
@@ -128,6 +159,12 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
                 for byte in good:
                     self.wfile.write(bytes([byte]))
                     time.sleep(STOP_HANGING_S / len(good))
+            elif kind == "header byte by byte":
+                header = b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000
+                for byte in header:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(STOP_HANGING_S / len(header))
+                self.close_connection = True
             else:
                 raise AssertionError(kind)
 

@@ -72,6 +72,7 @@ MENDED = [
     *(Fault(kind, tries=2) for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")),
     Fault("hangs"),
     Fault("byte by byte"),
+    Fault("header byte by byte"),
 ]
 
 
@@ -132,6 +133,51 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
             assert line["completion"].strip() == (scored[str(fault.kind)] if fault else "B"), fault
         raw = (outcome.output_dir / "responses" / "model.jsonl").read_text("utf-8")
         assert "<think>A? No, not A.</think>" in raw
+
+
+def test_under_lasting_429_fewer_go_on_at_once_and_then_more_again(tmp_path: Path) -> None:
+    with FaultEndpoint([None], BODY_CANARY) as endpoint:
+        endpoint.room, endpoint.wide_after, endpoint.delay_s = 2, 10, 0.2
+        outcome = run(tmp_path / "out", endpoint, parallelism=16, max_retries=10)
+        assert outcome.returncode == 0, outcome.stderr
+        assert outcome.document()["validity"]["instances"]["scored"] == INSTANCES
+        arrivals = endpoint.arrivals
+    at_first = max(inside for _, inside in arrivals[:16])
+    while_narrow = max(inside for answered, inside in arrivals if 5 <= answered < 10)
+    afterwards = max(inside for answered, inside in arrivals if answered >= 10)
+    assert at_first > 10
+    assert while_narrow <= 4 < afterwards
+
+
+BACKWARDS = """
+import time
+
+real, start = time.time, time.time()
+time.time = lambda: real() - (7200 if real() - start > 1.0 else 0)
+"""
+
+
+def test_a_clock_that_goes_backwards(tmp_path: Path) -> None:
+    """Two hours back, a second into each process: what a time server may do to a virtual machine."""
+    (tmp_path / "clock").mkdir()
+    (tmp_path / "clock" / "sitecustomize.py").write_text(BACKWARDS)
+    with FaultEndpoint([Fault(500, tries=1), None], BODY_CANARY) as endpoint:
+        straight = run(tmp_path / "straight", endpoint)
+        endpoint.seen.clear()
+        endpoint.delay_s = 0.05
+        argv = command(tmp_path / "out", endpoint.url)
+        shifted = {**environment(), "PYTHONPATH": str(tmp_path / "clock")}
+        for _ in range(2):
+            finished = subprocess.run(
+                argv, env=shifted, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
+            assert finished.returncode == 0, finished.stderr
+        assert sum(endpoint.seen.values()) == INSTANCES + INSTANCES // 2
+    outcome = Outcome(0, finished.stdout, finished.stderr, tmp_path / "out")
+    assert "complete already" in finished.stderr
+    assert outcome.scores() == straight.scores()
+    assert outcome.document()["usage"]["wall_s"] > 0
+    assert all(line["latency_s"] >= 0 for _, line in lines(outcome))
 
 
 def kill_everything(process: subprocess.Popen[str]) -> None:

@@ -210,6 +210,23 @@ def test_a_reasoning_model_that_refuses_fields_is_asked_without_them(endpoint: S
     assert "the endpoint refuses temperature: it was left out, the model's own default was used" in " ".join(notes)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [{"content": None, "reasoning_content": "Let"}, {"content": "<think>"}, {"content": ""}],
+    ids=["reasoning apart", "reasoning in the text", "hidden reasoning"],
+)
+def test_too_few_tokens_for_a_model_that_thinks_first(
+    message: dict[str, object], endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "length"}
+    endpoint.body = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    outcome = run_program(TASK, endpoint.url, params={"limit_samples": 4})
+    assert outcome.stderr.count("grants; set config.params.extra.num_output_tokens") == 1
+    (note,) = [note for note in outcome.document()["validity"]["notes"] if "num_output_tokens" in note]
+    assert note.startswith("4 of 4: ")
+    assert "more than the 5 output tokens" in note
+
+
 def test_a_missing_key_is_said_before_anything_starts(run_program: Run, endpoint: ScriptedEndpoint) -> None:
     outcome = run_program(TASK, endpoint.url, "--api_key_name", "NO_SUCH_KEY")
     assert outcome.returncode == 3

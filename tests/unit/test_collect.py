@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from eval_factory.collect import collect, helm_mean
+from eval_factory.collect import collect
 from eval_factory.engine import store, wire
 from eval_factory.plan import Plan
 from eval_factory.results import TaskResult
+from eval_factory.scores import helm_mean
 from unit.builders import plan
 
 TEST, VALID = "test", "valid"
@@ -71,7 +72,7 @@ def write_run(
         "per_instance_stats.json": per_instance,
     }
     for name, document in documents.items():
-        (folder / name).write_text(json.dumps(document))
+        (folder / name).write_text(json.dumps(document, indent=2))
 
 
 def result_of(tmp_path: Path, flags: dict[str, Any] | None = None, **run: Any) -> TaskResult:
@@ -104,7 +105,7 @@ def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
     assert result.validity.bounds["exact_match"] == (0.5, 0.75)
     assert (result.validity.instances.failed, result.validity.instances.scored) == (1, 3)
     assert (result.status, result.reportable) == ("partial", False)
-    record = result.instances[1]
+    record = list(result.instances)[1]
     assert (record.completion, dict(record.metrics), record.error) == (None, {}, "HTTP 500: broken")
 
 

@@ -90,6 +90,7 @@ class EndpointClient(Client):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
         self._stopped: str | None = None
+        self._warned = False
 
     def make_request(self, request: Request) -> RequestResult:
         """Answer one HELM request from the store or the endpoint."""
@@ -187,8 +188,17 @@ class EndpointClient(Client):  # type: ignore[misc]
             embedding=[],
         )
 
+    def _warn_of_too_few_tokens(self, granted: int) -> None:
+        with self._lock:
+            first, self._warned = not self._warned, True
+        if first:
+            message = wire.TOO_FEW_TOKENS.format(granted=granted)
+            self._session.events.emit(events.WARNING, role=self._role, message=message)
+
     def _completion(self, request: Request, choice: wire.Choice) -> GeneratedOutput:
         text, thought = self._adapter.without_reasoning(choice.text)
+        if choice.finish_reason == wire.CUT_OFF and not text and self._role == MODEL_ROLE:
+            self._warn_of_too_few_tokens(request.max_tokens)
         reasoning = choice.reasoning if thought is None else thought
         if request.echo_prompt and self._type == wire.CHAT:
             text = request.prompt + text

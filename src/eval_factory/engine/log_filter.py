@@ -5,6 +5,10 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from eval_factory.engine import startup
+
+startup.lever(startup.read_yaml_with_the_c_parser)  # this module is the first of ours that helm-run imports
+
 
 class WithholdText(logging.Filter):
     """Replaces the text of HELM's own messages by the place they come from.

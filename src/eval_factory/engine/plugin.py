@@ -6,7 +6,6 @@ installed.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import io
 import logging
@@ -15,7 +14,7 @@ import types
 from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.helm.names import asked_run_specs
+from eval_factory.engine import startup
 
 SPACY_MODEL = "en_core_web_sm"
 
@@ -71,42 +70,6 @@ def answer_for_qafacteval() -> None:
     summarization_metrics.SummarizationMetric._load_qafacteval = no_table
 
 
-def download_nltk_data_only_when_needed() -> None:
-    """HELM tries a download at import, in every run; few metrics cut text into words with these data."""
-    import nltk
-    from helm.benchmark.metrics import nltk_helper
-
-    word_tokenize = nltk.tokenize.word_tokenize
-    install = nltk_helper.install_nltk_resources
-
-    def word_tokenize_or_download(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return word_tokenize(*args, **kwargs)
-        except LookupError:
-            install()
-            return word_tokenize(*args, **kwargs)
-
-    nltk.tokenize.word_tokenize = word_tokenize_or_download
-    nltk_helper.install_nltk_resources = lambda: None
-
-
-def import_only_the_run_specs_that_are_asked() -> None:
-    """HELM imports every module of run specs to find one. Where the usual ones do not hold it, HELM looks itself."""
-    from helm.benchmark import run_spec
-
-    discover_all = run_spec.discover_run_spec_functions
-    asked = asked_run_specs(sys.argv)
-
-    def discover() -> None:
-        known = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
-        if not asked <= known.keys():
-            importlib.import_module("helm.benchmark.run_specs.medhelm_run_specs")
-        if not asked or not asked <= known.keys():
-            discover_all()
-
-    run_spec.discover_run_spec_functions = discover
-
-
 class _Discarded(io.TextIOBase):
     """Where scenarios' bare prints go: some print whole rows of the data."""
 
@@ -130,8 +93,8 @@ def mend_jury_benchmarks() -> None:
         answer_for_qafacteval()
 
 
+for _pull in startup.LEVERS:
+    startup.lever(_pull)
 answer_for_torch()
-download_nltk_data_only_when_needed()
-import_only_the_run_specs_that_are_asked()
 mend_jury_benchmarks()
 discard_bare_prints()

@@ -13,7 +13,7 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 
-from eval_factory.engine import events
+from eval_factory.engine import events, scoring, startup
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.results import MODEL_ROLE
@@ -71,6 +71,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
+        for pull in scoring.LEVERS:  # not at start-up: what they change is only imported now
+            startup.lever(pull)
 
     def _before_judging(self, state: ScenarioState) -> None:
         if state.annotator_specs:

@@ -1,16 +1,16 @@
 """cache.db: every answered request, and the journal of attempts. SQLite in WAL mode, JSON only, nothing unpickled.
 
-One thread writes. Whoever saves waits for the commit, and a commit takes all that is waiting: an answer that a caller
-has seen is on disk, and a hundred callers share one sync.
+Whoever saves waits for the commit, and whoever commits takes along all that is waiting: an answer that a caller has
+seen is on disk, and a hundred callers share one transaction.
 """
 
 from __future__ import annotations
 
 import json
-import queue
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +24,14 @@ _SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE IF NOT EXISTS responses (
-    key TEXT PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
     role TEXT NOT NULL,
     model_id TEXT NOT NULL,
     request TEXT NOT NULL,      -- JSON body
     response TEXT NOT NULL,     -- JSON body
     created REAL NOT NULL,      -- seconds since the epoch
     latency_s REAL NOT NULL
-) WITHOUT ROWID;
+);
 CREATE TABLE IF NOT EXISTS attempts (
     id INTEGER PRIMARY KEY,
     run_id TEXT NOT NULL,
@@ -46,7 +46,6 @@ CREATE TABLE IF NOT EXISTS attempts (
     prompt_tokens INTEGER,
     completion_tokens INTEGER
 );
-CREATE INDEX IF NOT EXISTS attempts_by_key ON attempts (key);
 """
 
 
@@ -86,24 +85,27 @@ class DamagedStoreError(Exception):
 @dataclass
 class _Job:
     statements: list[tuple[str, tuple[Any, ...]]]
-    done: threading.Event
-    error: BaseException | None = None
+    done: bool = False
+    error: sqlite3.Error | None = None
 
 
 class ResponseStore:
-    """Reads from any thread, writes through one."""
+    """Any thread may read and write; the folder's lock keeps other processes out."""
 
     def __init__(self, path: Path, run_id: str) -> None:
         self.path = path
         self._run_id = run_id
-        self._local = threading.local()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         create_or_check(path)
-        self._writer = threading.Thread(target=self._write_forever, name="cache-writer", daemon=True)
-        self._writer.start()
+        self._readers = threading.local()
+        self._waiting: deque[_Job] = deque()
+        self._writing = threading.Lock()
+        self._writer = _connect(path, check_same_thread=False)
+        self._keys = {row[0] for row in self._writer.execute("SELECT key FROM responses")}
 
     def get(self, key: str) -> tuple[dict[str, Any], float, float] | None:
         """(response, latency in seconds, time of creation) of an answered request."""
+        if key not in self._keys:
+            return None
         row = self._reader().execute(
             "SELECT response, latency_s, created FROM responses WHERE key = ?", (key,)
         ).fetchone()
@@ -126,14 +128,15 @@ class ResponseStore:
             ),
         )
         self._commit([statement, self._attempt(attempt)])
+        self._keys.add(answer.key)
 
     def journal(self, attempt: Attempt) -> None:
         """Note an attempt that brought no new answer."""
         self._commit([self._attempt(attempt)])
 
     def close(self) -> None:
-        self._jobs.put(None)
-        self._writer.join()
+        with self._writing:
+            self._writer.close()
 
     def _attempt(self, a: Attempt) -> tuple[str, tuple[Any, ...]]:
         values = (
@@ -143,42 +146,36 @@ class ResponseStore:
         return "INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
 
     def _commit(self, statements: list[tuple[str, tuple[Any, ...]]]) -> None:
-        job = _Job(statements, threading.Event())
-        self._jobs.put(job)
-        job.done.wait()
+        job = _Job(statements)
+        self._waiting.append(job)
+        with self._writing:
+            if not job.done:
+                self._write_all_that_waits()
         if job.error is not None:
             raise job.error
 
+    def _write_all_that_waits(self) -> None:
+        jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        error = None
+        try:
+            with self._writer:
+                for job in jobs:
+                    for statement, values in job.statements:
+                        self._writer.execute(statement, values)
+        except sqlite3.Error as raised:
+            error = raised
+        for job in jobs:
+            job.done, job.error = True, error
+
     def _reader(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
         if connection is None:
-            connection = self._local.connection = _connect(self.path)
+            connection = self._readers.connection = _connect(self.path)
         return connection
 
-    def _write_forever(self) -> None:
-        connection = _connect(self.path)
-        while True:
-            batch = [self._jobs.get()]
-            while not self._jobs.empty():
-                batch.append(self._jobs.get())
-            jobs = [job for job in batch if job is not None]
-            try:
-                with connection:
-                    for job in jobs:
-                        for statement, values in job.statements:
-                            connection.execute(statement, values)
-            except sqlite3.Error as error:
-                for job in jobs:
-                    job.error = error
-            for job in jobs:
-                job.done.set()
-            if None in batch:
-                connection.close()
-                return
 
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=30)
+def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30, check_same_thread=check_same_thread)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
@@ -222,23 +219,28 @@ def set_aside(path: Path) -> Path:
     return target
 
 
-def read_attempts(path: Path) -> list[dict[str, Any]]:
+def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
     """Every attempt in the order of the journal, as mappings of column to value."""
-    return list(_rows(path, "SELECT * FROM attempts ORDER BY id"))
+    return _rows(path, "SELECT * FROM attempts ORDER BY id")
 
 
-def read_answers(path: Path) -> Iterator[dict[str, Any]]:
-    """Every kept answer, oldest first; `request` and `response` are JSON text."""
-    return _rows(path, "SELECT * FROM responses ORDER BY created, key")
+def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
+    """Every kept answer (of one role), oldest first; `request` and `response` are JSON text."""
+    return _rows(path, "SELECT * FROM responses WHERE ?1 IS NULL OR role = ?1 ORDER BY created, key", role)
 
 
-def _rows(path: Path, query: str) -> Iterator[dict[str, Any]]:
+def read_roles(path: Path) -> list[str]:
+    """The roles that have answers."""
+    return [row["role"] for row in _rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]
+
+
+def _rows(path: Path, query: str, *values: str | None) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     connection = _connect(path)
     connection.row_factory = sqlite3.Row
     try:
-        for row in connection.execute(query):
+        for row in connection.execute(query, values):
             yield dict(row)
     finally:
         connection.close()

@@ -5,10 +5,14 @@ Proxies, their exceptions and certificate bundles come from the environment by r
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,11 +20,14 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 from certifi import where
 from requests.utils import get_environ_proxies, select_proxy
+from urllib3.connectionpool import HTTPConnectionPool
 
 CONNECT_TIMEOUT_S = 10.0
 CHUNK = 1 << 16
 LARGEST_BODY = 64 << 20
 """No answer of a language model is that large; what is would fill the disk."""
+
+TOO_LATE = "no whole answer within {:g} s"
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
@@ -48,6 +55,58 @@ class Reply:
         return self.data[: 4 * limit].decode("utf-8", "replace")[:limit]
 
 
+class _Watch:
+    """Ends what an endpoint drags out: a socket's own timeout starts anew with each byte of a header."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._waiting: dict[socket.socket, float] = {}
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def over(self, waiting: socket.socket) -> Iterator[None]:
+        """Shut `waiting` down when this takes longer than the limit."""
+        self._waiting[waiting] = time.monotonic() + self._limit_s
+        if self._thread is None:
+            self._start()
+        try:
+            yield
+        finally:
+            self._waiting.pop(waiting, None)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look_for_ever, name="timeouts", daemon=True)
+                self._thread.start()
+
+    def _look_for_ever(self) -> None:
+        while True:
+            time.sleep(min(1.0, self._limit_s / 4))
+            now = time.monotonic()
+            for waiting, deadline in list(self._waiting.items()):
+                if now > deadline:
+                    with contextlib.suppress(OSError):
+                        waiting.shutdown(socket.SHUT_RDWR)
+
+
+def _watched(pool: Any, watch: _Watch) -> type[HTTPConnectionPool]:
+    """A pool whose connections wait for the header of an answer under `watch`."""
+
+    class Connection(pool.ConnectionCls):  # type: ignore[misc]
+        def getresponse(self) -> Any:
+            if self.sock is None:
+                return super().getresponse()
+            with watch.over(self.sock):
+                return super().getresponse()
+
+    class Pool(pool):  # type: ignore[misc]
+        ConnectionCls = Connection
+
+    return Pool
+
+
 class Transport:
     """Keep-alive connections to one host, as many as requests go on at once."""
 
@@ -56,7 +115,15 @@ class Transport:
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
-        self._pool = _pool_manager(url, connections)
+        self._pools = _pool_manager(url, connections)
+        watch = _Watch(timeout_s)
+        self._pools.pool_classes_by_scheme = {
+            scheme: _watched(pool, watch)
+            for scheme, pool in self._pools.pool_classes_by_scheme.items()
+        }
+        parts = urlsplit(url)
+        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._pool = None if isinstance(self._pools, urllib3.ProxyManager) else self._pools.connection_from_url(url)
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         """POST a JSON body.
@@ -74,14 +141,18 @@ class Transport:
         deadline = time.monotonic() + self._timeout_s
         timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self._timeout_s), read=self._timeout_s)
         try:
-            response = self._pool.urlopen(
+            response = self._open(
                 method, url, body=data, headers={**self._headers, **(headers or {})}, timeout=timeout,
                 retries=False, redirect=False, preload_content=False,
             )  # fmt: skip
         except urllib3.exceptions.HTTPError as error:
+            if time.monotonic() >= deadline:
+                raise self._too_late() from error
             raise _described(error, self._timeout_s) from error
         try:
             body = self._read(response, deadline)
+            if not body and time.monotonic() >= deadline:
+                raise self._too_late()
         except urllib3.exceptions.HTTPError as error:
             response.close()
             raise _described(error, self._timeout_s) from error
@@ -91,6 +162,15 @@ class Transport:
         response.release_conn()
         return Reply(response.status, response.headers, body)
 
+    def _open(self, method: str, url: str, **settings: Any) -> urllib3.BaseHTTPResponse:
+        """Through the endpoint's own pool where there is no proxy: the manager takes the URL apart at every call."""
+        if self._pool is not None and url.startswith(f"{self._origin}/"):
+            return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)
+        return self._pools.urlopen(method, url, **settings)
+
+    def _too_late(self) -> TransportError:
+        return TransportError(TOO_LATE.format(self._timeout_s))
+
     def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
         """The whole body. The socket's own timeout starts anew with each byte; the deadline does not."""
         parts: list[bytes] = []
@@ -99,7 +179,7 @@ class Transport:
             parts.append(chunk)
             size += len(chunk)
             if time.monotonic() > deadline:
-                raise TransportError(f"no whole answer within {self._timeout_s:g} s")
+                raise self._too_late()
             if size > LARGEST_BODY:
                 raise TransportError(f"the answer is larger than {LARGEST_BODY >> 20} MiB")
         return b"".join(parts)
@@ -111,7 +191,7 @@ def _described(error: urllib3.exceptions.HTTPError, timeout_s: float) -> Transpo
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
         return TransportError("no connection in time", unreachable=True)
     if isinstance(error, urllib3.exceptions.TimeoutError):
-        return TransportError(f"no whole answer within {timeout_s:g} s")
+        return TransportError(TOO_LATE.format(timeout_s))
     if isinstance(error, urllib3.exceptions.SSLError):
         return TransportError(f"TLS failed: {error}", unreachable=True)
     if isinstance(error, urllib3.exceptions.ProxyError):

@@ -18,6 +18,10 @@ PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 
 FILTERED = "content_filter"
 CUT_OFF = "length"
+TOO_FEW_TOKENS = (
+    "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
+    " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
+)
 FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
 
 

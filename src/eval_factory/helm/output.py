@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -24,6 +24,9 @@ _SPLITS_BY_WEIGHT = ("test", "valid", "train")
 class _Loose(BaseModel):
     # A scenario may number its instances: ids become text.
     model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
+
+
+_Entry = TypeVar("_Entry", bound=_Loose)
 
 
 class Perturbation(_Loose):
@@ -93,17 +96,18 @@ class RequestState(_Loose):
     annotations: dict[str, Any] | None = None
 
 
-class _ScenarioState(_Loose):
-    request_states: list[RequestState]
-
-
 class _MetricSpec(_Loose):
     class_name: str
     args: dict[str, Any] = {}
 
 
+class _AdapterSpec(_Loose):
+    max_tokens: int | None = None
+
+
 class RunSpec(_Loose):
     name: str
+    adapter_spec: _AdapterSpec = _AdapterSpec()
     metric_specs: list[_MetricSpec] = []
 
 
@@ -118,12 +122,11 @@ class Jury:
 
 @dataclass(frozen=True)
 class HelmRun:
-    """One finished run folder."""
+    """One finished run folder. What grows with the instances is read entry by entry, each time it is asked for."""
 
+    folder: Path
     run_spec: RunSpec
-    request_states: list[RequestState]
     stats: list[Stat]
-    per_instance_stats: list[PerInstanceStats]
 
     @property
     def jury(self) -> Jury | None:
@@ -135,16 +138,18 @@ class HelmRun:
         return None
 
     @property
-    def is_perturbed(self) -> bool:
-        """Whether any instance was perturbed. HELM writes 'worst case' statistics all the same; they repeat the plain
-        ones then."""
-        return any(entry.perturbation is not None for entry in self.per_instance_stats)
-
-    @property
     def main_split(self) -> str | None:
         """`test` where the run has it, else `valid`, else whatever there is."""
         splits = {stat.name.split for stat in self.stats if stat.name.split}
         return next((split for split in _SPLITS_BY_WEIGHT if split in splits), next(iter(sorted(splits)), None))
+
+    def request_states(self) -> Iterator[RequestState]:
+        """Every request with its answer, in HELM's order. Raises HelmError."""
+        return _entries(self.folder / names.SCENARIO_STATE_FILE, RequestState, "request_states")
+
+    def per_instance_stats(self) -> Iterator[PerInstanceStats]:
+        """Statistics of one instance after the other; an instance has an entry per metric. Raises HelmError."""
+        return _entries(self.folder / names.PER_INSTANCE_STATS_FILE, PerInstanceStats)
 
 
 def read_run(folder: Path) -> HelmRun:
@@ -153,24 +158,64 @@ def read_run(folder: Path) -> HelmRun:
     Raises:
         HelmError: a file is missing or has another form than HELM 0.5.16's.
     """
-    state = _read(folder / names.SCENARIO_STATE_FILE, _ScenarioState)
     return HelmRun(
+        folder=folder,
         run_spec=_read(folder / names.RUN_SPEC_FILE, RunSpec),
-        request_states=state.request_states,
         stats=_read(folder / names.STATS_FILE, list[Stat]),
-        per_instance_stats=_read(folder / names.PER_INSTANCE_STATS_FILE, list[PerInstanceStats]),
     )
 
 
 def _read(path: Path, shape: Any) -> Any:
     try:
-        return TypeAdapter(shape).validate_python(json.loads(path.read_bytes()))
+        return _parsed(TypeAdapter(shape), path.read_bytes())
     except (OSError, ValueError) as error:
-        reason: object = error
-        if isinstance(error, ValidationError):  # its own text would quote the data
-            first = error.errors(include_input=False)[0]
-            reason = f"{error.error_count()} unexpected values, the first at {first['loc']}: {first['msg']}"
-        raise HelmError(f"HELM's output {path} cannot be read: {reason}") from error
+        raise _unreadable(path, error) from error
+
+
+def _entries(path: Path, shape: type[_Entry], member: str | None = None) -> Iterator[_Entry]:
+    """The entries of the list that a file holds, or of the list that is a member of the record it holds.
+
+    HELM indents by two blanks and a text in JSON has no line breaks, so where an entry begins and ends can be seen.
+    """
+    depth = b"  " if member is None else b"    "
+    opening, last, closing = depth + b"{\n", depth + b"}\n", depth + b"},\n"
+    beginning = b"[" if member is None else f'  "{member}": ['.encode()
+    adapter = TypeAdapter(shape)
+    try:
+        with path.open("rb") as file:
+            begun = next((line for line in file if line.startswith(beginning)), b"")
+            if begun.rstrip(b",\n") == beginning + b"]":
+                return
+            if begun != beginning + b"\n":
+                raise ValueError("it is not indented as HELM 0.5.16 does it")
+            lines: list[bytes] = []
+            for line in file:
+                lines.append(line)
+                if line == opening:
+                    lines = [b"{"]
+                elif line in (last, closing):
+                    lines[-1] = b"}"
+                    yield _parsed(adapter, b"".join(lines))
+                    if line == last:
+                        return
+            raise ValueError("it ends in the middle")
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _parsed(adapter: TypeAdapter[Any], text: bytes) -> Any:
+    try:
+        return adapter.validate_json(text)
+    except ValueError:  # half a character escaped in an answer is JSON to Python only
+        return adapter.validate_python(json.loads(text))
+
+
+def _unreadable(path: Path, error: Exception) -> HelmError:
+    reason: object = error
+    if isinstance(error, ValidationError):  # its own text would quote the data
+        first = error.errors(include_input=False)[0]
+        reason = f"{error.error_count()} unexpected values, the first at {first['loc']}: {first['msg']}"
+    return HelmError(f"HELM's output {path} cannot be read: {reason}")
 
 
 def is_score(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import resources
 from typing import Any
@@ -114,8 +114,9 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
     }
 
 
-def json_lines(lines: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+def json_lines(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Each line with its newline."""
+    return (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 class _Dumper(yaml.SafeDumper):

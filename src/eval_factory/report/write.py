@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from eval_factory.engine.store import read_answers
+from eval_factory.engine.store import read_answers, read_roles
 from eval_factory.report import documents
 from eval_factory.results import TaskResult
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
@@ -50,22 +49,22 @@ def html(result: TaskResult, command: str) -> str:
 def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> None:
     instances = documents.json_lines(documents.instance_line(record) for record in result.instances)
     lines = documents.json_lines(documents.result_line(record) for record in result.instances)
-    write_atomic(rundir.instances, redactor.text(instances), mode=PRIVATE)
-    write_atomic(rundir.results_jsonl, redactor.text(lines), mode=PRIVATE)
+    write_atomic(rundir.instances, map(redactor.text, instances), mode=PRIVATE)
+    write_atomic(rundir.results_jsonl, map(redactor.text, lines), mode=PRIVATE)
 
 
 def _write_responses(rundir: RunDir, redactor: Redactor) -> None:
-    by_role: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in read_answers(rundir.cache_db):
-        by_role[row["role"]].append(
-            {
-                "key": row["key"],
-                "model_id": row["model_id"],
-                "created": row["created"],
-                "latency_s": row["latency_s"],
-                "request": json.loads(row["request"]),
-                "response": json.loads(row["response"]),
-            }
-        )
-    for role, lines in by_role.items():
-        write_atomic(rundir.responses_of(role), redactor.text(documents.json_lines(lines)), mode=PRIVATE)
+    for role in read_roles(rundir.cache_db):
+        lines = documents.json_lines(map(_response_line, read_answers(rundir.cache_db, role)))
+        write_atomic(rundir.responses_of(role), map(redactor.text, lines), mode=PRIVATE)
+
+
+def _response_line(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "key": row["key"],
+        "model_id": row["model_id"],
+        "created": row["created"],
+        "latency_s": row["latency_s"],
+        "request": json.loads(row["request"]),
+        "response": json.loads(row["response"]),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -30,8 +30,9 @@ def run_locally(
     run_id: str,
     redactor: Redactor,
     screen: TextIO,
+    on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
 ) -> LocalRun:
-    """Run to the end and show progress on `screen`."""
+    """Run to the end and show progress on `screen`; `on_event` is told of everything but progress."""
     tail = EventTail(rundir.events, run_id)
     events: list[dict[str, Any]] = []
     started = time.monotonic()
@@ -41,6 +42,7 @@ def run_locally(
             for event in tail.new():
                 if event["event"] != "progress":
                     events.append(event)
+                    on_event(event)
                 display.show(event)
 
         finished = run_logged(argv, env=env, log=rundir.helm_log, redactor=redactor, on_tick=tick)

@@ -68,12 +68,13 @@ def run_logged(
         reader = threading.Thread(target=_copy, args=(process, log_file, redactor, tail), daemon=True)
         reader.start()
         try:
-            while True:
-                try:
-                    process.wait(TICK_S)
-                    break
-                except subprocess.TimeoutExpired:
-                    on_tick()
+            while process.poll() is None:
+                if reader.is_alive():
+                    reader.join(TICK_S)  # the output ends with the process: its end is seen at once
+                else:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(TICK_S)
+                on_tick()
         except BaseException:
             end_group(process)
             raise

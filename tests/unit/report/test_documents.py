@@ -45,11 +45,11 @@ def test_html_escapes_and_loads_nothing(result: TaskResult) -> None:
 
 
 def test_lines(result: TaskResult) -> None:
-    instance = documents.instance_line(result.instances[0])
+    instance = documents.instance_line(next(iter(result.instances)))
     assert instance["id"] == "id0"
     assert instance["extra.category"] == "even"
     assert "extra.long" not in instance
-    line = documents.result_line(result.instances[0])
+    line = documents.result_line(next(iter(result.instances)))
     assert (line["completion"], line["metrics"]) == ("<b>yes</b>", {"exact_match": 1.0})
 
 

@@ -1,0 +1,238 @@
+"""What makes HELM's work after the answers quicker, with every file of its output the same byte for byte.
+
+Each of these takes the place of one function of HELM 0.5.16 that is known by name; where the input is not of the plain
+kind that most runs have, HELM's own function does the work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quoted
+from math import isfinite
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TextIO
+
+PARTS_HELD = 20_000
+"""Pieces of JSON text kept before they are written: some 100 kB."""
+
+
+def one_window_service() -> None:
+    """HELM's metrics ask the factory for the same window service at every request."""
+    from helm.benchmark.window_services.window_service_factory import WindowServiceFactory
+
+    build = WindowServiceFactory.get_window_service
+    WindowServiceFactory.get_window_service = staticmethod(lru_cache(maxsize=32)(build))
+
+
+def rouge_scorers_when_used() -> None:
+    """HELM builds five of them for every instance, whichever metrics are asked for; building one imports nltk."""
+    from helm.benchmark.metrics import evaluate_reference_metrics
+
+    for name in ("get_rouge_function", "get_chinese_rouge_function"):
+        setattr(evaluate_reference_metrics, name, _built_at_first_use(getattr(evaluate_reference_metrics, name)))
+
+
+def _built_at_first_use(build: Callable[[str], Callable[[str, str], float]]) -> Callable[[str], Any]:
+    built = lru_cache(maxsize=None)(build)
+
+    def scorer(rouge_type: str) -> Callable[[str, str], float]:
+        return lambda gold, predicted: built(rouge_type)(gold, predicted)
+
+    return scorer
+
+
+def worst_case_without_perturbations() -> None:
+    """Where no input was perturbed, an instance's worst case is its only case."""
+    from helm.benchmark.metrics import metric
+
+    helms_own = metric.compute_worst_case_metrics
+
+    def compute(per_instance_stats: Mapping[Any, list[Any]]) -> list[Any]:
+        derived = _worst_cases(per_instance_stats)
+        return helms_own(per_instance_stats) if derived is None else derived
+
+    metric.compute_worst_case_metrics = compute
+
+
+def _worst_cases(per_instance_stats: Mapping[Any, list[Any]]) -> list[Any] | None:
+    """The same sums in the same order as HELM's loop; None where its general case is needed."""
+    from helm.benchmark.augmentations.perturbation_description import PERTURBATION_WORST, PerturbationDescription
+    from helm.benchmark.metrics.statistic import Stat
+
+    kinds = [
+        PerturbationDescription(name="robustness", robustness=True, computed_on=PERTURBATION_WORST),
+        PerturbationDescription(name="fairness", fairness=True, computed_on=PERTURBATION_WORST),
+    ]
+    derived: dict[Any, list[Any]] = {}
+    seen: set[tuple[str, Any]] = set()
+    for instance, stats in per_instance_stats.items():
+        names = {stat.name for stat in stats}
+        if len(names) != len(stats) or instance.id is None:
+            return None
+        for stat in stats:
+            if stat.name.perturbation is not None or (stat.count > 0 and stat.min is None):
+                return None
+            if (instance.id, stat.name) in seen:
+                return None
+            seen.add((instance.id, stat.name))
+            if stat.count == 0:
+                continue
+            worst = derived.get(stat.name)
+            if worst is None:
+                worst = [Stat(dataclasses.replace(stat.name, perturbation=kind)) for kind in kinds]
+                derived[stat.name] = worst
+            for total in worst:
+                total.sum += stat.min
+                total.sum_squared += stat.min * stat.min
+                total.min = min(total.min, stat.min) if total.min is not None else stat.min
+                total.max = max(total.max, stat.min) if total.max is not None else stat.min
+                total.count += 1
+    totals = [total for worst in derived.values() for total in worst]
+    for total in totals:
+        total._update_mean_variance_stddev()
+    return totals
+
+
+def output_files_in_one_pass() -> None:
+    """HELM copies all records to dictionaries and indents them with json's Python encoder, all text in memory.
+
+    The records are written straight to the file instead, and the file takes its name when it is whole.
+    """
+    from helm.benchmark import runner
+
+    helms_write, to_dict = runner.write, runner.asdict_without_nones
+
+    def dumps(tree: Any, indent: int) -> Any:
+        return _Unwritten(tree) if indent == 2 else json.dumps(_as_dicts(tree, to_dict), indent=indent)
+
+    def write(path: str, content: Any) -> None:
+        if not isinstance(content, _Unwritten):
+            helms_write(path, content)
+            return
+        temporary = Path(f"{path}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("w") as file:
+                write_json(content.tree, file)
+            temporary.replace(path)
+        except UnknownValueError:
+            temporary.unlink()
+            helms_write(path, json.dumps(_as_dicts(content.tree, to_dict), indent=2))
+
+    runner.json = SimpleNamespace(dumps=dumps, load=json.load)
+    runner.asdict_without_nones = lambda record: record
+    runner.write = write
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unwritten:
+    """What `json.dumps` would have returned, not made yet."""
+
+    tree: Any
+
+
+def _as_dicts(tree: Any, to_dict: Callable[[Any], Any]) -> Any:
+    return [to_dict(record) for record in tree] if isinstance(tree, list) else to_dict(tree)
+
+
+class UnknownValueError(Exception):
+    """A value of a kind that is not written here."""
+
+
+def write_json(tree: Any, file: TextIO) -> None:
+    """`json.dumps(asdict(tree without fields that are None), indent=2)`, written piece by piece.
+
+    Raises:
+        UnknownValueError: it holds something else than records, dictionaries with text keys, lists, numbers, text.
+    """
+    parts: list[str] = []
+    for part in _pieces(tree, "\n"):
+        parts.append(part)
+        if len(parts) >= PARTS_HELD:
+            file.write("".join(parts))
+            parts.clear()
+    file.write("".join(parts))
+
+
+def _pieces(tree: Any, newline: str) -> Iterator[str]:
+    """The text of long lists entry by entry, of everything else at once."""
+    if isinstance(tree, list) and tree:
+        inner = newline + "  "
+        lead = "["
+        for entry in tree:
+            yield lead + inner + _text(entry, inner)
+            lead = ","
+        yield newline + "]"
+    elif (fields := _fields(type(tree))) is not None:
+        inner = newline + "  "
+        lead = "{"
+        for name, key in fields:
+            value = getattr(tree, name)
+            if value is not None:
+                yield lead + inner + key
+                yield from _pieces(value, inner)
+                lead = ","
+        yield "{}" if lead == "{" else newline + "}"
+    else:
+        yield _text(tree, newline)
+
+
+def _text(value: Any, newline: str) -> str:
+    kind = type(value)
+    if kind is str:
+        return quoted(value)
+    if kind is float:
+        return repr(value) if isfinite(value) else json.dumps(value)
+    if kind is int:
+        return repr(value)
+    if kind is bool or value is None:
+        return json.dumps(value)
+    inner = newline + "  "
+    if (fields := _fields(kind)) is not None:
+        members = []
+        for name, key in fields:
+            member = getattr(value, name)
+            if member is not None:
+                members.append(key + _text(member, inner))
+        return _enclosed("{", members, "}", inner, newline)
+    if kind is list or kind is tuple:
+        return _enclosed("[", [_text(entry, inner) for entry in value], "]", inner, newline)
+    if kind is dict:
+        if not all(type(key) is str for key in value):
+            raise UnknownValueError("a key that is not text")
+        members = [f"{quoted(key)}: {_text(member, inner)}" for key, member in value.items()]
+        return _enclosed("{", members, "}", inner, newline)
+    if isinstance(value, str | int | float):  # an enumeration's member, or numpy's float
+        return json.dumps(value)
+    raise UnknownValueError(kind.__name__)
+
+
+def _enclosed(opening: str, members: list[str], closing: str, inner: str, newline: str) -> str:
+    if not members:
+        return opening + closing
+    return opening + inner + ("," + inner).join(members) + newline + closing
+
+
+_fields_by_kind: dict[type, tuple[tuple[str, str], ...] | None] = {}
+
+
+def _fields(kind: type) -> tuple[tuple[str, str], ...] | None:
+    """Name and quoted key of each field of a record; None of what is no record."""
+    if kind not in _fields_by_kind:
+        fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else None
+        _fields_by_kind[kind] = (
+            None if fields is None else tuple((field.name, f"{quoted(field.name)}: ") for field in fields)
+        )
+    return _fields_by_kind[kind]
+
+
+LEVERS = (
+    one_window_service,
+    rouge_scorers_when_used,
+    worst_case_without_perturbations,
+    output_files_in_one_pass,
+)

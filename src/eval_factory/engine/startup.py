@@ -1,0 +1,108 @@
+"""What makes helm-run ready sooner: less is imported, and HELM's own configurations are read by the C parser.
+
+helm-run imports this module twice over: through the filter that logging.yaml names, which is before HELM reads its
+configurations, and through the plug-in. Each lever stands alone; one that HELM does not bear is left out with a warning
+(`lever`), and none is pulled on another HELM than the one that they were measured with. `EVAL_FACTORY_WITHOUT` leaves
+levers out by name, or `all` of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable
+
+from eval_factory.engine import lazy
+from eval_factory.helm.names import MEASURED_HELM, asked_run_specs
+
+DEFERRED = ("nltk", "datasets", "sklearn", "calibration")
+"""Large packages that HELM's scenario and metric modules import at their top."""
+
+
+GARBAGE_THRESHOLD = 50_000
+"""Objects made since the last look, Python's own value being 700."""
+
+WITHOUT_VARIABLE = "EVAL_FACTORY_WITHOUT"
+
+
+def lever(pull: Callable[[], None]) -> None:
+    """Pull a lever, or go on without it: a slower run is better than none."""
+    without = os.environ.get(WITHOUT_VARIABLE, "").split(",")
+    if "all" in without or pull.__name__ in without:
+        return
+    try:
+        if importlib.metadata.version("crfm-helm") == MEASURED_HELM:
+            pull()
+    except Exception as error:  # whatever another HELM, or another Python, does here
+        print(f"warning: going on without {pull.__name__}: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def read_yaml_with_the_c_parser() -> None:
+    """`yaml.safe_load` looks its loader up by this name at each call."""
+    import yaml
+
+    vars(yaml)["SafeLoader"] = yaml.CSafeLoader
+
+
+def defer_large_packages() -> None:
+    lazy.defer(DEFERRED)
+
+
+def download_nltk_data_only_when_needed() -> None:
+    """HELM tries a download at import, in every run; few metrics cut text into words with these data."""
+    from helm.benchmark.metrics import nltk_helper
+
+    install = nltk_helper.install_nltk_resources
+    nltk_helper.install_nltk_resources = lambda: None
+
+    def download_at_need() -> None:
+        import nltk
+
+        word_tokenize = nltk.tokenize.word_tokenize
+        if hasattr(word_tokenize, "without_download"):
+            return
+
+        def word_tokenize_or_download(*args: object, **kwargs: object) -> object:
+            try:
+                return word_tokenize(*args, **kwargs)
+            except LookupError:
+                install()
+                return word_tokenize(*args, **kwargs)
+
+        word_tokenize_or_download.without_download = word_tokenize  # type: ignore[attr-defined]
+        nltk.tokenize.word_tokenize = word_tokenize_or_download
+
+    lazy.when_imported("nltk", download_at_need)
+
+
+def import_only_the_run_specs_that_are_asked() -> None:
+    """HELM imports every module of run specs to find one. Where the usual ones do not hold it, HELM looks itself."""
+    from helm.benchmark import run_spec
+
+    discover_all = run_spec.discover_run_spec_functions
+    asked = asked_run_specs(sys.argv)
+
+    def discover() -> None:
+        known = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
+        if not asked <= known.keys():
+            importlib.import_module("helm.benchmark.run_specs.medhelm_run_specs")
+        if not asked or not asked <= known.keys():
+            discover_all()
+
+    run_spec.discover_run_spec_functions = discover
+
+
+def look_for_garbage_less_often() -> None:
+    """A run makes millions of records that live to its end; Python's collector goes through all of them again."""
+    gc.set_threshold(GARBAGE_THRESHOLD, 20, 20)
+
+
+LEVERS = (
+    look_for_garbage_less_often,
+    defer_large_packages,
+    download_nltk_data_only_when_needed,
+    import_only_the_run_specs_that_are_asked,
+)

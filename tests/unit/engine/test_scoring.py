@@ -1,0 +1,101 @@
+"""The quicker functions against HELM's own, on invented statistics and records."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pytest
+from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
+from helm.benchmark.metrics.metric import compute_worst_case_metrics
+from helm.benchmark.metrics.metric_name import MetricName
+from helm.benchmark.metrics.statistic import Stat
+from helm.benchmark.scenarios.scenario import Input, Instance
+
+from eval_factory.engine import scoring
+
+PERTURBED = PerturbationDescription(name="typos", robustness=True)
+
+
+def statistics(seed: int, *, perturbed: bool = False) -> dict[Instance, list[Stat]]:
+    source = random.Random(seed)  # noqa: S311 - invented numbers
+    made: dict[Instance, list[Stat]] = {}
+    for number in range(source.randint(1, 30)):
+        instance = Instance(Input(text=f"t{number}"), [], split="test", id=f"id{number}")
+        made[instance] = []
+        for name in source.sample(["exact_match", "f1", "runtime", "empty"], k=source.randint(1, 4)):
+            stat = Stat(MetricName(name, split="test"))
+            for _ in range(0 if name == "empty" else source.randint(1, 3)):
+                stat.add(source.choice([0, 1, True, source.gauss(0, 1e3)]))
+            made[instance].append(stat)
+    if perturbed:
+        instance = next(iter(made))
+        stat = made[instance][0]
+        name = replace(stat.name, perturbation=PERTURBED)
+        made[replace(instance, perturbation=PERTURBED)] = [Stat(name).merge(stat)]
+    return made
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_worst_cases_are_helms(seed: int) -> None:
+    ours = scoring._worst_cases(statistics(seed))
+    theirs = compute_worst_case_metrics(statistics(seed))
+    assert ours is not None
+    assert [repr(asdict(stat)) for stat in ours] == [repr(asdict(stat)) for stat in theirs]
+
+
+def test_perturbed_inputs_are_left_to_helm() -> None:
+    assert scoring._worst_cases(statistics(1, perturbed=True)) is None
+
+
+def test_a_metric_twice_for_one_instance_is_left_to_helm() -> None:
+    """HELM stops with an assertion there."""
+    made = statistics(2)
+    stats = next(iter(made.values()))
+    stats.append(stats[0])
+    assert scoring._worst_cases(made) is None
+
+
+@dataclass(frozen=True)
+class Leaf:
+    text: str
+    number: float | None = None
+    flag: bool | None = None
+
+
+@dataclass
+class Tree:
+    leaves: list[Leaf] = field(default_factory=list)
+    table: dict[str, Any] = field(default_factory=dict)
+    pair: tuple[Any, ...] = ()
+    nothing: Leaf | None = None
+
+
+TREES: list[Any] = [
+    Tree(),
+    Leaf("", None, None),
+    [],
+    [Leaf('a "quote", a line\nand ünïcödé \U0001f600 \ud83d', 1e300, False), Leaf("b", float("nan"), True)],
+    Tree([Leaf("x", 0.1 + 0.2)], {"none": None, "empty": {}, "deep": {"list": [[], [1, [2.5, None]]]}}, (1, "two", Leaf("3"))),
+    [Tree([Leaf(str(number), -number / 3)], {"k": float("inf")}) for number in range(5)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
+def test_text_is_what_json_writes(tree: Any) -> None:
+    def to_dict(record: Any) -> Any:
+        return asdict(record, dict_factory=lambda pairs: {key: value for key, value in pairs if value is not None})
+
+    expected = json.dumps([to_dict(record) for record in tree] if isinstance(tree, list) else to_dict(tree), indent=2)
+    file = io.StringIO()
+    scoring.write_json(tree, file)
+    assert file.getvalue() == expected
+
+
+@pytest.mark.parametrize("tree", [{1: "a key that is not text"}, [{1, 2}], [object()]], ids=str)
+def test_what_is_unknown_is_left_to_helm(tree: Any) -> None:
+    with pytest.raises(scoring.UnknownValueError):
+        scoring.write_json(tree, io.StringIO())

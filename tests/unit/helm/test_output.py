@@ -1,0 +1,69 @@
+"""HELM's large files, read entry by entry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.errors import HelmError
+from eval_factory.helm.output import HelmRun, RunSpec
+
+
+def run_of(folder: Path) -> HelmRun:
+    return HelmRun(folder=folder, run_spec=RunSpec(name="r"), stats=[])
+
+
+def state(identifier: str, text: str) -> dict[str, Any]:
+    instance = {"id": identifier, "input": {"text": "{\n    }\n"}, "references": [{"output": {"text": "}"}, "tags": []}]}
+    result = {"success": True, "completions": [{"text": text, "tokens": [{"text": "a"}, {"text": "b"}]}]}
+    return {"instance": instance, "train_trial_index": 0, "request": {"stop": [], "more": {}}, "result": result}
+
+
+def write(folder: Path, document: Any, indent: int | None = 2) -> None:
+    (folder / "scenario_state.json").write_text(json.dumps(document, indent=indent))
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_every_entry(tmp_path: Path, number: int) -> None:
+    texts = ["plain", "    },\n    {\n", "half a character \ud83d"][:number]
+    states = [state(f"id{i}", text) for i, text in enumerate(texts)]
+    adapter_spec = {"method": "m", "request_states": [{"not": "these"}]}
+    document = {"adapter_spec": adapter_spec, "request_states": states, "annotator_specs": [{"class_name": "c"}]}
+    write(tmp_path, document)
+    run = run_of(tmp_path)
+    for _ in range(2):
+        read = list(run.request_states())
+        assert [entry.result.completions[0].text for entry in read if entry.result] == texts
+
+
+def test_numbers_as_ids(tmp_path: Path) -> None:
+    entries = [{"instance_id": 7, "train_trial_index": 0, "stats": [{"name": {"name": "m"}, "count": 1, "mean": 0.5}]}]
+    (tmp_path / "per_instance_stats.json").write_text(json.dumps(entries, indent=2))
+    (entry,) = run_of(tmp_path).per_instance_stats()
+    assert (entry.instance_id, entry.stats[0].mean) == ("7", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not indented"),
+        (json.dumps({"request_states": [state("a", "b")]}), "not indented"),
+        (json.dumps({"other": []}, indent=2), "not indented"),
+        (json.dumps({"request_states": [state("a", "b")] * 2}, indent=2)[:-300], "ends in the middle"),
+        (json.dumps({"request_states": [{"instance": {"id": "a patient's text"}}]}, indent=2), "unexpected values"),
+    ],
+    ids=["empty", "in one line", "no such list", "cut", "another form"],
+)
+def test_what_cannot_be_read_is_said_without_the_data(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "scenario_state.json").write_text(text)
+    with pytest.raises(HelmError, match=reason) as caught:
+        list(run_of(tmp_path).request_states())
+    assert "patient" not in str(caught.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(HelmError, match="No such file"):
+        list(run_of(tmp_path).request_states())
