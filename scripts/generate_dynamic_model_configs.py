@@ -23,29 +23,51 @@ from eval_factory.rundir import write_atomic
 @click.option("--base-url", required=True, help="The endpoint's base URL.")
 @click.option("--openai-model-name", default=None, help="The model's id at the endpoint; --model-name if not given.")
 @click.option("--output-dir", required=True, type=click.Path(path_type=Path), help="Folder for the files.")
-def main(model_name: str, base_url: str, openai_model_name: str | None, output_dir: Path) -> None:
+@click.option(
+    "--helm-names",
+    is_flag=True,
+    help="Name the model as given (openai/gpt-4), and the three judges as HELM's own jury; their keys are read from"
+    " GPT_JUDGE_API_KEY, LLAMA_JUDGE_API_KEY and CLAUDE_JUDGE_API_KEY, then from OPENAI_API_KEY.",
+)
+def main(
+    model_name: str, base_url: str, openai_model_name: str | None, output_dir: Path, *, helm_names: bool
+) -> None:
     """Write model_deployments.yaml and model_metadata.yaml."""
-    defaults = load_framework().defaults
-    params = defaults.config["params"]
-    adapter = {k: v for k, v in defaults.target["api_endpoint"]["adapter_config"].items() if k != "use_nvcf"}
-    endpoint = EndpointPlan(
-        role=MODEL_ROLE,
-        url=base_url,
-        model_id=openai_model_name or model_name,
-        type=defaults.target["api_endpoint"]["type"],
-        key_names=(defaults.target["api_endpoint"]["api_key"],),
-        request_timeout=params["request_timeout"],
-        max_retries=params["max_retries"],
-        parallelism=params["parallelism"],
-        adapter=adapter,
-        alias=model_name,
-    )
+    framework = load_framework()
+    params = framework.defaults.config["params"]
+    target = framework.defaults.target["api_endpoint"]
+    if helm_names and model_name.count("/") != 1:
+        raise click.UsageError("HELM's names are organization/model; --model-name has another form")
+
+    def endpoint(role: str, model_id: str, key_names: tuple[str, ...], helm_name: str | None) -> EndpointPlan:
+        return EndpointPlan(
+            role=role,
+            url=base_url,
+            model_id=model_id,
+            type=target["type"],
+            key_names=key_names,
+            request_timeout=params["request_timeout"],
+            max_retries=params["max_retries"],
+            parallelism=params["parallelism"],
+            adapter={name: value for name, value in target["adapter_config"].items() if name != "use_nvcf"},
+            alias=model_name,
+            helm_name=helm_name,
+        )
+
+    main_key = target["api_key"]
+    model_id = openai_model_name or model_name
+    endpoints = [endpoint(MODEL_ROLE, model_id, (main_key,), model_name if helm_names else None)]
+    if helm_names:
+        for role, name in names.DEFAULT_JURY.items():
+            judge = framework.judges[role]
+            endpoints.append(endpoint(role, judge.model_id, (params["extra"][judge.api_key], main_key), name))
     folder = output_dir.absolute()
-    deployments = model_deployments((endpoint,), cache_db=str(folder.parent / "cache.db"))
+    deployments = model_deployments(tuple(endpoints), cache_db=str(folder.parent / "cache.db"))
     write_atomic(folder / names.MODEL_DEPLOYMENTS, deployments)
-    write_atomic(folder / names.MODEL_METADATA, model_metadata((endpoint,)))
+    write_atomic(folder / names.MODEL_METADATA, model_metadata(tuple(endpoints)))
     click.echo(f"wrote {folder / names.MODEL_DEPLOYMENTS} and {names.MODEL_METADATA}")
-    click.echo(f"helm-run --local-path {folder} --run-entries TASK:model={deployment_of(endpoint)} ...")
+    click.echo(f"helm-run --local-path {folder} --run-entries TASK:model={deployment_of(endpoints[0])} ...")
+    click.echo(f"  (benchmarks with a jury: --plugins {names.PLUGIN_MODULE}, unless torch is installed)")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from typing_extensions import Self
+
 PROBE = "ping"
 
 
@@ -30,7 +32,7 @@ class ScriptedEndpoint:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
-    def __enter__(self) -> ScriptedEndpoint:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

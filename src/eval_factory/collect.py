@@ -14,10 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.engine import store, wire
+from eval_factory.engine.judgement import injection_signs
 from eval_factory.helm import output
+from eval_factory.jury import Ratings, family_of
 from eval_factory.plan import Plan
 from eval_factory.provenance import provenance_of
-from eval_factory.results import InstanceRecord, Instances, JudgeCounts, Score, TaskResult, Usage, Validity
+from eval_factory.results import (
+    InstanceRecord,
+    Instances,
+    JudgeCounts,
+    Score,
+    Stats,
+    TaskResult,
+    Usage,
+    Validity,
+)
 from eval_factory.scores import Context, InstanceKey, bounds_of, score_of, scores_by_group
 from eval_factory.stats import percentile
 
@@ -37,17 +48,21 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     run = output.read_run(runs[0])
     contexts = _contexts(run)
     answers = _answers(plan.rundir.cache_db)
-    seen = _look_at_states(run)
+    seen = _look_at_states(plan, run)
     missing_jury = seen.failed | seen.unjudged
     notes = list(plan.evaluation.task.about.notes)
     scores: dict[str, Score] = {}
     bounds: dict[str, tuple[float, float]] = {}
     zero = plan.evaluation.run.config.params.extra.on_failure == "zero"
     jury_metric = run.jury.metric if run.jury else None
+    helms: dict[str, Score] = {}
     for context in contexts:
         judged = context.name == jury_metric
         missing = missing_jury if judged else seen.failed
         score = score_of(context, missing, zero=zero and not judged)
+        if judged and missing and context.helm_mean is not None:
+            whole = Stats(len(context.values), context.helm_mean, None, None, None, None, None)
+            helms[f"{context.label}.helm"] = Score(context.helm_mean, whole)
         if score is None:
             notes.append(f"{context.label}: absent, it cannot be computed without the failed instances")
             continue
@@ -57,21 +72,24 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
             bounds[context.label] = limits
     instances = seen.counts()
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
-    notes += [*_notes(plan, run, instances, seen.cut_off_empty), *adjustments]
+    notes += [*_notes(plan, run, instances, seen), *adjustments]
     main = plan.evaluation.task.helm.main_metric
     main_context = next((context for context in contexts if context.label == main), None)
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
     return TaskResult(
         task=plan.task_name,
         main_metric=main,
-        scores={name: scores[name] for name in sorted(scores, key=lambda name: name != main)},
+        scores={name: scores[name] for name in sorted(scores, key=lambda name: name != main)} | helms,
         groups=scores_by_group(main_context, seen.members, missing_jury) if main_context else {},
-        validity=Validity(instances, seen.judges, bounds, tuple(notes)),
+        validity=Validity(
+            instances, seen.judges, bounds, seen.ratings.report() if run.jury else None, tuple(notes)
+        ),
         usage=usage,
         provenance=provenance_of(plan, seen.prompts.hexdigest(), git_hash),
-        instances=_Records(plan, run, contexts, answers),
+        instances=_Records(plan, run, contexts, answers, seen.ratings),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
+        something_to_ask=instances.scored < instances.requested or any(c.failed for c in seen.judges.values()),
     )
 
 
@@ -149,6 +167,8 @@ class _Seen:
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     """Field of the instances -> its value -> instances."""
+    ratings: Ratings = field(default_factory=Ratings)
+    injected: int = 0
     prompts: Any = field(default_factory=hashlib.sha256)
 
     @property
@@ -167,7 +187,7 @@ class _Seen:
         )
 
 
-def _look_at_states(run: output.HelmRun) -> _Seen:
+def _look_at_states(plan: Plan, run: output.HelmRun) -> _Seen:
     seen = _Seen()
     jury = run.jury
     judges = jury.judges if jury else ()
@@ -192,13 +212,27 @@ def _look_at_states(run: output.HelmRun) -> _Seen:
         if _finish_reason(state) == wire.CUT_OFF:
             seen.truncated.add(key)
         if jury is not None:
-            heard = [judge for judge in judges if output.judgement_of(state.annotations, jury, judge)]
+            seen.injected += bool(injection_signs(_text(state)))
+            heard = False
             for judge in judges:
+                ratings = output.ratings_of(state.annotations, jury, judge)
                 asked[judge] += not empty
-                scored[judge] += judge in heard
+                scored[judge] += bool(ratings)
+                heard = heard or bool(ratings)
+                seen.ratings.add(judge, key, ratings)
             if not heard:  # HELM gives such an instance full marks
                 seen.unjudged.add(key)
-    seen.judges = {judge: JudgeCounts(asked[judge], scored[judge], asked[judge] - scored[judge]) for judge in judges}
+    own = family_of(plan.model.model_id)
+    families = {judge.role: family_of(judge.model_id) for judge in plan.judges}
+    seen.judges = {
+        judge: JudgeCounts(
+            asked[judge],
+            scored[judge],
+            asked[judge] - scored[judge],
+            None if own is None or families.get(judge) is None else families[judge] == own,
+        )
+        for judge in judges
+    }
     return seen
 
 
@@ -225,6 +259,7 @@ class _Records:
     run: output.HelmRun
     contexts: Sequence[Context]
     answers: Mapping[str, _Answer]
+    ratings: Ratings
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         return map(self._record, self.run.request_states())
@@ -257,6 +292,8 @@ class _Records:
             latency_s=answer.latency_s if answer else None,
             cached=bool(result and result.cached),
             error=result.error if result and not result.success else None,
+            judges={} if failed else self.ratings.means_of(key),
+            injection=tuple(injection_signs(_text(state))) if self.run.jury else (),
         )
 
 
@@ -269,8 +306,9 @@ def _categories(instance: output.Instance) -> dict[str, Any]:
     }
 
 
-def _notes(plan: Plan, run: output.HelmRun, instances: Instances, cut_off_empty: int) -> list[str]:
+def _notes(plan: Plan, run: output.HelmRun, instances: Instances, seen: _Seen) -> list[str]:
     notes = []
+    cut_off_empty = seen.cut_off_empty
     if plan.model.url.startswith("demo:"):
         notes.append("the target was the embedded demo baseline, not a model: these scores measure nothing")
     if cut_off_empty:
@@ -283,7 +321,20 @@ def _notes(plan: Plan, run: output.HelmRun, instances: Instances, cut_off_empty:
     if instances.unjudged:
         notes.append(
             f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
-            " (HELM's own value in helm/ gives them full marks)"
+            " (HELM's own value, named .helm, gives them its default)"
+        )
+    for judge, counts in seen.judges.items():
+        if counts.failed:
+            notes.append(
+                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} answers;"
+                " the same command asks it again"
+            )
+        if counts.same_family:
+            notes.append(f"judge {judge} is of the evaluated model's family")
+    if seen.injected:
+        notes.append(
+            f"{seen.injected} answers speak to their judges (see `injection` in results.jsonl):"
+            " what stands in them was not taken for a judgement; look at their scores"
         )
     return notes
 
@@ -291,7 +342,7 @@ def _notes(plan: Plan, run: output.HelmRun, instances: Instances, cut_off_empty:
 def _usage(
     cache_db: Path, answers: Mapping[str, _Answer], run_id: str, wall_s: float
 ) -> tuple[Usage, list[str]]:
-    """Counts of this run's attempts; tokens of every answer that the result rests on, whenever it was paid.
+    """Counts of this run's attempts; tokens of every answer that the result rests on, whenever it was paid for.
 
     With it: how requests had to be changed for the endpoint to take them, in any run.
     """
@@ -304,7 +355,7 @@ def _usage(
         if attempt["run_id"] != run_id:
             continue
         cached += attempt["outcome"] == "cached"
-        requests += attempt["outcome"] != "cached"
+        requests += attempt["outcome"] in ("answered", "retried", "failed")
         retries += attempt["outcome"] == "retried"
         if attempt["outcome"] in ("answered", "cached"):
             used.add(attempt["key"])

@@ -3,50 +3,137 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from eval_factory.config.merge import Source
-from eval_factory.errors import PrerequisiteError
+from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.plan import EndpointPlan, Plan
 from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import Secret
+from eval_factory.secrets import Secret, variable_of
 
 API_KEY_PATH = "target.api_endpoint.api_key"
+CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
+"""HELM's own credentials, looked for in the current folder when no variable is set."""
+CREDENTIALS_VARIABLE = "HELM_CREDENTIALS"
+_GENERAL_KEY = "openaiApiKey"
 _JUDGE_NAMES = {"gpt": "GPT"}
 
 
-def key_report(plan: Plan, env: Mapping[str, str]) -> list[str]:
-    """The lines to log about keys; never a key.
+@dataclass
+class KeyReport:
+    """Lines to log about keys, never a key; and the keys that were found elsewhere than in the environment."""
+
+    lines: list[str] = field(default_factory=list)
+    found: dict[str, str] = field(default_factory=dict)
+    """Variable -> key, for the environment of helm-run."""
+
+
+def key_report(plan: Plan, env: Mapping[str, str]) -> KeyReport:
+    """Find every endpoint's key: its own variable, then the main key's, then credentials.conf.
 
     Raises:
-        PrerequisiteError: a variable that the configuration names is not set.
+        PrerequisiteError: a key that the configuration names is nowhere.
+        ConfigError: credentials.conf cannot be read.
     """
-    lines: list[str] = []
+    report = KeyReport()
     missing: list[str] = []
+    credentials: _Credentials | None = None
+    asked_for = _named_by_the_user(plan)
     for endpoint in plan.endpoints:
         if not endpoint.key_names:
+            if endpoint.oauth is not None:
+                report.lines.append(f"Using {endpoint.oauth.service} OAuth token for {endpoint.role}")
             continue
-        found = next((name for name in endpoint.key_names if env.get(name)), None)
         first = endpoint.key_names[0]
-        if found is None:
-            if endpoint.role == MODEL_ROLE and plan.evaluation.sources.get(API_KEY_PATH) is Source.FRAMEWORK:
-                lines.append(f"{first} is not set: asking {endpoint.url} without a key")
-            else:
+        name = next((name for name in endpoint.key_names if env.get(name)), None)
+        if name is None:
+            credentials = credentials or _Credentials.read(env)
+            key = credentials.key_for(endpoint.model_id)
+            if key is not None:
+                report.found[first] = key
+                report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
+                report.lines.append(_used(credentials.origin, endpoint.role, key))
+            elif asked_for & set(endpoint.key_names):
                 missing.append(first)
+            else:
+                report.lines.append(f"{first} is not set: asking {endpoint.url} without a key")
             continue
-        if found != first:
-            lines.append(f"{first} is not set, setting to {found}")
+        if name != first:
+            report.lines.append(f"{first} is not set, setting to {name}")
         elif endpoint.role != MODEL_ROLE:
-            lines.append(_judge_line(endpoint))
-        lines.append(f"Using API key {found} for {endpoint.role}, ends with {Secret(env[found]).ending()}")
+            report.lines.append(_judge_line(endpoint))
+        report.lines.append(_used(name, endpoint.role, env[name]))
+    report.lines += _unused_credentials(plan, env)
     if missing:
         names = ", ".join(dict.fromkeys(missing))
         raise PrerequisiteError(
             f"no API key: the environment variable {names} is not set\n"
             f"  set it (export {missing[0]}=...) or name another one with --api_key_name"
         )
-    return lines
+    return report
+
+
+def _named_by_the_user(plan: Plan) -> set[str]:
+    """Variables that somebody wrote into the configuration; those have to be set."""
+    extra, endpoint = plan.evaluation.run.config.params.extra, plan.evaluation.run.target.api_endpoint
+    named = {API_KEY_PATH: endpoint.api_key}
+    for default in plan.evaluation.framework.judges.values():
+        named[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
+    names = {name for path, name in named.items() if plan.evaluation.sources.get(path) is not Source.FRAMEWORK}
+    names |= {judge.api_key for judge in extra.judges or []}
+    return {name for name in names if name}
+
+
+def _unused_credentials(plan: Plan, env: Mapping[str, str]) -> list[str]:
+    """Credentials that are set though nobody uses them: a token is never taken where the configuration says a key."""
+    used = plan.evaluation.oauth_services()
+    return [
+        f"{variable_of(service, 'CLIENT_ID')} is set, but nothing in the configuration says `oauth: {service}`:"
+        " keys are used, no OAuth token"
+        for service in plan.evaluation.framework.oauth
+        if service not in used and env.get(variable_of(service, "CLIENT_ID"))
+    ]
+
+
+def _used(name: str, role: str, key: str) -> str:
+    return f"Using API key {name} for {role}, ends with {Secret(key).ending()}"
 
 
 def _judge_line(endpoint: EndpointPlan) -> str:
     name = _JUDGE_NAMES.get(endpoint.role, endpoint.role.capitalize())
     return f"Using {name} judge API key from environment variable for model: {endpoint.model_id}"
+
+
+@dataclass(frozen=True)
+class _Credentials:
+    """HELM's credentials: a key per deployment, per organization, or for everything."""
+
+    origin: str
+    values: Any
+
+    @classmethod
+    def read(cls, env: Mapping[str, str]) -> _Credentials:
+        origin, text = CREDENTIALS_VARIABLE, env.get(CREDENTIALS_VARIABLE)
+        if text is None:
+            path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)
+            if path is None:
+                return cls("", {})
+            try:
+                origin, text = str(path), path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                raise ConfigError([f"{path}: cannot be read"]) from None
+        from pyhocon import ConfigFactory  # imported here: it is seldom needed
+
+        try:
+            return cls(origin, ConfigFactory.parse_string(text).as_plain_ordered_dict())
+        except Exception:  # pyhocon raises many kinds, and their text would quote the file
+            raise ConfigError([f"{origin}: is no HOCON, the format of HELM's credentials"]) from None
+
+    def key_for(self, model_id: str) -> str | None:
+        deployments = self.values.get("deployments")
+        quoted = {name.strip('"'): key for name, key in deployments.items()} if isinstance(deployments, Mapping) else {}
+        organization = model_id.partition("/")[0]
+        candidates = (quoted.get(model_id), self.values.get(f"{organization}ApiKey"), self.values.get(_GENERAL_KEY))
+        return next((key for key in candidates if isinstance(key, str) and key), None)

@@ -64,17 +64,20 @@ def run_evaluation(
     if options.dry_run:
         output.write(redactor.text(preview(evaluation, argv)))
         return
-    key_lines = key_report(plan, env)
+    keys = key_report(plan, env)
+    env = {**env, **keys.found}
+    for key in keys.found.values():
+        redactor.learn(key)
     plan.rundir.create()
     with plan.rundir.locked():
         log = program_log(plan.rundir, redactor, debug=options.debug)
-        for line in key_lines:
+        for line in keys.lines:
             log.info(line)
         prepare(plan, argv, redactor, log, options)
         ran = finished_before(plan, log, screen) if not options.fresh else None
         if ran is None:
             if not options.no_preflight:
-                preflight(plan, env, log, screen)
+                preflight(plan, env, redactor, log, screen)
             ran = run_helm(plan, argv, env=env, redactor=redactor, screen=screen, log=log)
         report(plan, argv, ran, redactor=redactor, output=output, log=log)
 
@@ -106,7 +109,9 @@ def finished_before(plan: Plan, log: logging.Logger, screen: TextIO) -> Ran | No
     return Ran(folders, state.run_id, state.wall_s)
 
 
-def preflight(plan: Plan, env: Mapping[str, str], log: logging.Logger, screen: TextIO) -> None:
+def preflight(
+    plan: Plan, env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO
+) -> None:
     """One cheap question to each endpoint.
 
     Raises:
@@ -118,7 +123,7 @@ def preflight(plan: Plan, env: Mapping[str, str], log: logging.Logger, screen: T
         if endpoint.url.startswith("demo:"):
             continue
         try:
-            odd = probe(endpoint, env)
+            odd = probe(endpoint, env, redactor, log.info)
         except PrerequisiteError as error:
             log.error(str(error))
             raise
@@ -233,13 +238,14 @@ def run_helm(
     Raises:
         PrerequisiteError, HelmError, InterruptedRunError
     """
+    from eval_factory.engine.auth import kept_token
     from eval_factory.run.environment import child_environment
     from eval_factory.run.local import run_locally
 
     plan.rundir.run_state.unlink(missing_ok=True)
     run_id = uuid.uuid4().hex
     ours = {event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
-    child_env = child_environment(env, plan.evaluation.key_names(), ours)
+    child_env = child_environment(env, [*plan.evaluation.key_names(), *plan.evaluation.setting_names()], ours)
     try:
         run = run_locally(
             argv,
@@ -255,6 +261,8 @@ def run_helm(
         raise InterruptedRunError(
             f"interrupted; what was answered is kept in {plan.rundir.cache_db}\n  run the same command again to go on"
         ) from None
+    for service in plan.evaluation.oauth_services():  # helm-run may have had new ones
+        redactor.learn(kept_token(service) or "")
     log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
     _raise_for_failure(plan, run.events, run.finished.returncode, run.finished.tail, log)
     folders = [plan.rundir.helm / event["path"] for event in run.events if event["event"] == event_names.RUN_DONE]
@@ -333,7 +341,7 @@ def report(
     result = collect(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit)
     command = shlex.join(argv)
     write_reports(result, plan.rundir, config=plan.evaluation.as_dict(), command=command, redactor=redactor)
-    complete = result.status == "complete"
+    complete = not result.something_to_ask
     remember(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete)
     log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     output.write(redactor.text(summary(result, plan.rundir)) + "\n")

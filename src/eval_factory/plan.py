@@ -8,8 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import SCENARIO_PARAMETERS, Evaluation
+from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
 from eval_factory.results import MODEL_ROLE
 from eval_factory.rundir import RunDir
 
@@ -29,9 +31,13 @@ RUNTIME_ONLY = frozenset(
         "config.params.extra.llama_judge_api_key",
         "config.params.extra.claude_judge_api_key",
         "target.api_endpoint.api_key",
+        "target.api_endpoint.oauth",
     }
 )
 """Values that change how a run goes or how its result is judged, not what is asked or answered."""
+
+JUDGE_RUNTIME_ONLY = frozenset({"api_key", "oauth", "parallelism", "requests_per_minute"})
+"""The same, of a judge."""
 
 CHANGES_RESULTS = frozenset(
     {
@@ -47,6 +53,7 @@ CHANGES_RESULTS = frozenset(
         "config.params.extra.condition",
         "config.params.extra.subset",
         "config.params.extra.num_train_trials",
+        "config.params.extra.judges",  # but for JUDGE_RUNTIME_ONLY
         "target.api_endpoint.url",
         "target.api_endpoint.model_id",
         "target.api_endpoint.type",
@@ -63,6 +70,15 @@ CHANGES_RESULTS = frozenset(
 
 _UNSAFE = re.compile(r"[^a-z0-9.]+")
 _SLUG_LENGTH = 60
+
+
+@dataclass(frozen=True)
+class OAuthPlan:
+    """Where tokens come from when the environment does not say."""
+
+    service: str
+    token_url: str | None
+    scope: str | None
 
 
 @dataclass(frozen=True)
@@ -83,8 +99,12 @@ class EndpointPlan:
     use_nvcf: bool = False
     adapter: Mapping[str, Any] = field(default_factory=dict)
     """The fields of `engine.wire.Adapter`."""
+    oauth: OAuthPlan | None = None
+    requests_per_minute: int | None = None
     alias: str | None = None
     """What HELM's name is made of where that is not the model id."""
+    helm_name: str | None = None
+    """HELM's name itself, where somebody who calls helm-run chose it."""
 
     @property
     def slug(self) -> str:
@@ -138,7 +158,8 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
         url=endpoint.url,
         model_id=endpoint.model_id,
         type=endpoint.type,
-        key_names=() if endpoint.is_demo or endpoint.api_key is None else (endpoint.api_key,),
+        key_names=() if endpoint.is_demo or endpoint.oauth or endpoint.api_key is None else (endpoint.api_key,),
+        oauth=_oauth(evaluation, endpoint.oauth),
         request_timeout=params.request_timeout,
         max_retries=params.max_retries,
         parallelism=params.parallelism,
@@ -159,34 +180,67 @@ def _adapter(evaluation: Evaluation, *, plain: bool) -> dict[str, Any]:
 
 
 def _judge_endpoints(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
-    params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
-    judges = []
-    for role in evaluation.task.helm.judges:
-        default = evaluation.framework.judges[role]
-        names = (getattr(params.extra, default.api_key), endpoint.api_key)
-        judges.append(
-            EndpointPlan(
-                role=role,
-                url=endpoint.url,
-                model_id=default.model_id,
-                type="chat",
-                key_names=() if endpoint.is_demo else tuple(name for name in names if name),
-                request_timeout=params.request_timeout,
-                max_retries=params.max_retries,
-                parallelism=params.parallelism,
-                adapter=_adapter(evaluation, plain=True),
-            )
-        )
-    return tuple(judges)
+    if not evaluation.task.helm.judges:
+        return ()
+    own = evaluation.run.config.params.extra.judges
+    return tuple(_judge_endpoint(evaluation, judge) for judge in own or _default_jury(evaluation))
+
+
+def _default_jury(evaluation: Evaluation) -> list[Judge]:
+    """The product's three judges, at the target's URL."""
+    extra, defaults = evaluation.run.config.params.extra, evaluation.framework.judges
+    return [
+        Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
+        for role in evaluation.task.helm.judges
+    ]
+
+
+def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
+    params, target = evaluation.run.config.params, evaluation.run.target.api_endpoint
+    url = judge.url or target.url
+    sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
+    adapter = _adapter(evaluation, plain=True)
+    adapter["params_to_add"] = {name: value for name, value in sampling.items() if value is not None}
+    return EndpointPlan(
+        role=judge.name,
+        url=url,
+        model_id=judge.model_id,
+        type="chat",
+        key_names=() if judge.oauth or url in DEMO_URLS else _judge_keys(judge, url, target),
+        oauth=_oauth(evaluation, judge.oauth),
+        request_timeout=params.request_timeout,
+        max_retries=params.max_retries,
+        parallelism=judge.parallelism or params.parallelism,
+        requests_per_minute=judge.requests_per_minute,
+        use_nvcf=judge.use_nvcf,
+        adapter=adapter,
+    )
+
+
+def _judge_keys(judge: Judge, url: str, target: ApiEndpoint) -> tuple[str, ...]:
+    """Its own variable, then the main key, which is never sent to another host than the target's."""
+    names = [judge.api_key]
+    if urlsplit(url).netloc == urlsplit(target.url).netloc and not target.oauth:
+        names.append(target.api_key)
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _oauth(evaluation: Evaluation, service: str | None) -> OAuthPlan | None:
+    if service is None:
+        return None
+    known = evaluation.framework.oauth.get(service)
+    return OAuthPlan(service, known.token_url if known else None, known.scope if known else None)
 
 
 def identity_of(evaluation: Evaluation) -> str:
     """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run."""
     leaves = {path: value for path, value in leaves_of(evaluation.as_dict()) if path not in RUNTIME_ONLY}
     leaves["config.type"] = evaluation.task.name
-    judges = {
-        role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges
-    }
+    own = leaves.pop("config.params.extra.judges")
+    if own is None:
+        judges: Any = {role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges}
+    else:
+        judges = [{name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY} for judge in own]
     text = json.dumps({"values": leaves, "judges": judges}, sort_keys=True, ensure_ascii=False)
     return f"v{IDENTITY_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
 

@@ -59,6 +59,20 @@ class JudgeCounts:
     asked: int
     scored: int
     failed: int
+    same_family: bool | None = None
+    """Whether the judge and the evaluated model are of one family, as far as their ids tell."""
+
+
+@dataclass(frozen=True)
+class JuryReport:
+    """What a jury's ratings say of the jury. None: not defined for these ratings."""
+
+    means: Mapping[str, float]
+    krippendorff_alpha: float | None
+    weighted_kappa: Mapping[str, float | None]
+    """`one/other` -> Cohen's kappa with quadratic weights."""
+    leave_one_out: Mapping[str, float | None]
+    """Judge -> the jury's mean without it."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,7 @@ class Validity:
     instances: Instances
     judges: Mapping[str, JudgeCounts]
     bounds: Mapping[str, tuple[float, float]]
+    jury: JuryReport | None
     notes: tuple[str, ...]
 
 
@@ -120,6 +135,10 @@ class InstanceRecord:
     latency_s: float | None
     cached: bool
     error: str | None
+    judges: Mapping[str, float]
+    """Judge -> the mean of its ratings."""
+    injection: tuple[str, ...]
+    """How the answer speaks to its judges, if it does."""
 
 
 @dataclass(frozen=True)
@@ -138,3 +157,5 @@ class TaskResult:
     """May be gone through more than once; read from files, not held."""
     reportable: bool
     status: str
+    something_to_ask: bool
+    """Whether the same command would ask for anything again."""

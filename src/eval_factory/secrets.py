@@ -87,6 +87,11 @@ def is_variable_name(text: str) -> bool:
     return bool(_NAME.match(text))
 
 
+def variable_of(service: str, name: str) -> str:
+    """The environment variable of a service that gives tokens: OPENAI_CLIENT_ID."""
+    return f"{service.upper().replace('-', '_')}_{name}"
+
+
 def looks_like_key(text: str) -> bool:
     """Whether `text`, given where the NAME of a variable belongs, is more likely the key itself."""
     return any(shape.pattern().search(text) for shape in _KEYS) or bool(_LONG_MIXED.match(text))
@@ -96,9 +101,9 @@ class Redactor:
     """Replaces known secret values and anything shaped like a key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        known = {value for value in values if len(value) >= SHORTEST_SECRET}
-        known |= {quote(value, safe="") for value in known}
-        self._known = sorted(known, key=len, reverse=True)
+        self._known: list[str] = []
+        for value in values:
+            self.learn(value)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str], names: Iterable[str]) -> Redactor:
@@ -108,6 +113,17 @@ class Redactor:
             if name.lower().endswith("_proxy"):
                 values.extend(user_info_of(value))
         return cls(values)
+
+    def learn(self, value: str) -> None:
+        """Know one more secret; the same object may be in use in other threads."""
+        if len(value) < SHORTEST_SECRET:
+            return
+        known = {*self._known, value, quote(value, safe="")}
+        self._known = sorted(known, key=len, reverse=True)
+
+    def knows_of(self, data: bytes) -> bool:
+        """Whether a known secret stands in `data`."""
+        return any(value.encode() in data for value in self._known)
 
     def text(self, text: str) -> str:
         for value in self._known:

@@ -35,7 +35,7 @@ def run_program(tmp_path: Path) -> Run:
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         finished = subprocess.run(
             [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file), *arguments],
-            env=program_environment(TEST_MODEL_KEY=CANARY, **(env or {})),
+            env=program_environment(**{"TEST_MODEL_KEY": CANARY, **(env or {})}),
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -59,7 +59,7 @@ def data_environment(medical_data: Path, tmp_path_factory: pytest.TempPathFactor
     home = tmp_path_factory.mktemp("hf")
     prepare = medical_data / "prepare.py"
     subprocess.run(
-        [sys.executable, str(prepare), "--hf-home", str(home), "--only", "medcalc_bench,head_qa"],
+        [sys.executable, str(prepare), "--hf-home", str(home), "--only", "medcalc_bench,head_qa,medi_qa"],
         env=program_environment(HF_HUB_OFFLINE="1"),
         capture_output=True,
         timeout=TIMEOUT_S,

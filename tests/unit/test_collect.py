@@ -180,7 +180,7 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     assert result.scores["aci_bench_accuracy"].value == 4.0
     assert result.scores["exact_match"].stats.count == 3
     assert result.validity.instances.unjudged == 1
-    assert vars(result.validity.judges["a"]) == {"asked": 3, "scored": 2, "failed": 1}
-    assert vars(result.validity.judges["b"]) == {"asked": 3, "scored": 0, "failed": 3}
+    assert vars(result.validity.judges["a"]) == {"asked": 3, "scored": 2, "failed": 1, "same_family": None}
+    assert vars(result.validity.judges["b"]) == {"asked": 3, "scored": 0, "failed": 3, "same_family": None}
     assert result.validity.bounds["aci_bench_accuracy"] == pytest.approx((3.0, 13 / 3))
     assert result.reportable is False

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from eval_factory.errors import PrerequisiteError
+from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.keys import key_report
 from unit.builders import plan
 
@@ -11,7 +13,7 @@ JURY = {"config.type": "aci_bench"}
 
 
 def test_the_order_and_the_lines_that_people_grep_for() -> None:
-    lines = key_report(plan(JURY), {**MAIN, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTX", "OTHER": "x"})
+    lines = key_report(plan(JURY), {**MAIN, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTX", "OTHER": "x"}).lines
     assert "Using GPT judge API key from environment variable for model: gpt-4o-2024-05-13" in lines
     assert "LLAMA_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in lines
     assert "CLAUDE_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in lines
@@ -22,12 +24,12 @@ def test_the_order_and_the_lines_that_people_grep_for() -> None:
 
 def test_other_names() -> None:
     flags = {**JURY, "config.params.extra.llama_judge_api_key": "MY_LLAMA"}
-    lines = key_report(plan(flags), {**MAIN, "MY_LLAMA": "llama-key-0123456789-LLAM"})
+    lines = key_report(plan(flags), {**MAIN, "MY_LLAMA": "llama-key-0123456789-LLAM"}).lines
     assert "Using API key MY_LLAMA for llama, ends with LLAM" in lines
 
 
 def test_a_short_key_shows_nothing() -> None:
-    lines = key_report(plan(), {"OPENAI_API_KEY": "short-key-1234"})
+    lines = key_report(plan(), {"OPENAI_API_KEY": "short-key-1234"}).lines
     assert not any("1234" in line for line in lines)
 
 
@@ -37,8 +39,65 @@ def test_a_named_variable_has_to_be_set() -> None:
 
 
 def test_the_default_variable_need_not_be_set() -> None:
-    assert "OPENAI_API_KEY is not set" in key_report(plan(), {})[0]
+    assert "OPENAI_API_KEY is not set" in key_report(plan(), {}).lines[0]
 
 
 def test_demo_has_no_key() -> None:
-    assert key_report(plan({**JURY, "target.api_endpoint.url": "demo://baseline"}), {}) == []
+    assert key_report(plan({**JURY, "target.api_endpoint.url": "demo://baseline"}), {}).lines == []
+
+
+def test_a_local_jury_needs_no_key() -> None:
+    assert key_report(plan(JURY), {}).lines[1].startswith("GPT_JUDGE_API_KEY is not set: asking ")
+
+
+CREDENTIALS = """
+openaiApiKey: "general-key-0123456789-GENE"
+deployments: {
+  "gpt-4o-2024-05-13": "gpt-key-0123456789-GPTC"
+}
+"""
+
+
+def test_credentials_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "credentials.conf").write_text(CREDENTIALS)
+    report = key_report(plan(JURY), {"LLAMA_JUDGE_API_KEY": "llama-key-0123456789-LLAM"})
+    assert report.found == {
+        "OPENAI_API_KEY": "general-key-0123456789-GENE",
+        "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC",
+        "CLAUDE_JUDGE_API_KEY": "general-key-0123456789-GENE",
+    }
+    assert "GPT_JUDGE_API_KEY is not set, setting to the key of credentials.conf" in report.lines
+    assert not any("0123456789" in line for line in report.lines)
+
+
+def test_helms_variable_beats_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "credentials.conf").write_text(CREDENTIALS)
+    report = key_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
+    assert report.found == {"OPENAI_API_KEY": "from-the-variable"}
+
+
+def test_credentials_that_cannot_be_read_are_not_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "credentials.conf").write_text("openaiApiKey: { sk-canary-0123456789")
+    with pytest.raises(ConfigError, match=r"credentials\.conf: is no HOCON") as caught:
+        key_report(plan(), {})
+    assert "canary" not in str(caught.value)
+
+
+JUDGES = [
+    {"name": "local", "model_id": "m", "url": "https://judge.example/v1"},
+    {"name": "own", "model_id": "m", "url": "https://judge.example/v1", "api_key": "OWN_KEY"},
+    {"name": "near", "model_id": "m"},
+]
+
+
+def test_the_main_key_is_sent_to_the_targets_host_only() -> None:
+    jury = plan({**JURY, "config.params.extra.judges": JUDGES}).judges
+    assert [judge.key_names for judge in jury] == [(), ("OWN_KEY",), ("OPENAI_API_KEY",)]
+
+
+def test_a_judges_own_key_has_to_be_set() -> None:
+    with pytest.raises(PrerequisiteError, match="OWN_KEY is not set"):
+        key_report(plan({**JURY, "config.params.extra.judges": JUDGES}), MAIN)

@@ -19,10 +19,14 @@ from eval_factory.config.load import interpolate, load_run_config, parse_overrid
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
 from eval_factory.errors import ConfigError
-from eval_factory.secrets import REDACTED, Redactor, looks_like_key
+from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of
 
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset")
 """Keys of params.extra that only mean something to the tasks that declare them."""
+
+OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
+OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
+"""A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE."""
 
 _NOT_IN_RUN_ENTRY = ","
 """HELM splits a run entry at commas and offers no way to quote one."""
@@ -61,9 +65,22 @@ class Evaluation:
         """Names of the environment variables that may hold a key of this run."""
         extra = self.run.config.params.extra
         names = [self.run.target.api_endpoint.api_key]
-        if self.task.helm.judges:
+        if self.task.helm.judges and extra.judges is None:
             names += [extra.gpt_judge_api_key, extra.llama_judge_api_key, extra.claude_judge_api_key]
+        names += [judge.api_key for judge in extra.judges or []]
+        for service in self.oauth_services():
+            names += [variable_of(service, name) for name in OAUTH_SECRETS]
         return [name for name in dict.fromkeys(names) if name]
+
+    def setting_names(self) -> list[str]:
+        """Names of the environment variables that say where the tokens of this run come from; they are no secrets."""
+        return [variable_of(service, name) for service in self.oauth_services() for name in OAUTH_SETTINGS]
+
+    def oauth_services(self) -> list[str]:
+        """The services whose tokens the configuration asks for."""
+        judges = self.run.config.params.extra.judges or []
+        services = [self.run.target.api_endpoint.oauth, *(judge.oauth for judge in judges)]
+        return [service for service in dict.fromkeys(services) if service]
 
     def as_dict(self) -> dict[str, Any]:
         """`config` and `target` as they will be run."""
@@ -255,6 +272,8 @@ def _with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConf
             "config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ"
             f" ({tokens[0]} and {tokens[1]}); give one of them"
         )
+    if params.extra.judges is not None and not task.helm.judges:
+        problems.append(f"config.params.extra.judges: {task.name} is not scored by judges")
     if task.helm.judges and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
         problems.append("config.output_dir: must hold no comma for a task with judges, HELM cannot be given one")
     update = _scenario_values(run, task, problems)

@@ -66,6 +66,13 @@ class JudgeDefault(_Strict):
     api_key: str
 
 
+class OAuthService(_Strict):
+    """Where a service gives tokens, and for what, unless the environment says otherwise."""
+
+    token_url: str | None = None
+    scope: str | None = None
+
+
 class Task(_Strict):
     """One entry of `evaluations`."""
 
@@ -92,6 +99,7 @@ class Framework(_Strict):
     framework: FrameworkInfo
     defaults: Defaults
     judges: dict[str, JudgeDefault]
+    oauth: dict[str, OAuthService]
     evaluations: tuple[Task, ...]
 
     def names(self) -> list[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from eval_factory.results import MODEL_ROLE
 from eval_factory.secrets import is_variable_name, looks_like_key
 
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
 
 MAX_PARALLELISM = 4096
+_ROLE = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
 
 
 def _variable_name(text: str) -> str:
@@ -61,6 +64,52 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
+def _role(text: str) -> str:
+    if not _ROLE.match(text) or text == MODEL_ROLE:
+        raise ValueError(f"must be lower-case letters, digits, - and _, and not {MODEL_ROLE!r}")
+    return text
+
+
+Role = Annotated[str, AfterValidator(_role)]
+Url = Annotated[str, AfterValidator(_endpoint_url)]
+Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
+Temperature = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+TopP = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+class Judge(_Strict):
+    """One of `config.params.extra.judges`. What is not given is the target's, or what HELM prescribes for judges."""
+
+    name: Role
+    model_id: Line
+    url: Url | None = None
+    api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))] = None
+    oauth: Role | None = None
+    use_nvcf: Annotated[bool, Field(strict=True)] = False
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    max_tokens: Positive | None = None
+    parallelism: Parallelism | None = None
+    requests_per_minute: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_way_of_signing_in(self) -> Judge:
+        if self.api_key is not None and self.oauth is not None:
+            raise ValueError(f"judge {self.name}: api_key and oauth are two ways of signing in; give one of them")
+        return self
+
+
+def _different_names(judges: list[Judge] | None) -> list[Judge] | None:
+    names = [judge.name for judge in judges or []]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"two judges have the name {', '.join(twice)}")
+    return judges
+
+
+Jury = Annotated[list[Judge], Field(min_length=1)]
+
+
 class Extra(_Strict):
     """`config.params.extra`."""
 
@@ -74,6 +123,7 @@ class Extra(_Strict):
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
+    judges: Annotated[Jury | None, AfterValidator(_different_names)]
     on_failure: Literal["exclude", "zero"]
     min_coverage: Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -82,12 +132,12 @@ class Params(_Strict):
     """`config.params`."""
 
     limit_samples: Positive | None
-    parallelism: Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
+    parallelism: Parallelism
     max_new_tokens: Positive | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
     request_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    temperature: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] | None
+    temperature: Temperature | None
+    top_p: TopP | None
     extra: Extra
 
 
@@ -114,10 +164,11 @@ class AdapterConfig(_Strict):
 class ApiEndpoint(_Strict):
     """`target.api_endpoint`."""
 
-    url: Annotated[str, AfterValidator(_endpoint_url)]
+    url: Url
     model_id: Line
     type: Literal["chat", "completions"]
     api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))]
+    oauth: Role | None
     adapter_config: AdapterConfig
 
     @property

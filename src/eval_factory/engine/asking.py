@@ -5,6 +5,7 @@ Retry arithmetic (backoff, jitter, Retry-After in seconds and dates) is urllib3'
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -17,6 +18,7 @@ from urllib3.response import HTTPResponse
 from urllib3.util.retry import Retry
 
 from eval_factory.engine import wire
+from eval_factory.engine.auth import SignIn, SignInError
 from eval_factory.engine.limit import AdaptiveLimit
 from eval_factory.engine.transport import Reply, Transport, TransportError
 from eval_factory.secrets import Redactor
@@ -31,7 +33,7 @@ TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
 ERROR_TEXT_LIMIT = 500
 
-NVCF_POLL_SECONDS = 300
+NVCF_LONGEST_HOLD_S = 300
 NVCF_FIRST_PAUSE_S = 0.25
 NVCF_LONGEST_PAUSE_S = 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
@@ -96,8 +98,12 @@ class Asker:
         parallelism: int,
         use_nvcf: bool,
         redactor: Redactor,
+        sign_in: SignIn,
+        requests_per_minute: int | None = None,
     ) -> None:
         self._transport = transport
+        self._sign_in = sign_in
+        self._wait_for_a_turn = _turns(requests_per_minute)
         self._url, self._type, self._model_id = url, endpoint_type, model_id
         self._use_nvcf, self._redactor = use_nvcf, redactor
         self._retries = Retry(
@@ -184,30 +190,56 @@ class Asker:
         return {renamed.get(name, name): value for name, value in body.items() if name not in dropped}
 
     def _send(self, body: Mapping[str, Any]) -> Reply:
-        headers = {"NVCF-POLL-SECONDS": str(NVCF_POLL_SECONDS)} if self._use_nvcf else None
         try:
-            reply = self._transport.post(self._url, body, headers)
-            return self._polled(reply, headers) if self._use_nvcf else reply
+            authorization = self._sign_in.header()
+            reply = self._signed(body, authorization)
+            if reply.status == 401 and self._sign_in.renew(authorization):
+                reply = self._signed(body, self._sign_in.header())
+            return reply
+        except SignInError as error:
+            raise StopAsking(str(error)) from error
         except TransportError as error:
             raise _Transient(str(error), None, {}, unreachable=error.unreachable) from error
 
-    def _polled(self, reply: Reply, headers: Mapping[str, str] | None) -> Reply:
-        """A cloud function answers 202 while it works; its status address has the answer later."""
+    def _signed(self, body: Mapping[str, Any], authorization: str | None) -> Reply:
+        headers = {"Authorization": authorization} if authorization else {}
+        if self._use_nvcf:
+            hold = min(NVCF_LONGEST_HOLD_S, self._transport.timeout_s / 2)  # it answers 202 before we hang up
+            headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
+        self._wait_for_a_turn()
+        reply = self._transport.post(self._url, body, headers)
+        return self._polled(reply, headers) if self._use_nvcf else reply
+
+    def _polled(self, reply: Reply, headers: Mapping[str, str]) -> Reply:
+        """A cloud function answers 202 while it works; its status address has the answer later.
+
+        POST and polls together are one attempt, and have its time. A poll that fails is no new attempt: the function
+        works on, and a new one would be paid for again.
+        """
         status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
-        deadline, pause = time.monotonic() + NVCF_POLL_SECONDS, NVCF_FIRST_PAUSE_S
-        while reply.status == 202:
-            waiting = reply.headers.get("NVCF-REQID")
-            if not waiting or time.monotonic() > deadline:
-                raise _Transient("the cloud function gave no answer in time", 202, {})
-            time.sleep(pause)
+        deadline, pause = time.monotonic() + self._transport.timeout_s, NVCF_FIRST_PAUSE_S
+        if reply.status != 202:
+            return reply
+        waiting = reply.headers.get("NVCF-REQID")
+        if not waiting:
+            raise _Transient("the cloud function answered 202 without NVCF-REQID", 202, {})
+        while reply.status == 202 or reply.status in RETRIED_STATUSES:
+            if self._stopped is not None:
+                raise StopAsking(str(self._stopped))
+            if time.monotonic() + pause > deadline:
+                raise _Transient(f"the cloud function gave no answer within {self._transport.timeout_s:g} s", 202, {})
+            self._stop.wait(pause)
             pause = min(2 * pause, NVCF_LONGEST_PAUSE_S)
-            reply = self._transport.get(f"{status_url}/{waiting}", headers)
+            with contextlib.suppress(TransportError):
+                reply = self._transport.get(f"{status_url}/{waiting}", headers)
         return reply
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> dict[str, Any]:
         if reply.status == 200:
             try:
-                answer = reply.json()
+                # An endpoint may echo what it was asked with; a key is not kept in any file.
+                echoes = self._redactor.knows_of(reply.data)
+                answer: Any = self._redactor.tree(reply.json()) if echoes else reply.json()
                 wire.read_answer(answer, self._type)
             except (ValueError, wire.UnusableAnswer) as error:
                 reason = str(error) if isinstance(error, wire.UnusableAnswer) else "the answer is not JSON"
@@ -260,6 +292,16 @@ class Asker:
     @property
     def _shown_url(self) -> str:
         return self._redactor.text(self._url)
+
+
+def _turns(requests_per_minute: int | None) -> Callable[[], object]:
+    """What waits until another request may be sent."""
+    if requests_per_minute is None:
+        return lambda: None
+    from pyrate_limiter import Duration, Limiter, Rate  # imported here: few endpoints have such a limit
+
+    limiter = Limiter(Rate(requests_per_minute, Duration.MINUTE))
+    return lambda: limiter.try_acquire("request")
 
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:

@@ -24,6 +24,7 @@ from helm.proxy.retry import NonRetriableException
 from eval_factory.demo.server import DemoServer
 from eval_factory.engine import events, wire
 from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
+from eval_factory.engine.auth import sign_in
 from eval_factory.engine.session import Session, session_for
 from eval_factory.engine.store import Answer, Attempt
 from eval_factory.engine.transport import Transport
@@ -32,6 +33,9 @@ from eval_factory.secrets import Redactor
 
 OWN_TEXT_END = "<|endoftext|>"
 """Completions endpoints may send text past this mark; HELM's own client cuts there too."""
+
+TOO_MANY_REQUESTS = 429
+SAY_BUSY_EVERY_S = 10.0
 
 
 class EndpointStopped(NonRetriableException):  # type: ignore[misc]
@@ -47,11 +51,22 @@ class _Reply:
 
 
 class EndpointClient(Client):  # type: ignore[misc]
-    """One OpenAI-compatible endpoint in one role.
+    """What HELM loads. Its threads may each make one at the start: all of one role share one endpoint."""
 
-    The constructor's parameters are the `args` in model_deployments.yaml. The key is read from the first of
-    `key_names` that is set in the environment.
-    """
+    def __init__(self, **settings: Any) -> None:
+        """`settings` are the `args` in model_deployments.yaml, the parameters of `Endpoint`."""
+        clients = session_for(Path(settings["cache_db"]).parent).clients
+        with _clients_lock:
+            if settings["role"] not in clients:
+                clients[settings["role"]] = Endpoint(**settings)
+            self._endpoint: Endpoint = clients[settings["role"]]
+
+    def make_request(self, request: Request) -> RequestResult:
+        return self._endpoint.make_request(request)
+
+
+class Endpoint:
+    """One OpenAI-compatible endpoint in one role. The key is read from the first of `key_names` that is set."""
 
     def __init__(
         self,
@@ -67,38 +82,40 @@ class EndpointClient(Client):  # type: ignore[misc]
         adapter: dict[str, Any],
         top_p: float | None = None,
         use_nvcf: bool = False,
+        requests_per_minute: int | None = None,
+        oauth: dict[str, str | None] | None = None,
     ) -> None:
+        self._session: Session = session_for(Path(cache_db).parent)
         self._role = role
         self._model_id = model_id
         self._type = endpoint_type
         self._top_p = top_p
         self._identity_url = url
         self._adapter = wire.Adapter(**adapter)
-        self._session: Session = session_for(Path(cache_db).parent)
         key = next((os.environ[name] for name in key_names if os.environ.get(name)), None)
         served = _served_url(url)
+        redactor = Redactor()
         self._asker = Asker(
-            Transport(served, key=key, timeout_s=request_timeout, connections=parallelism),
+            Transport(served, timeout_s=request_timeout, connections=parallelism),
             url=wire.request_url(served, endpoint_type, use_nvcf=use_nvcf),
             endpoint_type=endpoint_type,
             model_id=model_id,
             max_retries=max_retries,
             parallelism=parallelism,
             use_nvcf=use_nvcf,
-            redactor=Redactor([key] if key else []),
+            redactor=redactor,
+            sign_in=sign_in(key=key, oauth=oauth, env=os.environ, redactor=redactor, say=_say),
+            requests_per_minute=requests_per_minute,
         )
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
         self._stopped: str | None = None
         self._warned = False
+        self._said_busy = -SAY_BUSY_EVERY_S
 
     def make_request(self, request: Request) -> RequestResult:
         """Answer one HELM request from the store or the endpoint."""
-        fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-        body = wire.request_body(
-            fields, model_id=self._model_id, endpoint_type=self._type, top_p=self._top_p, adapter=self._adapter
-        )
-        key = wire.request_key(self._identity_url, body, request.random)
+        key, body = self._key_and_body(request)
         try:
             reply = self._once(key, body)
         except RequestFailed as error:
@@ -108,6 +125,19 @@ class EndpointClient(Client):  # type: ignore[misc]
             self._stop(f"cannot write {self._session.store.path}: {error}\n  check the disk; what was kept stays")
         self._session.count(self._role, cached=reply.cached, tokens=wire.usage_of(reply.response))
         return self._result(request, reply)
+
+    def forget(self, request: Request, reason: str) -> None:
+        """The answer could not be used: it is kept, but the same request is asked anew in the next run."""
+        key, _ = self._key_and_body(request)
+        attempt = Attempt(key, self._role, 0, "unusable", None, reason, time.time(), 0.0)
+        self._session.store.set_answer_aside(key, attempt)
+
+    def _key_and_body(self, request: Request) -> tuple[str, dict[str, Any]]:
+        fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
+        body = wire.request_body(
+            fields, model_id=self._model_id, endpoint_type=self._type, top_p=self._top_p, adapter=self._adapter
+        )
+        return wire.request_key(self._identity_url, body, request.random), body
 
     def _once(self, key: str, body: dict[str, Any]) -> _Reply:
         """The same request asked twice at the same time is sent once; both get the one answer."""
@@ -144,6 +174,8 @@ class EndpointClient(Client):  # type: ignore[misc]
 
     def _ask(self, key: str, body: dict[str, Any]) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
+            if error.status == TOO_MANY_REQUESTS:
+                self._say_busy(str(error))
             self._session.store.journal(
                 Attempt(key, self._role, number, outcome, error.status, str(error), started, latency)
             )
@@ -163,6 +195,16 @@ class EndpointClient(Client):  # type: ignore[misc]
             ),
         )
         return _Reply(answered.body, answered.latency_s, answered.started, cached=False)
+
+    def _say_busy(self, message: str) -> None:
+        """One line for a while of rate limits; the journal has them all."""
+        with self._lock:
+            now = time.monotonic()
+            say = now - self._said_busy > SAY_BUSY_EVERY_S
+            if say:
+                self._said_busy = now
+        if say:
+            _say(f"{self._role}: {message}")
 
     def _stop(self, message: str) -> NoReturn:
         """End the run: what cannot be mended by asking on. A judge that cannot be asked ends itself only."""
@@ -219,6 +261,10 @@ _REQUEST_FIELDS = (
 )  # fmt: skip
 
 
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _failure(message: str) -> RequestResult:
     return RequestResult(
         success=False,
@@ -230,6 +276,7 @@ def _failure(message: str) -> RequestResult:
     )
 
 
+_clients_lock = threading.Lock()
 _demo_lock = threading.Lock()
 _demo_server: DemoServer | None = None
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
 from eval_factory.engine import startup
+from eval_factory.helm import names
 
 SPACY_MODEL = "en_core_web_sm"
 
@@ -88,7 +89,10 @@ def discard_bare_prints() -> None:
 
 def mend_jury_benchmarks() -> None:
     """Only where a jury benchmark is run: importing its metrics takes seconds."""
-    if any("jury_config_path=" in argument for argument in sys.argv):
+    if names.asked_run_specs(sys.argv) & names.JURY_RUN_SPECS:
+        from eval_factory.engine import judging
+
+        judging.judge_with_all_at_once()
         answer_for_spacy_model()
         answer_for_qafacteval()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 
 from eval_factory.engine import wire
 from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
+from eval_factory.engine.auth import sign_in
 from eval_factory.engine.transport import Transport
 from eval_factory.errors import PrerequisiteError
 from eval_factory.plan import EndpointPlan
@@ -16,22 +18,26 @@ PROMPT = "ping"
 TIMEOUT_S = 10.0
 
 
-def probe(endpoint: EndpointPlan, env: Mapping[str, str]) -> str | None:
+def probe(endpoint: EndpointPlan, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None]) -> str | None:
     """Ask for one token. Returns what was odd but need not stop a run: a slow or busy endpoint may answer later.
+
+    `say` is told how a sign-in goes.
 
     Raises:
         PrerequisiteError: nobody answers, the key or the model is refused.
     """
     key = next((env[name] for name in endpoint.key_names if env.get(name)), None)
+    oauth = None if endpoint.oauth is None else asdict(endpoint.oauth)
     asker = Asker(
-        Transport(endpoint.url, key=key, timeout_s=min(TIMEOUT_S, endpoint.request_timeout), connections=1),
+        Transport(endpoint.url, timeout_s=min(TIMEOUT_S, endpoint.request_timeout), connections=1),
         url=wire.request_url(endpoint.url, endpoint.type, use_nvcf=endpoint.use_nvcf),
         endpoint_type=endpoint.type,
         model_id=endpoint.model_id,
         max_retries=0,
         parallelism=1,
         use_nvcf=endpoint.use_nvcf,
-        redactor=Redactor([key] if key else []),
+        redactor=redactor,
+        sign_in=sign_in(key=key, oauth=oauth, env=env, redactor=redactor, say=say),
     )
     request = {"prompt": PROMPT, "max_tokens": 1, "temperature": 0.0}
     body = wire.request_body(

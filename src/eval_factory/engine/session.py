@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from eval_factory.engine.events import PARENT_VARIABLE, EventWriter, run_id
 from eval_factory.engine.store import ResponseStore
@@ -34,6 +35,8 @@ class Session:
     store: ResponseStore
     events: EventWriter
     counters: dict[str, Counters] = field(default_factory=dict)
+    clients: dict[str, Any] = field(default_factory=dict)
+    """The client of each role."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def expect(self, role: str, total: int) -> None:
@@ -79,6 +82,12 @@ def session_for(root: Path) -> Session:
             _sessions[root] = session
             _end_with_parent()
         return session
+
+
+def current_session() -> Session:
+    """The session of this helm-run; it has one output folder."""
+    with _sessions_lock:
+        return list(_sessions.values())[-1]
 
 
 def _end_with_parent() -> None:

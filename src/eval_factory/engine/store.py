@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     key TEXT NOT NULL,
     role TEXT NOT NULL,
     attempt INTEGER NOT NULL,   -- 0: answered from the cache; 1: first try
-    outcome TEXT NOT NULL,      -- answered, cached, retried, failed
+    outcome TEXT NOT NULL,      -- answered, cached, retried, failed; unusable: of an answer got before
     status INTEGER,             -- HTTP status, where there was one
     error TEXT,                 -- of an answered attempt: how its request had to be changed
     started REAL NOT NULL,
@@ -133,6 +133,12 @@ class ResponseStore:
     def journal(self, attempt: Attempt) -> None:
         """Note an attempt that brought no new answer."""
         self._commit([self._attempt(attempt)])
+
+    def set_answer_aside(self, key: str, attempt: Attempt) -> None:
+        """Keep an answer under a name that no request has; `attempt` says why."""
+        rename = ("UPDATE responses SET key = key || '#' || created WHERE key = ?", (key,))
+        self._commit([rename, self._attempt(attempt)])
+        self._keys.discard(key)
 
     def close(self) -> None:
         with self._writing:

@@ -110,11 +110,10 @@ def _watched(pool: Any, watch: _Watch) -> type[HTTPConnectionPool]:
 class Transport:
     """Keep-alive connections to one host, as many as requests go on at once."""
 
-    def __init__(self, url: str, *, key: str | None, timeout_s: float, connections: int) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, url: str, *, timeout_s: float, connections: int) -> None:
+        self.timeout_s = timeout_s
+        """Of one attempt."""
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
         self._pools = _pool_manager(url, connections)
         watch = _Watch(timeout_s)
         self._pools.pool_classes_by_scheme = {
@@ -138,8 +137,8 @@ class Transport:
         return self._ask("GET", url, None, headers)
 
     def _ask(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str] | None) -> Reply:
-        deadline = time.monotonic() + self._timeout_s
-        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self._timeout_s), read=self._timeout_s)
+        deadline = time.monotonic() + self.timeout_s
+        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self.timeout_s), read=self.timeout_s)
         try:
             response = self._open(
                 method, url, body=data, headers={**self._headers, **(headers or {})}, timeout=timeout,
@@ -148,14 +147,14 @@ class Transport:
         except urllib3.exceptions.HTTPError as error:
             if time.monotonic() >= deadline:
                 raise self._too_late() from error
-            raise _described(error, self._timeout_s) from error
+            raise _described(error, self.timeout_s) from error
         try:
             body = self._read(response, deadline)
             if not body and time.monotonic() >= deadline:
                 raise self._too_late()
         except urllib3.exceptions.HTTPError as error:
             response.close()
-            raise _described(error, self._timeout_s) from error
+            raise _described(error, self.timeout_s) from error
         except BaseException:
             response.close()
             raise
@@ -169,7 +168,7 @@ class Transport:
         return self._pools.urlopen(method, url, **settings)
 
     def _too_late(self) -> TransportError:
-        return TransportError(TOO_LATE.format(self._timeout_s))
+        return TransportError(TOO_LATE.format(self.timeout_s))
 
     def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
         """The whole body. The socket's own timeout starts anew with each byte; the deadline does not."""

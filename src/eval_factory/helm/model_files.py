@@ -5,6 +5,7 @@ No file holds a key: a client is told the NAME of the variable to read.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import yaml
@@ -53,6 +54,8 @@ def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
             "parallelism": endpoint.parallelism,
             "top_p": endpoint.top_p,
             "use_nvcf": endpoint.use_nvcf,
+            "requests_per_minute": endpoint.requests_per_minute,
+            "oauth": None if endpoint.oauth is None else asdict(endpoint.oauth),
             "adapter": dict(endpoint.adapter),
             "cache_db": cache_db,
         },
@@ -62,6 +65,8 @@ def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
 
 def deployment_of(endpoint: EndpointPlan) -> str:
     """The role is part of a judge's name: one model may be evaluated and judge, with two keys."""
+    if endpoint.helm_name is not None:
+        return endpoint.helm_name
     slug = endpoint.slug if endpoint.role == MODEL_ROLE else f"judge-{endpoint.role}-{endpoint.slug}"
     return names.deployment_name(slug)
 

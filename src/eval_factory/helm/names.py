@@ -26,6 +26,22 @@ LENGTH_TOKENIZER = "openai/cl100k_base"
 NO_LIMIT = 2_147_483_647
 """`--max-eval-instances` for 'all': HELM requires the flag."""
 
+DEFAULT_JURY = {
+    "gpt": "stanfordhealthcare/gpt-4o-2024-05-13",
+    "llama": "stanfordhealthcare/llama-3.3-70b-instruct",
+    "claude": "stanfordhealthcare/claude-3-7-sonnet-20250219",
+}
+"""Deployments of the judges that HELM takes where no jury is named."""
+
+JURY_RUN_SPECS = frozenset(
+    {
+        "aci_bench", "chw_care_plan", "dischargeme", "med_dialog", "medalign", "medhelm_configurable_benchmark",
+        "medi_qa", "medication_qa", "mental_health", "mimic_bhc", "mimic_rrs", "mtsamples_procedures",
+        "mtsamples_replicate", "starr_patient_instructions",
+    }
+)  # fmt: skip
+"""Those that are, or may be, scored by a jury."""
+
 RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
 

@@ -244,7 +244,9 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
 
 
-def judgement_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> Mapping[str, Any] | None:
-    """A judge's scores for one answer; None where it gave none that HELM could read."""
+def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:
+    """Criterion -> a judge's rating of one answer, as HELM reads it; empty where it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
-    return found if isinstance(found, Mapping) and found else None
+    if not isinstance(found, Mapping):
+        return {}
+    return {criterion: int(rating["score"]) for criterion, rating in found.items()}

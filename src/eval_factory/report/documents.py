@@ -31,6 +31,7 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
             "coverage": result.validity.instances.coverage,
             "instances": asdict(result.validity.instances),
             "judges": {name: asdict(counts) for name, counts in result.validity.judges.items()},
+            "jury": None if result.validity.jury is None else asdict(result.validity.jury),
             "bounds": {name: list(limits) for name, limits in result.validity.bounds.items()},
             "notes": list(result.validity.notes),
         },
@@ -111,6 +112,8 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         "latency_s": record.latency_s,
         "cached": record.cached,
         "error": record.error,
+        **({"judges": dict(record.judges)} if record.judges else {}),
+        **({"injection": list(record.injection)} if record.injection else {}),
     }
 
 

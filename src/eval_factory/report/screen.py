@@ -23,6 +23,11 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
         f" {counts.empty} empty, {counts.truncated} cut off, {counts.filtered} filtered"
         + (f", {counts.unjudged} unjudged" if result.validity.judges else "")
     )
+    jury = result.validity.jury
+    if jury is not None and jury.means:
+        means = ", ".join(f"{judge} {mean:.2f}" for judge, mean in jury.means.items())
+        alpha = "not defined" if jury.krippendorff_alpha is None else f"{jury.krippendorff_alpha:.3f}"
+        lines.append(f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}")
     usage = result.usage
     tokens = (
         f"; {usage.prompt_tokens} prompt and {usage.completion_tokens} completion tokens"

@@ -11,6 +11,7 @@ from urllib3.util.retry import Retry
 
 from eval_factory.engine import asking
 from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
+from eval_factory.engine.auth import KeySignIn
 from eval_factory.engine.transport import Reply, Transport, TransportError
 from eval_factory.secrets import Redactor
 
@@ -21,6 +22,8 @@ BODY = {"model": "m", "messages": [], "max_tokens": 5, "temperature": 0.0}
 
 class Replies(Transport):
     """Gives what it was told, in order; the last one for ever."""
+
+    timeout_s = 10.0
 
     def __init__(self, *replies: Reply | Exception) -> None:
         self.replies = list(replies)
@@ -48,7 +51,7 @@ def reply(status: int, body: Any = None, **headers: str) -> Reply:
 def ask(transport: Replies, *, max_retries: int = 2, use_nvcf: bool = False) -> tuple[asking.Answered, list[str]]:
     asker = Asker(
         transport, url="http://h/v1/chat/completions", endpoint_type="chat", model_id="m", max_retries=max_retries,
-        parallelism=4, use_nvcf=use_nvcf, redactor=Redactor(["the-secret-key"]),
+        parallelism=4, use_nvcf=use_nvcf, sign_in=KeySignIn(None), redactor=Redactor(["the-secret-key"]),
     )  # fmt: skip
     outcomes: list[str] = []
     return asker.ask(BODY, lambda _n, outcome, error, _s, _l: outcomes.append(f"{outcome}: {error}")), outcomes
@@ -114,6 +117,27 @@ def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
     transport = Replies(waiting, waiting, reply(200))
     ask(transport, use_nvcf=True)
     assert transport.sent[1:] == [{"GET": "http://status/x/abc"}] * 2
+
+
+def test_a_poll_that_fails_is_no_new_attempt() -> None:
+    waiting = Reply(202, {"NVCF-REQID": "abc"}, b"")
+    transport = Replies(waiting, reply(503), TransportError("cut off"), waiting, reply(200))
+    answered, outcomes = ask(transport, use_nvcf=True)
+    assert answered.attempt == 1
+    assert outcomes == []
+    assert [sent.get("GET") is None for sent in transport.sent] == [True, False, False, False, False]
+
+
+def test_a_cloud_function_that_works_for_ever() -> None:
+    transport = Replies(Reply(202, {"NVCF-REQID": "abc"}, b""))
+    transport.timeout_s = 0.05
+    with pytest.raises(RequestFailed, match=r"no answer within 0\.05 s"):
+        ask(transport, use_nvcf=True, max_retries=1)
+
+
+def test_a_cloud_function_that_names_no_request() -> None:
+    with pytest.raises(RequestFailed, match="202 without NVCF-REQID"):
+        ask(Replies(Reply(202, {}, b"")), use_nvcf=True, max_retries=0)
 
 
 def test_retry_after() -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
+from eval_factory.helm import names
 from eval_factory.helm.names import asked_run_specs
 
 
@@ -15,3 +18,12 @@ from eval_factory.helm.names import asked_run_specs
 )
 def test_names_on_the_command_line(argv: list[str], expected: set[str]) -> None:
     assert asked_run_specs(argv) == expected
+
+
+def test_the_run_specs_with_a_jury_are_helms() -> None:
+    from helm.benchmark import run_spec
+
+    run_spec.discover_run_spec_functions()
+    specs = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
+    taking = {name for name, function in specs.items() if "jury_config_path" in inspect.signature(function).parameters}
+    assert taking | {"medhelm_configurable_benchmark"} == names.JURY_RUN_SPECS

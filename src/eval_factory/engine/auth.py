@@ -1,0 +1,228 @@
+"""How a request is signed: with a key, or with a token that a service gives for client credentials.
+
+OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is kept in memory and in
+`{service}_oauth_token.json` in the current folder (mode 0600), where every process of the user finds it; deleting the
+file forces a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from filelock import FileLock, Timeout
+from urllib3.util.retry import Retry
+
+from eval_factory.rundir import PRIVATE, write_atomic
+from eval_factory.secrets import Redactor, variable_of
+
+RENEW_BEFORE_S = 60.0
+"""A token is renewed so long before it expires: a request that is under way must not outlive it."""
+LIFETIME_UNKNOWN_S = 300.0
+TOKEN_TIMEOUT_S = 20.0
+LOCK_TIMEOUT_S = 60.0
+REASON_LIMIT = 200
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+_TOKEN_RETRIES = Retry(
+    total=2, read=False, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=None,
+    raise_on_status=False,
+)  # fmt: skip
+
+
+class SignInError(Exception):
+    """No token can be had: nothing can be asked. The message says what to check."""
+
+
+class SignIn(Protocol):
+    """What gives the Authorization header of a request."""
+
+    def header(self) -> str | None:
+        """The header's value; None: ask without one. Raises SignInError."""
+
+    def renew(self, refused: str | None) -> bool:
+        """Whether there is another value than the one that was refused. Raises SignInError."""
+
+
+@dataclass(frozen=True)
+class KeySignIn:
+    """A key, or none."""
+
+    key: str | None
+
+    def header(self) -> str | None:
+        return f"Bearer {self.key}" if self.key else None
+
+    def renew(self, _refused: str | None) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class _Token:
+    value: str
+    expires_at: float
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.time() < self.expires_at - RENEW_BEFORE_S
+
+
+class OAuthSignIn:
+    """Tokens of one service. Any number of threads and processes may share it."""
+
+    def __init__(
+        self,
+        service: str,
+        *,
+        env: Mapping[str, str],
+        token_url: str | None,
+        scope: str | None,
+        redactor: Redactor,
+        say: Callable[[str], None],
+        folder: Path | None = None,
+    ) -> None:
+        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before `token_url` and `scope`."""
+        self.service = service
+        self._names = {name: variable_of(service, name) for name in ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")}
+        self._id, self._secret, url, own_scope = (env.get(name) for name in self._names.values())
+        self._url, self._scope = url or token_url, own_scope or scope
+        self._file = token_file(service, folder)
+        self._redactor, self._say = redactor, say
+        self._token: _Token | None = None
+        self._lock = threading.Lock()
+        if self._secret:
+            redactor.learn(self._secret)
+
+    def header(self) -> str | None:
+        return f"Bearer {self._fresh(None)}"
+
+    def renew(self, refused: str | None) -> bool:
+        return self._fresh(refused) != (refused or "").removeprefix("Bearer ")
+
+    def _fresh(self, refused: str | None) -> str:
+        token = self._token
+        if token is not None and token.is_fresh and f"Bearer {token.value}" != refused and self._file.exists():
+            return token.value
+        with self._lock:
+            self._token = self._shared(refused)
+            self._redactor.learn(self._token.value)
+            return self._token.value
+
+    def _shared(self, refused: str | None) -> _Token:
+        """The token that the file holds, or a new one that is put there; one process at a time."""
+        try:
+            with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
+                kept = _read(self._file)
+                if kept is not None and kept.is_fresh and f"Bearer {kept.value}" != refused:
+                    return kept
+                if kept is None:
+                    self._say(f"Creating new {self.service} OAuth token")
+                else:
+                    self._say(f"{self.service} OAuth token expired, refreshing")
+                token = self._fetch()
+                document = {"access_token": token.value, "expires_at": token.expires_at}
+                write_atomic(self._file, json.dumps(document) + "\n", mode=PRIVATE)
+                return token
+        except Timeout:
+            raise self._error(f"another process holds {self._file}.lock") from None
+        except OSError as error:
+            raise self._error(f"cannot keep it in {self._file}: {error.strerror}") from error
+
+    def _fetch(self) -> _Token:
+        # Imported here: most runs sign in with a key.
+        import requests
+        from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error
+        from requests.adapters import HTTPAdapter
+        from requests_oauthlib import OAuth2Session
+
+        found = {"CLIENT_ID": self._id, "CLIENT_SECRET": self._secret, "TOKEN_URL": self._url}
+        missing = [self._names[name] for name, value in found.items() if not value]
+        if missing or not self._url:
+            raise SignInError(
+                f"Missing environment variables for {self.service} token: {', '.join(missing)}\n  set them (export ...)"
+            )
+        if urlsplit(self._url).hostname in LOOPBACK:
+            os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")  # oauthlib asks over https only
+        session = OAuth2Session(client=BackendApplicationClient(client_id=self._id, scope=self._scope))
+        session.mount(self._url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
+        statuses: list[int] = []
+        session.register_compliance_hook("access_token_response", lambda reply: _with_status(reply, statuses))
+        try:
+            answer = session.fetch_token(
+                self._url, client_id=self._id, client_secret=self._secret, timeout=TOKEN_TIMEOUT_S
+            )
+            value = answer["access_token"]
+            lifetime = float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
+        except requests.Timeout:
+            raise self._error(f"no answer within {TOKEN_TIMEOUT_S:g} s") from None
+        except requests.RequestException:
+            raise self._error("the token endpoint cannot be reached") from None
+        except OAuth2Error as error:
+            status = f"HTTP {statuses[-1]}: " if statuses else ""
+            raise self._error(f"{status}{error or type(error).__name__}") from None
+        except (ValueError, KeyError, TypeError):
+            raise self._error("the token endpoint's answer holds no token") from None
+        if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+            raise self._error("the token endpoint's answer holds no token")
+        return _Token(value, time.time() + lifetime)
+
+    def _error(self, reason: str) -> SignInError:
+        *first, last = self._names.values()
+        shown = self._redactor.text(" ".join(reason.split()))[:REASON_LIMIT]
+        return SignInError(
+            f"Error creating {self.service} OAuth token: {shown}\n"
+            f"  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
+        )
+
+
+def _with_status(reply: Any, statuses: list[int]) -> Any:
+    statuses.append(reply.status_code)
+    return reply
+
+
+def token_file(service: str, folder: Path | None = None) -> Path:
+    """Where a service's token is kept: in the current folder, if no other is named."""
+    return (folder or Path.cwd()) / f"{service}_oauth_token.json"
+
+
+def kept_token(service: str) -> str | None:
+    """The token that is kept now, for those who must not show it."""
+    token = _read(token_file(service))
+    return token.value if token else None
+
+
+def _read(file: Path) -> _Token | None:
+    """A kept token; None where there is none, or the file is no token's."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        value = document["access_token"]
+        if isinstance(value, str) and value:
+            return _Token(value, float(document["expires_at"]))
+    return None
+
+
+def sign_in(
+    *,
+    key: str | None,
+    oauth: Mapping[str, str | None] | None,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    say: Callable[[str], None],
+) -> SignIn:
+    """How an endpoint's requests are signed, as its plan says."""
+    if oauth is None:
+        if key:
+            redactor.learn(key)
+        return KeySignIn(key)
+    return OAuthSignIn(
+        str(oauth["service"]), env=env, token_url=oauth["token_url"], scope=oauth["scope"], redactor=redactor, say=say
+    )

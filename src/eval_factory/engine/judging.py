@@ -1,0 +1,85 @@
+"""HELM's jury, asked through the engine: all judges at once, an unusable judgement asked for once more.
+
+Takes the place of one method of HELM's `LLMAsJuryAnnotator`; prompts, criteria and the form of the annotations stay
+HELM's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.annotation.model_as_judge import AnnotatorModelInfo, LLMAsJuryAnnotator
+from helm.common.request import Request, RequestResult
+
+from eval_factory.engine.judgement import UnusableJudgement, judgement_in
+from eval_factory.engine.session import current_session
+
+MOST_TOKENS = 4096
+"""What HELM grants a judge."""
+
+TRIES = 2
+ASK_AGAIN = (
+    "\n\nYour previous answer to this could not be used: {reason}."
+    "\nAnswer again with the single JSON object described above and nothing else."
+)
+
+
+def judge_with_all_at_once() -> None:
+    LLMAsJuryAnnotator.annotate = annotate
+
+
+def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
+    """The annotations of one answer: the prompt, and each judge's judgement where it gave one."""
+    answer = request_state.result.completions[0].text if request_state.result else ""
+    if not answer.strip():
+        return {"prompt_text": None, "empty_output_equivalence_judgement": False}
+    prompt = self._interpolate_prompt(request_state)
+    judges: dict[str, AnnotatorModelInfo] = self._annotator_models
+
+    def judged_by(name: str) -> dict[str, Any] | None:
+        return _judgement(self._auto_client.make_request, judges[name], name, prompt, self._annotation_criteria, answer)
+
+    with ThreadPoolExecutor(max_workers=max(1, len(judges))) as pool:
+        judgements = dict(zip(judges, pool.map(judged_by, judges), strict=True))
+    given = {name: judgement for name, judgement in judgements.items() if judgement is not None}
+    return {"prompt_text": prompt, **given}
+
+
+def _judgement(
+    ask: Callable[[Request], RequestResult],
+    judge: AnnotatorModelInfo,
+    name: str,
+    prompt: str,
+    criteria: dict[str, Any],
+    answer: str,
+) -> dict[str, Any] | None:
+    """One judge's judgement; None where it could not be asked, or twice gave none.
+
+    What a judge answered in vain is kept, but not used again: the next run of the same command asks it anew.
+    """
+    request = Request(
+        model=judge.model_name, model_deployment=judge.model_deployment, prompt=prompt, temperature=0.0,
+        max_tokens=MOST_TOKENS,
+    )  # fmt: skip
+    asked: list[Request] = []
+    for _ in range(TRIES):
+        asked.append(request)
+        try:
+            result = ask(request)
+        except Exception:  # a judge that cannot be asked at all said so already; the others go on
+            return None
+        if not result.success or not result.completions:
+            return None
+        try:
+            return judgement_in(result.completions[0].text, criteria, answer)
+        except UnusableJudgement as fault:
+            reason = str(fault)
+            request = replace(request, prompt=prompt + ASK_AGAIN.format(reason=reason))
+    client = current_session().clients[name]
+    for request in asked:
+        client.forget(request, reason)
+    return None

@@ -1,0 +1,119 @@
+"""What a jury's ratings say of the jury: each judge's mean, how far the judges agree, what each of them changes."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from eval_factory.results import JuryReport
+from eval_factory.scores import InstanceKey
+
+RATINGS = (1, 2, 3, 4, 5)
+
+_FAMILIES: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(rf"(?<![a-z])(?:{pattern})", re.IGNORECASE)
+    for name, pattern in {
+        "gpt": r"gpt|chatgpt|o[134](?![a-z0-9])|openai",
+        "claude": r"claude|anthropic",
+        "llama": r"llama|nemotron",
+        "gemini": r"gemini|gemma|medgemma|palm",
+        "mistral": r"mistral|mixtral|ministral|magistral",
+        "qwen": r"qwen|qwq",
+        "deepseek": r"deepseek",
+        "phi": r"phi-?\d",
+        "command": r"command|cohere|aya",
+        "grok": r"grok",
+    }.items()
+}
+
+
+@dataclass
+class Ratings:
+    """Every rating of a run: judge -> instance -> criterion -> rating."""
+
+    by_judge: dict[str, dict[InstanceKey, dict[str, int]]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, int]) -> None:
+        if ratings:
+            self.by_judge[judge][instance] = dict(ratings)
+
+    def _units(self, judge: str) -> dict[tuple[InstanceKey, str], int]:
+        """(instance, criterion) -> rating."""
+        return {
+            (instance, criterion): rating
+            for instance, ratings in self.by_judge[judge].items()
+            for criterion, rating in ratings.items()
+        }
+
+    def of_instances(self, left_out: str | None = None) -> dict[InstanceKey, float]:
+        """The jury's score of each instance as HELM computes it: the mean of all its ratings."""
+        sums: dict[InstanceKey, list[int]] = defaultdict(list)
+        for judge, ratings in self.by_judge.items():
+            if judge != left_out:
+                for instance, given in ratings.items():
+                    sums[instance].extend(given.values())
+        return {instance: sum(given) / len(given) for instance, given in sums.items()}
+
+    def means_of(self, instance: InstanceKey) -> dict[str, float]:
+        """Judge -> the mean of its ratings of one instance."""
+        means = {}
+        for judge, ratings in self.by_judge.items():
+            given = ratings.get(instance)
+            if given:
+                means[judge] = statistics.fmean(given.values())
+        return means
+
+    def report(self) -> JuryReport:
+        judges = list(self.by_judge)
+        return JuryReport(
+            means={judge: statistics.fmean(self._units(judge).values()) for judge in judges},
+            krippendorff_alpha=self._alpha(),
+            weighted_kappa={f"{one}/{other}": self._kappa(one, other) for one, other in combinations(judges, 2)},
+            leave_one_out={
+                judge: statistics.fmean(kept.values()) if (kept := self.of_instances(left_out=judge)) else None
+                for judge in judges
+            },
+        )
+
+    def _alpha(self) -> float | None:
+        """Krippendorff's alpha for ordinal ratings (K. Krippendorff, Content Analysis, 2004, chapter 11).
+
+        None where it is not defined: fewer than two judges, nothing rated by two, or one rating for all.
+        """
+        rated = [self._units(judge) for judge in self.by_judge]
+        units = sorted({unit for ratings in rated for unit in ratings}, key=repr)
+        if len(rated) < 2 or len({rating for ratings in rated for rating in ratings.values()}) < 2:
+            return None
+        import krippendorff  # imported here: only a jury needs it
+
+        table = [[ratings.get(unit, math.nan) for unit in units] for ratings in rated]
+        try:
+            return _finite(krippendorff.alpha(table, level_of_measurement="ordinal"))
+        except (ValueError, ZeroDivisionError):
+            return None
+
+    def _kappa(self, one: str, other: str) -> float | None:
+        """Cohen's kappa with quadratic weights (J. Cohen, Psychological Bulletin 70:213-220, 1968), of what both
+        rated."""
+        ones, others = self._units(one), self._units(other)
+        pairs = [(ones[unit], others[unit]) for unit in sorted(ones.keys() & others.keys(), key=repr)]
+        if len({rating for pair in pairs for rating in pair}) < 2:
+            return None
+        from sklearn.metrics import cohen_kappa_score  # imported here: only a jury needs it
+
+        first, second = zip(*pairs, strict=True)
+        return _finite(cohen_kappa_score(first, second, labels=RATINGS, weights="quadratic"))
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def family_of(model_id: str) -> str | None:
+    """The family of models that an id names, as far as ids tell; None where they do not."""
+    return next((name for name, pattern in _FAMILIES.items() if pattern.search(model_id)), None)

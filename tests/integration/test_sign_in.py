@@ -1,0 +1,395 @@
+"""Every way of signing in, through the real program: keys as the product's README shows them, OAuth, cloud functions."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from integration.jury_endpoint import judgement
+from integration.support import TIMEOUT_S, Outcome, program_environment
+from integration.test_juries import medication_questions
+from scripted_endpoint import PROBE, ScriptedEndpoint
+from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
+
+MAIN = "nvapi-main-canary-0123456789-MAIN"
+GPT, LLAMA, CLAUDE = (f"nvapi-{name}-canary-0123456789-{name.upper()}" for name in ("gptj", "llam", "clau"))
+MODELS = {
+    "gpt-4o-2024-05-13": "gpt",
+    "meta/llama-3.3-70b-instruct": "llama",
+    "claude-3-7-sonnet-20250219": "claude",
+}
+Program = Callable[..., Outcome]
+
+
+class SignedEndpoint(ScriptedEndpoint):
+    """Keeps who asked with what; `accepts` says which authorization is good."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "Take it with water.")
+        self.signed: dict[str, set[str]] = {}
+        self.accepts: Callable[[str, str], bool] = lambda _model, _authorization: True
+        self.refused = 0
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        authorization = headers.get("Authorization", "")
+        if not self.accepts(body["model"], authorization):
+            self.refused += 1
+            return 401, {"error": {"message": f"not with {authorization}"}}
+        if body["messages"][-1]["content"] != PROBE:
+            self.signed.setdefault(MODELS.get(body["model"], body["model"]), set()).add(
+                authorization.removeprefix("Bearer ")
+            )
+        return super().reply(path, headers, body)
+
+
+@pytest.fixture
+def signed() -> Iterator[SignedEndpoint]:
+    with SignedEndpoint() as server:
+        yield server
+
+
+@pytest.fixture
+def tokens() -> Iterator[TokenEndpoint]:
+    with TokenEndpoint() as server:
+        yield server
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """Runs a whole config, in a folder of its own; looks for secrets in all that is left."""
+
+    def run(config: dict[str, Any], env: dict[str, str], *secrets: str) -> Outcome:
+        file = tmp_path / "config.yml"
+        file.write_text(yaml.safe_dump(config), encoding="utf-8")
+        folder = tmp_path / "out"
+        finished = subprocess.run(
+            [sys.executable, "-m", "eval_factory", "run_eval", "--output_dir", str(folder), "--run_config", str(file)],
+            env=program_environment(HF_HUB_OFFLINE="1", **env), capture_output=True, text=True, timeout=TIMEOUT_S,
+            cwd=tmp_path, check=False,
+        )  # fmt: skip
+        for secret in (MAIN, GPT, LLAMA, CLAUDE, CLIENT_SECRET, "token-canary", *secrets):
+            assert secret not in finished.stdout + finished.stderr
+            for path in folder.rglob("*"):
+                assert not path.is_file() or secret.encode() not in path.read_bytes(), (secret, path)
+        return Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
+
+    return run
+
+
+def log_of(outcome: Outcome) -> str:
+    return "".join(path.read_text("utf-8") for path in (outcome.output_dir / "logs").glob("*.log"))
+
+
+def config(url: str, **extra: Any) -> dict[str, Any]:
+    """The README's configuration, with a benchmark that needs no download."""
+    return {
+        "config": {
+            "type": "medication_qa",
+            "output_dir": "results/multi_judge_test",
+            "params": {"limit_samples": 2, "parallelism": 2, "extra": {"num_train_trials": 1, **extra}},
+        },
+        "target": {
+            "api_endpoint": {
+                "url": url, "model_id": "nvdev/meta/llama-3.1-8b-instruct", "type": "chat", "api_key": "OPENAI_API_KEY",
+            }
+        },
+    }  # fmt: skip
+
+
+MODEL = "nvdev/meta/llama-3.1-8b-instruct"
+OWN_VARIABLES = {
+    "gpt_judge_api_key": "GPT_JUDGE_API_KEY",
+    "llama_judge_api_key": "LLAMA_JUDGE_API_KEY",
+    "claude_judge_api_key": "CLAUDE_JUDGE_API_KEY",
+}
+
+
+@pytest.mark.parametrize(
+    ("extra", "env", "used"),
+    [
+        pytest.param(
+            OWN_VARIABLES,
+            {"GPT_JUDGE_API_KEY": GPT, "LLAMA_JUDGE_API_KEY": LLAMA, "CLAUDE_JUDGE_API_KEY": CLAUDE},
+            {"gpt": GPT, "llama": LLAMA, "claude": CLAUDE},
+            id="method 1: direct keys",
+        ),
+        pytest.param(
+            {"gpt_judge_api_key": "GPT_JUDGE_API_KEY"},
+            {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "OPENAI_SCOPE": "awsanthropic-readwrite"},
+            {"gpt": MAIN, "llama": MAIN, "claude": MAIN},
+            id="method 2: OAuth variables beside the main key",
+        ),
+        pytest.param(
+            {"gpt_judge_api_key": "GPT_JUDGE_API_KEY"},
+            {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "GPT_JUDGE_API_KEY": GPT},
+            {"gpt": GPT, "llama": MAIN, "claude": MAIN},
+            id="method 3: hybrid",
+        ),
+        pytest.param(
+            OWN_VARIABLES,
+            dict.fromkeys(OWN_VARIABLES.values(), GPT),
+            {"gpt": GPT, "llama": GPT, "claude": GPT},
+            id="the same key for all judges",
+        ),
+    ],
+)
+def test_keys_as_the_readme_shows_them(
+    extra: dict[str, str], env: dict[str, str], used: dict[str, str], signed: SignedEndpoint, tokens: TokenEndpoint,
+    program: Program, tmp_path: Path,
+) -> None:  # fmt: skip
+    medication_questions(tmp_path / "out" / "helm")
+    outcome = program(config(signed.url, **extra), {"OPENAI_API_KEY": MAIN, "OPENAI_TOKEN_URL": tokens.url, **env})
+    assert outcome.returncode == 0, outcome.stderr
+    assert signed.signed == {MODEL: {MAIN}, **{judge: {key} for judge, key in used.items()}}
+    log = log_of(outcome)
+    for judge, key in used.items():
+        own = f"{judge.upper()}_JUDGE_API_KEY"
+        if own in env:
+            assert f"Using API key {own} for {judge}, ends with {key[-4:]}" in log
+            assert f"Using {'GPT' if judge == 'gpt' else judge.capitalize()} judge API key from" in log
+        else:
+            assert f"{own} is not set, setting to OPENAI_API_KEY" in log
+    if "OPENAI_CLIENT_ID" in env:
+        assert "OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`" in log
+    assert not tokens.given
+
+
+@pytest.mark.medical_data
+def test_method_4_helm_run_itself(
+    signed: SignedEndpoint, root: Path, tmp_path: Path, place_data: Callable[[Path, str], None],
+    data_environment: dict[str, str], medical_data: Path,
+) -> None:  # fmt: skip
+    """The README's command, after the model files were written where helm-run looks for them."""
+    env = program_environment(
+        **data_environment, PYTHONPATH=str(medical_data / "overlay"), MEDICAL_DATA=str(medical_data),
+        OPENAI_API_KEY=MAIN, GPT_JUDGE_API_KEY=GPT, LLAMA_JUDGE_API_KEY=LLAMA, CLAUDE_JUDGE_API_KEY=CLAUDE,
+    )  # fmt: skip
+    generate = [
+        sys.executable, str(root / "scripts" / "generate_dynamic_model_configs.py"), "--model-name", "openai/gpt-4",
+        "--base-url", signed.url, "--openai-model-name", "gpt-4", "--output-dir", "prod_env", "--helm-names",
+    ]  # fmt: skip
+    subprocess.run(generate, cwd=tmp_path, env=env, capture_output=True, timeout=TIMEOUT_S, check=True)
+    place_data(tmp_path / "results" / "multi_judge_test", "mtsamples_replicate")
+    finished = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "helm-run"), "--run-entries", "mtsamples_replicate:model=openai/gpt-4",
+            "--suite", "my-suite", "--max-eval-instances", "2", "--num-train-trials", "1",
+            "-o", "results/multi_judge_test", "--plugins", "eval_factory.engine.plugin",
+        ],
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    assert signed.signed == {"gpt-4": {MAIN}, "gpt": {GPT}, "llama": {LLAMA}, "claude": {CLAUDE}}
+    (stats,) = (tmp_path / "results" / "multi_judge_test" / "runs" / "my-suite").glob("*/stats.json")
+    means = {stat["name"]["name"]: stat.get("mean") for stat in json.loads(stats.read_text())}
+    assert means["mtsamples_replicate_accuracy"] == 4.0
+    assert not any(secret in finished.stdout + finished.stderr for secret in (MAIN, GPT, LLAMA, CLAUDE))
+
+
+OAUTH_JURY = [
+    {"name": "kind", "model_id": "judge/kind", "oauth": "anthropic"},
+    {"name": "own", "model_id": "judge/own", "api_key": "OWN_KEY"},
+]
+
+
+def oauth_environment(tokens: TokenEndpoint) -> dict[str, str]:
+    env = {"OWN_KEY": GPT}
+    for service in ("OPENAI", "ANTHROPIC"):
+        env |= {
+            f"{service}_CLIENT_ID": CLIENT_ID,
+            f"{service}_CLIENT_SECRET": CLIENT_SECRET,
+            f"{service}_TOKEN_URL": tokens.url,
+        }
+    return env
+
+
+def oauth_config(url: str) -> dict[str, Any]:
+    document = config(url, judges=OAUTH_JURY)
+    endpoint = document["target"]["api_endpoint"]
+    del endpoint["api_key"]
+    endpoint["oauth"] = "openai"
+    return document
+
+
+def test_tokens_serve_who_says_so(
+    signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
+) -> None:
+    medication_questions(tmp_path / "out" / "helm")
+    outcome = program(oauth_config(signed.url), {**oauth_environment(tokens), "OPENAI_API_KEY": MAIN})
+    assert outcome.returncode == 0, outcome.stderr
+    assert tokens.scopes == ["azureopenai-readwrite", "awsanthropic-readwrite"]
+    assert signed.signed == {MODEL: {tokens.given[0]}, "judge/kind": {tokens.given[1]}, "judge/own": {GPT}}
+    log = log_of(outcome)
+    assert "Creating new openai OAuth token" in log
+    assert "Creating new anthropic OAuth token" in log
+    for service in ("openai", "anthropic"):
+        file = tmp_path / f"{service}_oauth_token.json"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert json.loads(file.read_text())["expires_at"] > 0
+
+
+def test_a_token_that_is_refused_is_renewed_once(
+    signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
+) -> None:
+    """The endpoint takes no token that was given before the model was first asked: revoked, though not expired."""
+    medication_questions(tmp_path / "out" / "helm")
+    old = {"access_token": "token-canary-of-yesterday", "expires_at": 9e12}
+    (tmp_path / "openai_oauth_token.json").write_text(json.dumps(old))
+    signed.accepts = lambda model, authorization: model != MODEL or "yesterday" not in authorization
+    outcome = program(oauth_config(signed.url), oauth_environment(tokens))
+    assert outcome.returncode == 0, outcome.stderr
+    assert signed.refused == 1
+    assert len(tokens.given) == 2
+    assert "openai OAuth token expired, refreshing" in log_of(outcome)
+
+
+def test_tokens_that_expire_during_the_run(
+    signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
+) -> None:
+    medication_questions(tmp_path / "out" / "helm")
+    tokens.expires_in = 1
+    outcome = program(oauth_config(signed.url), oauth_environment(tokens))
+    assert outcome.returncode == 0, outcome.stderr
+    assert len(signed.signed[MODEL]) == 2
+    assert "token expired, refreshing" in log_of(outcome)
+
+
+def test_a_token_that_is_always_refused_stops_the_run(
+    signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
+) -> None:
+    signed.accepts = lambda _model, _authorization: False
+    outcome = program(oauth_config(signed.url), oauth_environment(tokens))
+    assert outcome.returncode == 3
+    assert "Authentication error detected" in outcome.stderr
+    assert signed.refused == 2
+
+
+@pytest.mark.parametrize(
+    ("way", "change", "message"),
+    [
+        ("good", {"OPENAI_CLIENT_SECRET": ""}, "Missing environment variables for openai token: OPENAI_CLIENT_SECRET"),
+        ("good", {"OPENAI_TOKEN_URL": "http://127.0.0.1:9/token"}, "the token endpoint cannot be reached"),
+        ("refuses", {}, "invalid_client"),
+        ("garbage", {}, "Error creating openai OAuth token"),
+        ("error", {}, "HTTP 500"),
+    ],
+)
+def test_no_token_no_run(
+    way: str, change: dict[str, str], message: str, signed: SignedEndpoint, tokens: TokenEndpoint, program: Program
+) -> None:
+    tokens.way = way
+    outcome = program(oauth_config(signed.url), {**oauth_environment(tokens), **change})
+    assert outcome.returncode == 3, outcome.stderr
+    assert message in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert not signed.requests
+
+
+class CloudFunction:
+    """A cloud function: the first POST of a prompt is answered 202, its status address has the answer later."""
+
+    def __init__(self, polls: int) -> None:
+        self.polls = polls
+        self.posts: list[tuple[str, dict[str, str]]] = []
+        self.gets: list[tuple[str, dict[str, str]]] = []
+        self.waiting: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.origin = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> CloudFunction:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def post(self, path: str, headers: dict[str, str]) -> tuple[int, str]:
+        with self._lock:
+            self.posts.append((path, headers))
+            name = f"req-{len(self.posts)}"
+            self.waiting[name] = self.polls
+        return 202, name
+
+    def get(self, path: str, headers: dict[str, str]) -> tuple[int, str]:
+        with self._lock:
+            self.gets.append((path, headers))
+            name = path.rpartition("/")[2]
+            self.waiting[name] -= 1
+            return (202 if self.waiting[name] > 0 else 200), name
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        function = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.answer(*function.post(self.path, dict(self.headers)))
+
+            def do_GET(self) -> None:
+                self.answer(*function.get(self.path, dict(self.headers)))
+
+            def answer(self, status: int, name: str) -> None:
+                choice = {"index": 0, "message": {"role": "assistant", "content": "B"}, "finish_reason": "stop"}
+                data = json.dumps({"choices": [choice]}).encode() if status == 200 else b""
+                self.send_response(status)
+                self.send_header("NVCF-REQID", name)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        return Handler
+
+
+FUNCTION = "/v2/nvcf/pexec/functions/13e4f873-9d52-4ba9-8194-61baf8dc2bc9"
+
+
+def function_config(function: CloudFunction, **params: Any) -> dict[str, Any]:
+    return {
+        "config": {"type": "sample_medical_qa", "output_dir": "results/nvcf", "params": {"limit_samples": 3, **params}},
+        "target": {
+            "api_endpoint": {
+                "url": f"{function.origin}{FUNCTION}/", "model_id": "m", "type": "chat", "api_key": "OPENAI_API_KEY",
+                "adapter_config": {"use_nvcf": True},
+            }
+        },
+    }  # fmt: skip
+
+
+def test_a_cloud_function(program: Program) -> None:
+    with CloudFunction(polls=3) as function:
+        env = {"OPENAI_API_KEY": MAIN, "NVCF_STATUS_URL": f"{function.origin}/status"}
+        outcome = program(function_config(function), env)
+    assert outcome.returncode == 0, outcome.stderr
+    assert len(function.posts) == 4  # the probe and three instances
+    assert len(function.gets) == 12
+    assert {path for path, _ in function.posts} == {FUNCTION}
+    assert {path.rpartition("/")[0] for path, _ in function.gets} == {"/status"}
+    for _, headers in [*function.posts, *function.gets]:
+        assert headers["Authorization"] == f"Bearer {MAIN}"
+        assert int(headers["NVCF-POLL-SECONDS"]) >= 1
+
+
+def test_a_cloud_function_that_never_ends(program: Program) -> None:
+    with CloudFunction(polls=10**9) as function:
+        env = {"OPENAI_API_KEY": MAIN, "NVCF_STATUS_URL": f"{function.origin}/status"}
+        outcome = program(function_config(function, request_timeout=2, max_retries=0), env)
+    assert outcome.returncode == 1
+    (error,) = {json.loads(line)["error"] for line in (outcome.output_dir / "results.jsonl").read_text().splitlines()}
+    assert "no answer within 2 s" in error
