@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.config.evaluation import Evaluation, Request, build_evaluation, data_faults
 from eval_factory.config.framework import framework_path, load_framework
 from eval_factory.config.merge import Source
 from eval_factory.engine import events as event_names
@@ -64,6 +64,9 @@ def run_evaluation(
     if options.dry_run:
         output.write(redactor.text(preview(evaluation, argv)))
         return
+    wrong = data_faults(evaluation)
+    if wrong:
+        raise PrerequisiteError("config.params.extra.data_path: " + "\n  ".join(wrong))
     keys = key_report(plan, env)
     env = {**env, **keys.found}
     for key in keys.found.values():

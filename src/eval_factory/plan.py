@@ -52,6 +52,9 @@ CHANGES_RESULTS = frozenset(
         "config.params.extra.subject",
         "config.params.extra.condition",
         "config.params.extra.subset",
+        "config.params.extra.language",
+        "config.params.extra.category",
+        "config.params.extra.version",
         "config.params.extra.num_train_trials",
         "config.params.extra.judges",  # but for JUDGE_RUNTIME_ONLY
         "target.api_endpoint.url",

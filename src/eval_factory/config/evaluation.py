@@ -14,14 +14,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from eval_factory.config.framework import Framework, Task
+from eval_factory.config.framework import Framework, ScenarioParameter, Task
+from eval_factory.config.layout import described, faults
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
-from eval_factory.config.model import RunConfig
+from eval_factory.config.model import Extra, RunConfig
 from eval_factory.errors import ConfigError
 from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of
 
-SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset")
+SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
@@ -302,7 +303,7 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
             continue
         if value is None:
             if rule.required:
-                problems.append(f"{where}: is missing; {task.name} needs it")
+                problems.append(f"{where}: is missing; {task.name} needs it{_what_it_may_be(rule, extra)}")
             continue
         if _NOT_IN_RUN_ENTRY in value:
             problems.append(f"{where}: must hold no comma, HELM cannot be given one: {value!r}")
@@ -312,6 +313,26 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
         if rule.path:
             update[name] = os.path.abspath(os.path.expanduser(value))
     return update
+
+
+def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
+    if rule.allowed:
+        return f", one of {', '.join(rule.allowed)}"
+    lines = described(rule.layout, {"subject": extra.subject, "condition": extra.condition})
+    return "".join(["; what has to stand there:", *(f"\n    {line}" for line in lines)]) if lines else ""
+
+
+def data_faults(evaluation: Evaluation) -> list[str]:
+    """What of a task's own data is not there or has another form, and then the form that it has to have."""
+    extra = evaluation.run.config.params.extra
+    rule = evaluation.task.helm.parameters.get("data_path")
+    if rule is None or not rule.layout or extra.data_path is None:
+        return []
+    values = {"subject": extra.subject, "condition": extra.condition}
+    found = faults(rule.layout, Path(extra.data_path), values)
+    if not found:
+        return []
+    return [*found, f"{evaluation.task.name} needs:", *(f"  {line}" for line in described(rule.layout, values))]
 
 
 def _tasks_with(name: str) -> str:

@@ -30,6 +30,16 @@ class FrameworkInfo(_Strict):
     url: str
 
 
+class FileLayout(_Strict):
+    """A file of a user's own data; without `file` it is the path itself."""
+
+    file: str | None = None
+    """A path or pattern under the folder; {subject} and {condition} stand for the parameters."""
+    columns: tuple[str, ...] = ()
+    format: str | None = None
+    """How it is read where the file's suffix does not say."""
+
+
 class ScenarioParameter(_Strict):
     """A value of `params.extra` that a task's scenario accepts."""
 
@@ -37,6 +47,7 @@ class ScenarioParameter(_Strict):
     fixed: str | None = None
     allowed: tuple[str, ...] = ()
     path: bool = False
+    layout: tuple[FileLayout, ...] = ()
 
 
 class HelmEntry(_Strict):
@@ -55,6 +66,8 @@ class About(_Strict):
     tags: tuple[str, ...]
     access: Literal["public", "gated", "private"]
     source: str
+    licence: str | None = None
+    revision: str | None = None
     instances: int | None
     notes: tuple[str, ...] = ()
 

@@ -119,6 +119,9 @@ class Extra(_Strict):
     subject: Line | None
     condition: Line | None
     subset: Line | None
+    language: Line | None
+    category: Line | None
+    version: Line | None
     num_train_trials: Positive | None
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None

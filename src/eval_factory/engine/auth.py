@@ -92,7 +92,8 @@ class OAuthSignIn:
     ) -> None:
         """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before `token_url` and `scope`."""
         self.service = service
-        self._names = {name: variable_of(service, name) for name in ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")}
+        settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
+        self._names = {name: variable_of(service, name) for name in settings}
         self._id, self._secret, url, own_scope = (env.get(name) for name in self._names.values())
         self._url, self._scope = url or token_url, own_scope or scope
         self._file = token_file(service, folder)

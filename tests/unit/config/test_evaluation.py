@@ -64,7 +64,7 @@ def test_jinja_stays_text() -> None:
 
 def test_data_path_becomes_absolute() -> None:
     found = evaluation(
-        {"config.type": "clear", "config.params.extra.condition": "c", "config.params.extra.data_path": "some/where"}
+        {"config.type": "clear", "config.params.extra.condition": "unemployment", "config.params.extra.data_path": "some/where"}
     )
     assert Path(found.run.config.params.extra.data_path or "").is_absolute()
 
@@ -72,7 +72,7 @@ def test_data_path_becomes_absolute() -> None:
 def test_a_comma_in_a_path_is_refused() -> None:
     with pytest.raises(ConfigError, match="no comma"):
         evaluation(
-            {"config.type": "clear", "config.params.extra.condition": "c", "config.params.extra.data_path": "a,b"}
+            {"config.type": "clear", "config.params.extra.condition": "unemployment", "config.params.extra.data_path": "a,b"}
         )
 
 
