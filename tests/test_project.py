@@ -9,7 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-from scripts.update_readme import with_table
+import pytest
+from scripts.update_readme import PAGES, with_table
 
 from eval_factory.config.framework import load_framework
 
@@ -18,6 +19,11 @@ def test_the_readmes_table_is_up_to_date(root: Path) -> None:
     readme = (root / "README.md").read_text("utf-8")
     assert with_table(readme) == readme, "run scripts/update_readme.py"
     assert len(readme.splitlines()) < 150
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_generated_pages_are_up_to_date(name: str, root: Path) -> None:
+    assert PAGES[name]() == (root / name).read_text("utf-8"), "run scripts/update_readme.py"
 
 
 def test_the_readmes_defaults_are_the_frameworks(root: Path) -> None:

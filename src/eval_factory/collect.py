@@ -15,6 +15,8 @@ from typing import Any
 
 from eval_factory.engine import store, wire
 from eval_factory.engine.judgement import injection_signs
+from eval_factory.errata.load import CORRECTED, Erratum, load_errata
+from eval_factory.errata.rules import Case, Rule, rule_of
 from eval_factory.helm import output
 from eval_factory.jury import Ratings, family_of
 from eval_factory.plan import Plan
@@ -47,8 +49,10 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     """
     run = output.read_run(runs[0])
     contexts = _contexts(run)
+    corrections = _Corrections.of(plan, contexts)
     answers = _answers(plan.rundir.cache_db)
-    seen = _look_at_states(plan, run)
+    seen = _look_at_states(plan, run, corrections)
+    contexts += corrections.contexts()
     missing_jury = seen.failed | seen.unjudged
     notes = list(plan.evaluation.task.about.notes)
     scores: dict[str, Score] = {}
@@ -57,10 +61,10 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     jury_metric = run.jury.metric if run.jury else None
     helms: dict[str, Score] = {}
     for context in contexts:
-        judged = context.name == jury_metric
+        judged = context.name.removesuffix(CORRECTED) == jury_metric
         missing = missing_jury if judged else seen.failed
         score = score_of(context, missing, zero=zero and not judged)
-        if judged and missing and context.helm_mean is not None:
+        if context.name == jury_metric and missing and context.helm_mean is not None:
             whole = Stats(len(context.values), context.helm_mean, None, None, None, None, None)
             helms[f"{context.label}.helm"] = Score(context.helm_mean, whole)
         if score is None:
@@ -72,7 +76,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
             bounds[context.label] = limits
     instances = seen.counts()
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
-    notes += [*_notes(plan, run, instances, seen), *adjustments]
+    notes += [*_notes(plan, run, instances, seen), *corrections.notes(), *adjustments]
     main = plan.evaluation.task.helm.main_metric
     main_context = next((context for context in contexts if context.label == main), None)
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
@@ -187,7 +191,57 @@ class _Seen:
         )
 
 
-def _look_at_states(plan: Plan, run: output.HelmRun) -> _Seen:
+@dataclass
+class _Corrections:
+    """Corrected values of metrics that are known to be wrong, beside HELM's own."""
+
+    version: int
+    errata: Sequence[Erratum]
+    rules: Mapping[str, Rule]
+    helm: Mapping[str, Context]
+    values: dict[str, dict[InstanceKey, float]] = field(default_factory=lambda: defaultdict(dict))
+
+    @classmethod
+    def of(cls, plan: Plan, contexts: Sequence[Context]) -> _Corrections:
+        known = load_errata()
+        helm = {context.label: context for context in contexts}
+        errata = [erratum for erratum in known.of(plan.evaluation.task.helm.run_spec) if erratum.metric in helm]
+        return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
+
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        for erratum in self.errata:
+            helm = self.helm[str(erratum.metric)].values.get(key)
+            if helm is None:
+                continue
+            # A failed instance has no value that counts; it keeps its place, for the bounds.
+            value = 0.0 if _failed(state) else self.rules[erratum.id](_case(state, helm))
+            if value is not None:
+                self.values[erratum.label][key] = value
+
+    def contexts(self) -> list[Context]:
+        return [Context(label, label, None, merged=True, values=values) for label, values in self.values.items()]
+
+    def notes(self) -> list[str]:
+        return [
+            f"{erratum.label} (errata {', '.join(filter(None, (str(self.version), erratum.id, erratum.upstream)))}):"
+            f" {erratum.defect}. Corrected: {erratum.corrected}"
+            for erratum in self.errata
+        ]
+
+
+def _case(state: output.RequestState, helm: float) -> Case:
+    right = (reference.output.text for reference in state.instance.references if output.CORRECT_TAG in reference.tags)
+    return Case(
+        prompt=state.instance.input.text,
+        completion=_text(state),
+        gold=next(right, ""),
+        helm=helm,
+        extra=state.instance.extra_data or {},
+        annotations=state.annotations or {},
+    )
+
+
+def _look_at_states(plan: Plan, run: output.HelmRun, corrections: _Corrections) -> _Seen:
     seen = _Seen()
     jury = run.jury
     judges = jury.judges if jury else ()
@@ -201,6 +255,7 @@ def _look_at_states(plan: Plan, run: output.HelmRun) -> _Seen:
             fields["sub_split"] = state.instance.sub_split
         for name, value in fields.items():
             seen.members[name][value].append(key)
+        corrections.add(key, state)
         if _failed(state):
             seen.failed.add(key)
             continue

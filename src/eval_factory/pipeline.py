@@ -36,6 +36,8 @@ DATA_ERRORS = (
 )  # fmt: skip
 """What a scenario raises when its data, or a package that reads them, is not there."""
 
+NLTK_IS_MISSING = "nltk.download("
+
 NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.collect", "eval_factory.report.write")
 
 
@@ -296,12 +298,22 @@ def _raise_for_failure(
             loading = event["phase"] == event_names.LOADING
         elif event["event"] == event_names.RUN_FAILED:
             log.error(event["error"])
+            if NLTK_IS_MISSING in event["error"]:
+                raise PrerequisiteError(_missing_nltk(plan))
             if loading and event["error"].partition(":")[0] in DATA_ERRORS:
                 raise PrerequisiteError(_missing_data(plan, event["error"]))
             raise HelmError(f"HELM failed while {plan.task_name} ran: {event['error']}\n  log: {plan.rundir.helm_log}")
     if returncode != 0:
         shown = "\n".join(f"  | {line}" for line in tail)
         raise HelmError(f"helm-run ended with {returncode}:\n{shown}\n  log: {plan.rundir.helm_log}")
+
+
+def _missing_nltk(plan: Plan) -> str:
+    return (
+        f"{plan.task_name} needs nltk's data punkt_tab, and they could not be downloaded\n"
+        "  put them where NLTK_DATA points (tokenizers/punkt_tab/english), then run the same command again:"
+        " what was answered is kept"
+    )
 
 
 def _missing_data(plan: Plan, error: str) -> str:

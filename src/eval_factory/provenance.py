@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from eval_factory import __version__
+from eval_factory.errata.load import load_errata
 from eval_factory.helm import output
 from eval_factory.plan import Plan
 from eval_factory.results import Provenance
@@ -29,6 +30,7 @@ def provenance_of(plan: Plan, prompts_sha256: str, git_hash: str | None) -> Prov
         dataset_files={path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files},
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
+        errata_version=load_errata().version,
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
     )

@@ -111,6 +111,7 @@ class Provenance:
     dataset_files: Mapping[str, str]
     prompts_sha256: str
     run_identity: str
+    errata_version: int
     git_hash: str | None
     target: str
 

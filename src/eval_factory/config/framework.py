@@ -69,6 +69,7 @@ class About(_Strict):
     licence: str | None = None
     revision: str | None = None
     instances: int | None
+    tried: Literal["real data", "invented data", "dry run"]
     notes: tuple[str, ...] = ()
 
 

@@ -6,6 +6,7 @@ installed.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import logging
@@ -14,7 +15,7 @@ import types
 from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import startup
+from eval_factory.engine import mends, startup
 from eval_factory.helm import names
 
 SPACY_MODEL = "en_core_web_sm"
@@ -44,6 +45,15 @@ def answer_for_torch() -> None:
         _stand_in("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
     if not _is_installed("bert_score"):
         _stand_in("bert_score", BERTScorer=_NeedsWeights)
+
+
+def answer_for_transformers() -> None:
+    """MedAlign's module names a tokenizer of transformers, and uses tiktoken's."""
+    if _is_installed("transformers"):
+        return
+    _stand_in("transformers", AutoTokenizer=_NeedsWeights)
+    importlib.import_module("helm.benchmark.scenarios.medalign_scenario_helper")
+    del sys.modules["transformers"]  # others ask whether it is there
 
 
 def answer_for_spacy_model() -> None:
@@ -97,8 +107,24 @@ def mend_jury_benchmarks() -> None:
         answer_for_qafacteval()
 
 
+def mend_scenarios() -> None:
+    """Only what is asked for: each imports its scenario."""
+    asked = names.asked_run_specs(sys.argv)
+    if "ehr_sql" in asked:
+        from eval_factory.engine import sql
+
+        sql.execute_where_it_can_do_no_harm()
+    if "medcalc_bench" in asked:
+        mends.take_medcalc_version()
+    if "medalign" in asked:
+        answer_for_transformers()
+    if "medbullets_freetext" in asked:
+        mends.supply_medbullets_freetext()
+
+
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 answer_for_torch()
 mend_jury_benchmarks()
+mend_scenarios()
 discard_bare_prints()

@@ -17,6 +17,7 @@ BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "ba
 BOOKKEEPING = frozenset({"predicted_index", "prompt_truncated", "perplexity", "bits_per_byte"})
 """Statistics of the run, not of the answers: none of them is a score."""
 
+CORRECT_TAG = "correct"
 COMPUTED_ON_PERTURBED = "perturbed"
 _SPLITS_BY_WEIGHT = ("test", "valid", "train")
 

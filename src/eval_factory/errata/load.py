@@ -1,0 +1,60 @@
+"""The list of known defects, read and checked."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, model_validator
+
+FILE_NAME = "errata.yml"
+CORRECTED = ".corrected"
+
+
+class Erratum(BaseModel):
+    """One defect: with a corrected score, mended inside helm-run, or unable to occur here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    run_specs: tuple[str, ...]
+    defect: str
+    upstream: str | None
+    metric: str | None = None
+    rule: str | None = None
+    corrected: str | None = None
+    mend: str | None = None
+    avoided: str | None = None
+
+    @model_validator(mode="after")
+    def _one_remedy(self) -> Erratum:
+        if sum(remedy is not None for remedy in (self.corrected, self.mend, self.avoided)) != 1:
+            raise ValueError(f"{self.id}: one of corrected, mend and avoided is needed")
+        if len({value is None for value in (self.metric, self.rule, self.corrected)}) != 1:
+            raise ValueError(f"{self.id}: metric, rule and corrected belong together")
+        return self
+
+    @property
+    def label(self) -> str:
+        """The name of the corrected score."""
+        return f"{self.metric}{CORRECTED}"
+
+
+class Errata(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int
+    errata: tuple[Erratum, ...]
+
+    def of(self, run_spec: str) -> list[Erratum]:
+        return [erratum for erratum in self.errata if run_spec in erratum.run_specs]
+
+
+@lru_cache(maxsize=1)
+def load_errata() -> Errata:
+    """Read and check the file once per process."""
+    text = (resources.files("eval_factory.errata") / FILE_NAME).read_text(encoding="utf-8")
+    loaded: Any = yaml.safe_load(text)
+    return Errata.model_validate(loaded)

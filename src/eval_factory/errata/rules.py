@@ -1,0 +1,119 @@
+"""The corrected values: one function per rule, from one instance's answer to its value."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from eval_factory.errata.load import Erratum
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a rule looks at."""
+
+    prompt: str
+    completion: str
+    gold: str
+    """The text of the first right reference; empty where there is none."""
+    helm: float | None
+    """HELM's own value of the metric."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+
+Rule = Callable[[Case], "float | None"]
+"""None: the instance does not count."""
+
+EXACT_CATEGORIES = frozenset({"risk", "severity", "diagnosis"})
+DATE_FORMAT = "%m/%d/%Y"
+_WEEKS = re.compile(r"\('(\d+) weeks', '(\d+) days'\)")
+_LEADING_NUMBER = re.compile(r"\d+")
+CORRECT = "CORRECT"
+
+
+def medcalc_by_category(case: Case) -> float:
+    """MedCalc-Bench's own rule (N. Khandekar et al., NeurIPS 2024, section 3.3), for the names that its data use."""
+    answer, category = case.completion.strip(), case.extra.get("category")
+    if answer == case.gold.strip():
+        return 1.0
+    if category in EXACT_CATEGORIES:
+        return 0.0
+    read = _days if _WEEKS.match(case.gold) else _date if category == "date" else float
+    try:
+        low, value, high = (read(str(text)) for text in (case.extra["lower_limit"], answer, case.extra["upper_limit"]))
+    except (ValueError, KeyError):
+        return 0.0
+    return float(low <= value <= high)
+
+
+def _days(text: str) -> float:
+    match = _WEEKS.match(text)
+    if match is None:
+        raise ValueError(text)
+    return 7.0 * int(match[1]) + int(match[2])
+
+
+def _date(text: str) -> float:
+    return float(datetime.strptime(text, DATE_FORMAT).toordinal())
+
+
+def medec_sentence(case: Case) -> float:
+    """Right where the same sentence is named, or both say CORRECT."""
+    return float(_sentence(case.gold) == _sentence(case.completion))
+
+
+def _sentence(text: str) -> str | int | None:
+    text = text.strip()
+    if text.rstrip(".") == CORRECT:
+        return CORRECT
+    number = _LEADING_NUMBER.match(text)
+    return int(number[0]) if number else None
+
+
+def ehr_sql_same_rows(case: Case) -> float | None:
+    """EHRSQL's execution accuracy (G. Lee et al., NeurIPS 2022): the same rows, in any order."""
+    annotation = case.annotations.get("ehr_sql") or {}
+    if case.extra.get("is_impossible") or not case.gold.strip():
+        return float(not case.completion.strip())
+    gold = annotation.get("ground_truth_rows")
+    if gold is None:  # the gold query itself failed
+        return None
+    if not case.completion.strip() or annotation.get("query_error") is not None:
+        return 0.0
+    return float(_rows(annotation.get("predicted_result", [])) == _rows(gold))
+
+
+def _rows(rows: Any) -> Counter[str]:
+    return Counter(str(list(row) if isinstance(row, (list, tuple)) else row) for row in rows)
+
+
+def first_of_repeated() -> Rule:
+    """HELM's value, of the first of several instances with the same prompt and reference."""
+    seen: set[tuple[str, str]] = set()
+
+    def rule(case: Case) -> float | None:
+        key = (case.prompt, case.gold)
+        if key in seen:
+            return None
+        seen.add(key)
+        return case.helm
+
+    return rule
+
+
+_RULES: dict[str, Callable[[], Rule]] = {
+    "medcalc_by_category": lambda: medcalc_by_category,
+    "medec_sentence": lambda: medec_sentence,
+    "ehr_sql_same_rows": lambda: ehr_sql_same_rows,
+    "first_of_repeated": first_of_repeated,
+}
+
+
+def rule_of(erratum: Erratum) -> Rule:
+    """The rule of an erratum that has one, new for each run: some remember what they have seen."""
+    return _RULES[str(erratum.rule)]()

@@ -1,0 +1,60 @@
+"""Fed the gold answers, a benchmark gives full marks: by HELM's own rule, or by the corrected one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.gold import gold_answers
+from integration.support import Outcome, Run
+from scripted_endpoint import ScriptedEndpoint
+
+INSTANCES = 250
+CORRECTED = {
+    "medcalc_bench": "medcalc_bench_accuracy.corrected",
+    "medec": "medec_error_sentence_accuracy.corrected",
+    "ehr_sql": "ehr_sql_execution_accuracy.corrected",
+}
+HELMS_OWN = ("pubmed_qa", "head_qa", "race_based_med", "medec")
+
+
+@pytest.fixture
+def with_gold(
+    run_program: Run, data_environment: dict[str, str], place_data: Callable[[Path, str], None], tmp_path: Path
+) -> Callable[..., Outcome]:
+    def run(task: str, **params: Any) -> Outcome:
+        place_data(tmp_path / "out" / "helm", task)
+        with ScriptedEndpoint(lambda _prompt: "?") as endpoint:
+            first = run_program(task, endpoint.url, params={"limit_samples": INSTANCES, **params}, env=data_environment)
+            assert first.returncode == 0, first.stderr
+            gold = gold_answers(first)
+            endpoint.answer = lambda prompt: gold.get(prompt, "")
+            outcome = run_program(
+                task, endpoint.url, "--fresh", params={"limit_samples": INSTANCES, "parallelism": 16, **params},
+                env=data_environment,
+            )  # fmt: skip
+            assert outcome.returncode == 0, outcome.stderr
+            return outcome
+
+    return run
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("task", CORRECTED)
+def test_the_corrected_score_of_the_gold_answers_is_full(task: str, with_gold: Callable[..., Outcome]) -> None:
+    outcome = with_gold(task)
+    label = CORRECTED[task]
+    assert outcome.scores()[label] == 1.0
+    assert outcome.scores()[label.removesuffix(".corrected")] < 1.0
+    (note,) = (note for note in outcome.document()["validity"]["notes"] if note.startswith(label))
+    assert "(errata 1, " in note
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("task", HELMS_OWN)
+def test_helms_score_of_the_gold_answers_is_full(task: str, with_gold: Callable[..., Outcome]) -> None:
+    outcome = with_gold(task)
+    assert outcome.scores()[outcome.document()["main_metric"]] == 1.0
