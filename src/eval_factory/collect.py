@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from eval_factory.stats import percentile
 JURY_SCALE = (1.0, 5.0)
 """HELM's juries score from 1 to 5."""
 LONGEST_CATEGORY = 80
+SUMMARIZATION = "SummarizationMetric"
 
 
 def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git_hash: str | None) -> TaskResult:
@@ -76,7 +77,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
             bounds[context.label] = limits
     instances = seen.counts()
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
-    notes += [*_notes(plan, run, instances, seen), *corrections.notes(), *adjustments]
+    notes += [*_notes(plan, run, instances, seen, scores), *corrections.notes(), *adjustments]
     main = plan.evaluation.task.helm.main_metric
     main_context = next((context for context in contexts if context.label == main), None)
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
@@ -275,7 +276,7 @@ def _look_at_states(plan: Plan, run: output.HelmRun, corrections: _Corrections) 
                 scored[judge] += bool(ratings)
                 heard = heard or bool(ratings)
                 seen.ratings.add(judge, key, ratings)
-            if not heard:  # HELM gives such an instance full marks
+            if not heard:  # HELM gives such an instance its default
                 seen.unjudged.add(key)
     own = family_of(plan.model.model_id)
     families = {judge.role: family_of(judge.model_id) for judge in plan.judges}
@@ -361,7 +362,9 @@ def _categories(instance: output.Instance) -> dict[str, Any]:
     }
 
 
-def _notes(plan: Plan, run: output.HelmRun, instances: Instances, seen: _Seen) -> list[str]:
+def _notes(
+    plan: Plan, run: output.HelmRun, instances: Instances, seen: _Seen, labels: Collection[str]
+) -> list[str]:
     notes = []
     cut_off_empty = seen.cut_off_empty
     if plan.model.url.startswith("demo:"):
@@ -386,6 +389,8 @@ def _notes(plan: Plan, run: output.HelmRun, instances: Instances, seen: _Seen) -
             )
         if counts.same_family:
             notes.append(f"judge {judge} is of the evaluated model's family")
+    if run.has_metric(SUMMARIZATION) and not any(label.startswith(("BERTScore", "summac")) for label in labels):
+        notes.append("BERTScore and SummaC are absent: they need torch, a GPU and their weights")
     if seen.injected:
         notes.append(
             f"{seen.injected} answers speak to their judges (see `injection` in results.jsonl):"
@@ -397,12 +402,12 @@ def _notes(plan: Plan, run: output.HelmRun, instances: Instances, seen: _Seen) -
 def _usage(
     cache_db: Path, answers: Mapping[str, _Answer], run_id: str, wall_s: float
 ) -> tuple[Usage, list[str]]:
-    """Counts of this run's attempts; tokens of every answer that the result rests on, whenever it was paid for.
+    """Counts of this run's attempts; tokens of every answer that it used, whenever that was paid for.
 
     With it: how requests had to be changed for the endpoint to take them, in any run.
     """
     requests = cached = retries = 0
-    used: set[str] = set()
+    used: dict[str, _Answer] = {}
     adjustments: set[str] = set()
     for attempt in store.read_attempts(cache_db):
         if attempt["outcome"] == "answered" and attempt["error"]:
@@ -413,8 +418,10 @@ def _usage(
         requests += attempt["outcome"] in ("answered", "retried", "failed")
         retries += attempt["outcome"] == "retried"
         if attempt["outcome"] in ("answered", "cached"):
-            used.add(attempt["key"])
-    counted = [answers[key] for key in used if key in answers]
+            tokens = (attempt["prompt_tokens"], attempt["completion_tokens"])
+            set_aside = _Answer(tokens, attempt["latency_s"])  # a judge's unusable answer; it was paid for
+            used[attempt["key"]] = answers.get(attempt["key"], set_aside)
+    counted = list(used.values())
     latencies = [answer.latency_s for answer in counted]
     usage = Usage(
         requests=requests,

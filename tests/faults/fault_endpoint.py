@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -33,8 +33,10 @@ class FaultEndpoint:
     def __init__(self, faults: list[Fault | None], secret: str) -> None:
         self._faults = faults
         self.secret = secret
+        self.good: Callable[[str], str] = lambda _prompt: "B"
         self.seen: Counter[str] = Counter()
         self.delay_s = 0.0
+        self.faulty_probe = False
         self.room: int | None = None
         """How many requests it takes at once; more get a 429."""
         self.wide_after = FOR_EVER
@@ -60,7 +62,7 @@ class FaultEndpoint:
 
     def fault_of(self, prompt: str) -> Fault | None:
         """The fault of this try of the prompt, counted."""
-        if prompt == PROBE:
+        if prompt == PROBE and not self.faulty_probe:
             return None
         with self._lock:
             place = self._order.setdefault(prompt, len(self._order))
@@ -127,11 +129,12 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
             with endpoint.inside(prompt) as taken:
                 fault = endpoint.fault_of(prompt)
                 time.sleep(endpoint.delay_s)
+                self.good = json.dumps(answer(endpoint.good(prompt))).encode()
                 self.answer_with(fault if taken else Fault(429))
 
         def answer_with(self, fault: Fault | None) -> None:
             if fault is None:
-                self.send(200, json.dumps(answer("B")).encode())
+                self.send(200, self.good)
             elif isinstance(fault.kind, int):
                 echo = {"error": {"message": f"no: {self.headers['Authorization']} {endpoint.secret}"}}
                 self.send(fault.kind, json.dumps(echo).encode(), fault.headers)
@@ -141,7 +144,7 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
                 self.misbehave(fault.kind)
 
         def misbehave(self, kind: str) -> None:
-            good = json.dumps(answer("B")).encode()
+            good = self.good
             if kind == "not json":
                 self.send(200, good[:-5])
             elif kind == "html":

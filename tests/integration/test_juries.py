@@ -37,10 +37,10 @@ def assert_no_key_anywhere(outcome: Outcome) -> None:
             assert not path.is_file() or secret.encode() not in path.read_bytes(), (secret, path)
 
 
-def medication_questions(helm_dir: Path) -> None:
+def medication_questions(helm_dir: Path, count: int = INSTANCES + 1) -> None:
     book = openpyxl.Workbook()
     book.active.append(["Question", "Focus (Drug)", "Question Type", "Answer", "Section Title", "URL"])
-    for number in range(INSTANCES + 1):
+    for number in range(count):
         book.active.append([f"May I take drug {number} with milk?", "drug", "use", f"Answer {number}.", "", ""])
     folder = helm_dir / "scenarios" / "medication_qa"
     folder.mkdir(parents=True)
@@ -116,10 +116,12 @@ def test_a_jury_that_can_be_believed(
     assert outcome.scores()[main] == pytest.approx(sum(line["metrics"][main] for line in lines) / len(lines))
     assert jury.authorizations[KIND] == {f"Bearer {CANARIES['KIND_KEY']}"}
     assert_no_key_anywhere(outcome)
+    notes = [note for note in validity["notes"] if note.startswith("BERTScore and SummaC are absent")]
     rouge = [name for name in outcome.scores() if name.startswith("rouge")]
     bertscore = [name for name in outcome.scores() if "bert" in name.lower()]
     assert rouge or task.startswith("mtsamples")
     assert not bertscore
+    assert bool(notes) is bool(rouge)
 
     asked_before = dict(jury.asked)
     jury.odd_ways, jury.way_of = ["good"], {}

@@ -81,6 +81,24 @@ def answer_for_qafacteval() -> None:
     summarization_metrics.SummarizationMetric._load_qafacteval = no_table
 
 
+def do_without_weights() -> None:
+    """BERTScore and SummaC need weights; where they cannot be had, the other metrics are computed all the same."""
+    from helm.benchmark.metrics.summarization_metrics import SummarizationMetric
+
+    with_weights = SummarizationMetric.__init__
+
+    def with_weights_or_without(self: Any, *args: Any, device: str = "cpu", **kwargs: Any) -> None:
+        try:
+            with_weights(self, *args, device=device, **kwargs)
+        except Exception as error:
+            if device == "cpu":
+                raise
+            print(f"warning: no BERTScore and no SummaC: {type(error).__name__}", file=sys.stderr, flush=True)
+            with_weights(self, *args, device="cpu", **kwargs)
+
+    SummarizationMetric.__init__ = with_weights_or_without
+
+
 class _Discarded(io.TextIOBase):
     """Where scenarios' bare prints go: some print whole rows of the data."""
 
@@ -105,6 +123,7 @@ def mend_jury_benchmarks() -> None:
         judging.judge_with_all_at_once()
         answer_for_spacy_model()
         answer_for_qafacteval()
+        do_without_weights()
 
 
 def mend_scenarios() -> None:

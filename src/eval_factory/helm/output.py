@@ -138,6 +138,9 @@ class HelmRun:
                 )
         return None
 
+    def has_metric(self, class_name: str) -> bool:
+        return any(spec.class_name.rpartition(".")[2] == class_name for spec in self.run_spec.metric_specs)
+
     @property
     def main_split(self) -> str | None:
         """`test` where the run has it, else `valid`, else whatever there is."""

@@ -1,0 +1,113 @@
+"""The fault matrix of a judge: the other judge and the model go on, whatever this one does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
+from faults.test_matrix import BODY_CANARY, MENDED
+from integration.jury_endpoint import judgement
+from integration.support import CANARY, Outcome, program_environment
+from integration.test_juries import medication_questions
+from scripted_endpoint import PROBE, ScriptedEndpoint
+
+JUDGE_CANARY = "sk-canary-of-a-judge-0123456789"
+TIMEOUT_S = 180
+
+
+def rated(prompt: str) -> str:
+    return "pong" if prompt == PROBE else judgement(prompt, 4)
+
+
+def run(folder: Path, judge: FaultEndpoint, count: int, *arguments: str, **params: Any) -> Outcome:
+    judge.good = rated
+    if not folder.exists():
+        medication_questions(folder / "helm", count)
+    with ScriptedEndpoint(lambda prompt: rated(prompt) if "Output Format:" in prompt else "With water.") as endpoint:
+        judges = [
+            {"name": "bad", "model_id": "judge/bad", "url": judge.url, "api_key": "BAD_KEY"},
+            {"name": "good", "model_id": "judge/good"},
+        ]
+        config = {
+            "config": {
+                "type": "medication_qa", "output_dir": str(folder),
+                "params": {"limit_samples": count, "parallelism": 8, "extra": {"judges": judges}, **params},
+            },
+            "target": {"api_endpoint": {"url": endpoint.url, "model_id": "test/model", "api_key": "TEST_MODEL_KEY"}},
+        }  # fmt: skip
+        file = folder.parent / "config.yml"
+        file.write_text(yaml.safe_dump(config))
+        finished = subprocess.run(
+            [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file), *arguments],
+            env=program_environment(TEST_MODEL_KEY=CANARY, BAD_KEY=JUDGE_CANARY), capture_output=True, text=True,
+            timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+    outcome = Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
+    assert "Traceback" not in outcome.stderr
+    for secret in (CANARY, JUDGE_CANARY, BODY_CANARY):
+        assert secret not in outcome.stdout + outcome.stderr
+        for path in folder.rglob("*"):
+            assert not path.is_file() or secret.encode() not in path.read_bytes(), (secret, path)
+    return outcome
+
+
+def judges_of(outcome: Outcome) -> list[set[str]]:
+    """Who scored each instance."""
+    lines = (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    return [set(json.loads(line)["judges"]) for line in lines]
+
+
+def test_what_another_try_mends(tmp_path: Path) -> None:
+    with FaultEndpoint([*MENDED, None], BODY_CANARY) as judge:
+        count = len(MENDED) + 1
+        outcome = run(tmp_path / "out", judge, count, request_timeout=2)
+        assert outcome.returncode == 0, outcome.stderr
+        assert judges_of(outcome) == [{"bad", "good"}] * count
+        assert sum(judge.seen.values()) == count + sum(fault.tries for fault in MENDED)
+
+
+LOST = [Fault(kind, FOR_EVER) for kind in (400, 413, 422, 500, "closes", "not json", "no choices", "null", "filtered")]
+
+
+def test_what_no_try_mends_costs_that_judges_rating_only(tmp_path: Path) -> None:
+    with FaultEndpoint([*LOST, None], BODY_CANARY) as judge:
+        count = len(LOST) + 1
+        outcome = run(tmp_path / "out", judge, count, max_retries=1)
+        assert outcome.returncode == 0, outcome.stderr
+        validity = outcome.document()["validity"]
+        assert validity["judges"]["bad"] == {
+            "asked": count, "scored": 1, "failed": len(LOST), "same_family": None
+        }  # fmt: skip
+        assert validity["judges"]["good"]["scored"] == count
+        assert validity["instances"]["unjudged"] == 0
+        assert outcome.scores()["medication_qa_accuracy"] == 4.0
+    with FaultEndpoint([None], BODY_CANARY) as mended:
+        again = run(tmp_path / "out", mended, count, max_retries=1)
+        assert again.returncode == 0, again.stderr
+        assert judges_of(again) == [{"bad", "good"}] * count
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_judge_that_cannot_be_asked_is_found_before_the_run(status: int, tmp_path: Path) -> None:
+    with FaultEndpoint([Fault(status, FOR_EVER)], BODY_CANARY) as judge:
+        judge.faulty_probe = True
+        outcome = run(tmp_path / "out", judge, 3)
+        assert outcome.returncode == 3
+        assert "judge bad: " in outcome.stderr
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_judge_that_stops_answering_ends_itself_only(status: int, tmp_path: Path) -> None:
+    with FaultEndpoint([Fault(status, FOR_EVER)], BODY_CANARY) as judge:
+        outcome = run(tmp_path / "out", judge, 4)
+        assert outcome.returncode == 0, outcome.stderr
+        assert judges_of(outcome) == [{"good"}] * 4
+        assert sum(judge.seen.values()) <= 4
+        assert any("judge bad gave no usable judgement" in note for note in outcome.document()["validity"]["notes"])
