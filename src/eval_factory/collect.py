@@ -16,6 +16,7 @@ from typing import Any
 from eval_factory.engine import store, wire
 from eval_factory.engine.judgement import injection_signs
 from eval_factory.helm import output
+from eval_factory.helm.model_files import deployment_of
 from eval_factory.jury import Ratings, family_of
 from eval_factory.plan import Plan
 from eval_factory.provenance import provenance_of
@@ -190,7 +191,8 @@ class _Seen:
 def _look_at_states(plan: Plan, run: output.HelmRun) -> _Seen:
     seen = _Seen()
     jury = run.jury
-    judges = jury.judges if jury else ()
+    roles = {deployment_of(judge): judge.role for judge in plan.judges}
+    judges = {roles.get(deployment, name): name for name, deployment in jury.judges.items()} if jury else {}
     asked, scored = dict.fromkeys(judges, 0), dict.fromkeys(judges, 0)
     for state in run.request_states():
         key = _key_of(state)
@@ -214,8 +216,8 @@ def _look_at_states(plan: Plan, run: output.HelmRun) -> _Seen:
         if jury is not None:
             seen.injected += bool(injection_signs(_text(state)))
             heard = False
-            for judge in judges:
-                ratings = output.ratings_of(state.annotations, jury, judge)
+            for judge, name in judges.items():
+                ratings = output.ratings_of(state.annotations, jury, name)
                 asked[judge] += not empty
                 scored[judge] += bool(ratings)
                 heard = heard or bool(ratings)
