@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from eval_factory.config.benchmark import JURY, Benchmark, load_benchmark
+from eval_factory.config.benchmark import Benchmark, load_benchmark
 from eval_factory.config.explain import did_you_mean, expectation
 from eval_factory.config.framework import Framework, Task
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
@@ -259,16 +259,22 @@ def _with_benchmark(
     given = run.config.params.extra.benchmark
     if given is None:
         return run, None
-    path = Path(os.path.abspath(os.path.expanduser(given)))
-    if sources.get(f"config.params.extra.{BENCHMARK}") is Source.FILE and request.run_config is not None:
-        beside = Path(os.path.abspath(request.run_config.parent / os.path.expanduser(given)))
-        if path.exists() and beside.exists() and not path.samefile(beside):
-            problems.append(
-                f"config.params.extra.{BENCHMARK}: {given} may be {path} (from the current folder) or {beside} (beside"
-                " the run config); give the whole path"
-            )
-            return run, None
-        path = path if path.exists() else beside
+    where = f"config.params.extra.{BENCHMARK}"
+    folders = [Path.cwd()]
+    if sources.get(where) is Source.FILE and request.run_config is not None:
+        folders.append(Path(os.path.abspath(request.run_config.parent)))
+    paths = list(dict.fromkeys(Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders))
+    there = [path for path in paths if path.exists()]
+    if not there:
+        problems.append(f"{where}: there is no file {' or '.join(map(str, paths))}")
+        return run, None
+    path = there[0]
+    if not all(path.samefile(other) for other in there):
+        problems.append(
+            f"{where}: {given} may be {path} (from the current folder) or {there[1]} (beside the run config);"
+            " give the whole path"
+        )
+        return run, None
     run = _with_extra(run, {BENCHMARK: str(path)})
     try:
         return run, load_benchmark(path)
@@ -282,7 +288,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
     helm = {
         "scenario": benchmark.name,
         "main_metric": benchmark.main_metric,
-        "judges": task.helm.judges if JURY in benchmark.metrics else (),
+        "judges": task.helm.judges if benchmark.has_jury else (),
     }
     about = {"source": str(benchmark.path), "instances": benchmark.instances, "notes": benchmark.notes}
     return task.model_copy(
