@@ -25,7 +25,10 @@ from eval_factory.errors import ConfigError
 
 JURY = "jury_score"
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
-METRICS = ("exact_match", "rouge_1", "rouge_2", "rouge_l", JURY, *BERTSCORES)
+TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
+"""The best over all references, whether they are tagged correct or not (HELM's SummarizationMetric)."""
+
+METRICS = ("exact_match", JURY, *TAKE_EVERY_REFERENCE)
 """All that HELM's configurable benchmark computes."""
 
 _NEEDS = "name, description, prompt_file, dataset_file and metrics"
@@ -109,6 +112,12 @@ def load_benchmark(path: Path) -> Benchmark:
     if header is not None:
         needing = next((name for name in metrics if name != JURY), None)
         own_table.check_columns(prompt_file, dataset_file, columns, header, needing, found)
+        misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
+        if misled and own_table.INCORRECT in header:
+            found.problems.append(
+                f"{dataset_file}: HELM's {misled} takes an incorrect answer for as right as the correct one;"
+                f" leave out the column {own_table.INCORRECT} or the metric"
+            )
         instances = own_table.check_rows(dataset_file, header, columns or [], found)
     if found.problems:
         raise ConfigError(found.problems)
