@@ -106,7 +106,7 @@ def test_cells_are_texts(example: Path, run_program: Run) -> None:
     cells = ["007", "None", "1.10", "TRUE", "NA", "ü"]
     rows = "".join(f"{cell},{'' if number else 3},{cell}\n" for number, cell in enumerate(cells))
     (example / "data.csv").write_text("question,note,correct_answer\n" + rows, encoding="utf-8")
-    with ScriptedEndpoint(lambda prompt: prompt.split()[1]) as endpoint:
+    with ScriptedEndpoint(lambda prompt: prompt.split(" ")[1] if " " in prompt else "pong") as endpoint:
         outcome = run_program("custom", endpoint.url, params=benchmark(example))
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.scores()["exact_match"] == 1.0

@@ -298,7 +298,7 @@ def test_no_comma_where_helm_reads_it(tmp_path: Path) -> None:
     folder.mkdir()
     path = write(folder)
     assert evaluation(custom(path)).benchmark
-    with pytest.raises(ConfigError, match="config.output_dir: must hold no comma for custom benchmarks"):
+    with pytest.raises(ConfigError, match="must hold no comma for custom benchmarks"):
         evaluation(custom(path, **{"config.output_dir": str(folder / "out")}))
 
 
