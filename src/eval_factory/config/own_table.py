@@ -94,7 +94,7 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
     more = len(problems) - MOST_PROBLEMS_SHOWN
     found.problems += problems[:MOST_PROBLEMS_SHOWN]
     if more > 0:
-        found.problems.append(f"{file}: {more} more of the kind")
+        found.problems.append(f"{file}: {more} more mistakes in its rows")
     if repeated and shown:
         first, second = repeated[0]
         rows = "1 row gives" if len(repeated) == 1 else f"{len(repeated)} rows give"

@@ -198,7 +198,7 @@ def test_all_mistakes_at_once_but_not_a_thousand(tmp_path: Path) -> None:
     assert "{qestion} is no column" in text
     assert "row 10 (line 11), column correct_answer: is empty" in text
     assert "row 11 " not in text
-    assert "990 more of the kind" in text
+    assert "990 more mistakes in its rows" in text
 
 
 def test_a_message_never_quotes_a_cell(tmp_path: Path) -> None:
