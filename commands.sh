@@ -10,6 +10,9 @@ eval-factory ls --tag multiple-choice
 # The embedded endpoint: no key, no network
 eval-factory run_eval --run_config test_cases/quickstart.yml
 
+# A benchmark of your own (docs/custom-benchmarks.md)
+eval-factory run_eval --run_config test_cases/custom.yml
+
 # Only look
 eval-factory run_eval --run_config test_cases/test_case_nim_llama_3_1_8b_medcalc_bench.yml --dry_run
 

@@ -18,6 +18,7 @@ from eval_factory.engine.judgement import injection_signs
 from eval_factory.errata.load import CORRECTED, Erratum, load_errata
 from eval_factory.errata.rules import Case, Rule, rule_of
 from eval_factory.helm import output
+from eval_factory.helm.model_files import deployment_of
 from eval_factory.jury import Ratings, family_of
 from eval_factory.plan import Plan
 from eval_factory.provenance import provenance_of
@@ -245,7 +246,8 @@ def _case(state: output.RequestState, helm: float) -> Case:
 def _look_at_states(plan: Plan, run: output.HelmRun, corrections: _Corrections) -> _Seen:
     seen = _Seen()
     jury = run.jury
-    judges = jury.judges if jury else ()
+    roles = {deployment_of(judge): judge.role for judge in plan.judges}
+    judges = {roles.get(deployment, name): name for name, deployment in jury.judges.items()} if jury else {}
     asked, scored = dict.fromkeys(judges, 0), dict.fromkeys(judges, 0)
     for state in run.request_states():
         key = _key_of(state)
@@ -270,8 +272,8 @@ def _look_at_states(plan: Plan, run: output.HelmRun, corrections: _Corrections) 
         if jury is not None:
             seen.injected += bool(injection_signs(_text(state)))
             heard = False
-            for judge in judges:
-                ratings = output.ratings_of(state.annotations, jury, judge)
+            for judge, name in judges.items():
+                ratings = output.ratings_of(state.annotations, jury, name)
                 asked[judge] += not empty
                 scored[judge] += bool(ratings)
                 heard = heard or bool(ratings)

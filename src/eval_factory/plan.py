@@ -47,6 +47,7 @@ CHANGES_RESULTS = frozenset(
         "config.params.temperature",
         "config.params.top_p",
         "config.params.extra.data_path",
+        "config.params.extra.benchmark",  # by what its files hold, wherever they are
         "config.params.extra.num_output_tokens",
         "config.params.extra.max_length",
         "config.params.extra.subject",
@@ -244,7 +245,11 @@ def identity_of(evaluation: Evaluation) -> str:
         judges: Any = {role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges}
     else:
         judges = [{name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY} for judge in own]
-    text = json.dumps({"values": leaves, "judges": judges}, sort_keys=True, ensure_ascii=False)
+    known: dict[str, Any] = {"values": leaves, "judges": judges}
+    del leaves["config.params.extra.benchmark"]
+    if evaluation.benchmark is not None:
+        known["benchmark"] = dict(evaluation.benchmark.sha256)
+    text = json.dumps(known, sort_keys=True, ensure_ascii=False)
     return f"v{IDENTITY_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
 
 

@@ -21,13 +21,16 @@ RECORDED_PACKAGES = (
 def provenance_of(plan: Plan, prompts_sha256: str, git_hash: str | None) -> Provenance:
     """The record of a finished run; files and prompts by their SHA-256."""
     files = output.scenario_files(plan.rundir.helm, plan.evaluation.task.helm.scenario)
+    data = {path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files}
+    if plan.evaluation.benchmark is not None:
+        data.update(plan.evaluation.benchmark.sha256)
     endpoint = plan.evaluation.run.target.api_endpoint
     return Provenance(
         eval_factory=__version__,
         helm=_version("crfm-helm"),
         python=platform.python_version(),
         packages={name: version for name in RECORDED_PACKAGES if (version := _version(name))},
-        dataset_files={path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files},
+        dataset_files=data,
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
         errata_version=load_errata().version,

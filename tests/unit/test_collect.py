@@ -168,7 +168,7 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     """HELM gives it full marks: 13 of its run specs have a default score of 1."""
     spec = {
         "class_name": "helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric",
-        "args": {"metric_name": "aci_bench_accuracy", "scenario_name": "aci_bench", "annotator_models": {"a": 1, "b": 1}},
+        "args": {"metric_name": "aci_bench_accuracy", "scenario_name": "aci_bench", "annotator_models": {name: {"model_deployment": f"endpoint/{name}"} for name in "ab"}},
     }
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": None}}
     silent = {"aci_bench": {"prompt_text": "p", "a": None}}

@@ -18,7 +18,7 @@ MARK = "# expect: "
 def test_valid(path: Path) -> None:
     found = build_evaluation(Request(run_config=path), load_framework(), {})
     if path.stem.startswith("test_case_nim_llama_3_1_8b_"):
-        assert found.task.name == path.stem.removeprefix("test_case_nim_llama_3_1_8b_")
+        assert found.run.config.type == path.stem.removeprefix("test_case_nim_llama_3_1_8b_")
 
 
 def test_there_is_one_per_task() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -128,6 +129,18 @@ def run_eval(
     request = Request(run_config=run_config, flags=given, overrides=overrides)
     options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
     run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout)
+
+
+@cli.command("new_benchmark")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
+def new_benchmark(folder: Path, jury: bool) -> None:
+    """Write an example of a benchmark of your own into DIR, ready to run and to be changed."""
+    from eval_factory.demo.example import write_example
+
+    for path in write_example(folder, jury=jury):
+        click.echo(str(path))
+    click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ All mistakes are collected and shown at once, each with where it was written and
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from eval_factory.config.benchmark import Benchmark, load_benchmark
+from eval_factory.config.explain import did_you_mean, expectation
 from eval_factory.config.framework import Framework, ScenarioParameter, Task
 from eval_factory.config.layout import described, faults
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
@@ -24,6 +25,9 @@ from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of
 
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
+
+BENCHMARK = "benchmark"
+"""The key of params.extra that names a user's own benchmark; HELM is given a file made of it."""
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
@@ -51,6 +55,8 @@ class Evaluation:
     framework: Framework
     run: RunConfig
     sources: Sources
+    benchmark: Benchmark | None = None
+    """The user's own; `task` is then made for it."""
 
     @property
     def output_dir(self) -> Path:
@@ -107,11 +113,15 @@ def build_evaluation(request: Request, framework: Framework, env: Mapping[str, s
         _canonical_names(tree, problems)
     merged, sources = merge(layers)
     run = _validated(merged, sources, request, problems)
+    benchmark = None
     if run is not None and task is not None:
+        if BENCHMARK in task.helm.parameters:
+            run, benchmark = _with_benchmark(run, sources, request, problems)
+            task = task if benchmark is None else _task_of(benchmark, task)
         run = _with_task_rules(run, task, problems)
     if problems or run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
-    return Evaluation(task, framework, run, sources)
+    return Evaluation(task, framework, run, sources, benchmark)
 
 
 def _user_layers(
@@ -171,15 +181,10 @@ def _chosen_task(
     if task is None:
         shown = REDACTED if looks_like_key(name) else repr(name)
         problems.append(
-            f"config.type: there is no task {shown}{_did_you_mean(name, framework.names())};"
+            f"config.type: there is no task {shown}{did_you_mean(name, framework.names())};"
             " 'eval-factory ls' lists them"
         )
     return task
-
-
-def _did_you_mean(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def _validated(
@@ -202,25 +207,14 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
     if kind == "extra_forbidden":
         parent, _, name = path.rpartition(".")
         known = _known_keys(parent)
-        hint = _did_you_mean(name, known) or (f"; known here: {', '.join(known)}" if known else "")
+        hint = did_you_mean(name, known) or (f"; known here: {', '.join(known)}" if known else "")
         shown = REDACTED if looks_like_key(name) else path
         return f"{where}unknown key {shown}{hint}"
     if kind == "missing":
         return f"{path}: is missing{_how_to_give(path)}"
     if kind == "value_error":
         return f"{where}{path}: {detail['ctx']['error']}"
-    message = {
-        "literal_error": f"must be {detail.get('ctx', {}).get('expected')}",
-        "model_type": "must be a mapping of keys to values",
-        "string_type": "must be text (put it in quotes)",
-        "int_type": "must be a whole number",
-        "int_parsing": "must be a whole number",
-        "int_from_float": "must be a whole number",
-        "float_type": "must be a number",
-        "float_parsing": "must be a number",
-        "bool_type": "must be true or false",
-    }.get(kind) or detail["msg"].replace("Input should be", "must be")
-    return f"{where}{path}: {message}, got {_shown(given)}"
+    return f"{where}{path}: {expectation(detail)}, got {_shown(given)}"
 
 
 def _shown(value: object) -> str:
@@ -259,6 +253,61 @@ def _known_keys(parent: str) -> list[str]:
     return sorted(model.model_fields)
 
 
+def _with_benchmark(
+    run: RunConfig, sources: Sources, request: Request, problems: list[str]
+) -> tuple[RunConfig, Benchmark | None]:
+    """The run with the benchmark's absolute path, and the benchmark itself where it is one."""
+    given = run.config.params.extra.benchmark
+    if given is None:
+        return run, None
+    where = f"config.params.extra.{BENCHMARK}"
+    folders = [Path.cwd()]
+    if sources.get(where) is Source.FILE and request.run_config is not None:
+        folders.append(Path(os.path.abspath(request.run_config.parent)))
+    paths = list(dict.fromkeys(Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders))
+    there = [path for path in paths if path.exists()]
+    if not there:
+        problems.append(f"{where}: there is no file {' or '.join(map(str, paths))}")
+        return run, None
+    path = there[0]
+    if not all(path.samefile(other) for other in there):
+        problems.append(
+            f"{where}: {given} may be {path} (from the current folder) or {there[1]} (beside the run config);"
+            " give the whole path"
+        )
+        return run, None
+    run = _with_extra(run, {BENCHMARK: str(path)})
+    try:
+        return run, load_benchmark(path)
+    except ConfigError as error:
+        problems += error.problems
+        return run, None
+
+
+def _task_of(benchmark: Benchmark, task: Task) -> Task:
+    """The task that a benchmark is: `custom` with what the benchmark says of itself."""
+    helm = {
+        "scenario": benchmark.name,
+        "main_metric": benchmark.main_metric,
+        "judges": task.helm.judges if benchmark.has_jury else (),
+    }
+    about = {"source": str(benchmark.path), "instances": benchmark.instances, "notes": benchmark.notes}
+    return task.model_copy(
+        update={
+            "name": f"{task.name}.{benchmark.name}",
+            "description": benchmark.description,
+            "helm": task.helm.model_copy(update=helm),
+            "about": task.about.model_copy(update=about),
+        }
+    )
+
+
+def _with_extra(run: RunConfig, update: Mapping[str, Any]) -> RunConfig:
+    extra = run.config.params.extra.model_copy(update=update)
+    config = run.config.model_copy(update={"params": run.config.params.model_copy(update={"extra": extra})})
+    return run.model_copy(update={"config": config})
+
+
 def _with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfig:
     """What depends on the task: endpoint types and the parameters of its scenario."""
     endpoint = run.target.api_endpoint
@@ -275,20 +324,18 @@ def _with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConf
         )
     if params.extra.judges is not None and not task.helm.judges:
         problems.append(f"config.params.extra.judges: {task.name} is not scored by judges")
-    if task.helm.judges and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
-        problems.append("config.output_dir: must hold no comma for a task with judges, HELM cannot be given one")
+    own = BENCHMARK in task.helm.parameters
+    if (own or task.helm.judges) and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
+        which = "custom benchmarks" if own else "a task with judges"
+        problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
     update = _scenario_values(run, task, problems)
-    if not update:
-        return run
-    extra = params.extra.model_copy(update=update)
-    config = run.config.model_copy(update={"params": params.model_copy(update={"extra": extra})})
-    return run.model_copy(update={"config": config})
+    return _with_extra(run, update) if update else run
 
 
 def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[str, str]:
     extra = run.config.params.extra
     update: dict[str, str] = {}
-    for name in SCENARIO_PARAMETERS:
+    for name in (*SCENARIO_PARAMETERS, BENCHMARK):
         value = getattr(extra, name)
         rule = task.helm.parameters.get(name)
         where = f"config.params.extra.{name}"
@@ -305,10 +352,10 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
             if rule.required:
                 problems.append(f"{where}: is missing; {task.name} needs it{_what_it_may_be(rule, extra)}")
             continue
-        if _NOT_IN_RUN_ENTRY in value:
+        if _NOT_IN_RUN_ENTRY in value and name in SCENARIO_PARAMETERS:
             problems.append(f"{where}: must hold no comma, HELM cannot be given one: {value!r}")
         if rule.allowed and value not in rule.allowed:
-            near = _did_you_mean(value, list(rule.allowed))
+            near = did_you_mean(value, list(rule.allowed))
             problems.append(f"{where}: must be one of {', '.join(rule.allowed)}, got {value!r}{near}")
         if rule.path:
             update[name] = os.path.abspath(os.path.expanduser(value))

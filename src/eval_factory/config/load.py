@@ -35,7 +35,12 @@ _UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _con
 
 
 def load_run_config(path: Path) -> dict[str, Any]:
-    """The mapping in a run config.
+    """The mapping in a run config. Raises ConfigError, as `load_mapping` does."""
+    return load_mapping(path, "at least `config:` with `type:`, and `target:`")
+
+
+def load_mapping(path: Path, needs: str) -> dict[str, Any]:
+    """The mapping in a YAML file; `needs` tells who wrote something else what belongs into it.
 
     Raises:
         ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
@@ -57,9 +62,9 @@ def load_run_config(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}: is nested too deeply") from None
     if document is None:
-        raise ConfigError(f"{path}: is empty; it needs at least `config:` with `type:`, and `target:`")
+        raise ConfigError(f"{path}: is empty; it needs {needs}")
     if not isinstance(document, dict):
-        raise ConfigError(f"{path}: holds a {_kind(document)} where a mapping with `config:` and `target:` belongs")
+        raise ConfigError(f"{path}: holds a {_kind(document)} where a mapping belongs; it needs {needs}")
     return document
 
 

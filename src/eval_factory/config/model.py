@@ -114,6 +114,7 @@ class Extra(_Strict):
     """`config.params.extra`."""
 
     data_path: Line | None
+    benchmark: Line | None
     num_output_tokens: Positive | None
     max_length: Positive | None
     subject: Line | None

@@ -13,6 +13,7 @@ from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.annotation.model_as_judge import AnnotatorModelInfo, LLMAsJuryAnnotator
+from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.common.request import Request, RequestResult
 
 from eval_factory.engine.judgement import UnusableJudgement, judgement_in
@@ -41,7 +42,7 @@ def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
     judges: dict[str, AnnotatorModelInfo] = self._annotator_models
 
     def judged_by(name: str) -> dict[str, Any] | None:
-        return _judgement(self._auto_client.make_request, judges[name], name, prompt, self._annotation_criteria, answer)
+        return _judgement(self._auto_client.make_request, judges[name], prompt, self._annotation_criteria, answer)
 
     with ThreadPoolExecutor(max_workers=max(1, len(judges))) as pool:
         judgements = dict(zip(judges, pool.map(judged_by, judges), strict=True))
@@ -52,7 +53,6 @@ def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
 def _judgement(
     ask: Callable[[Request], RequestResult],
     judge: AnnotatorModelInfo,
-    name: str,
     prompt: str,
     criteria: dict[str, Any],
     answer: str,
@@ -79,7 +79,9 @@ def _judgement(
         except UnusableJudgement as fault:
             reason = str(fault)
             request = replace(request, prompt=prompt + ASK_AGAIN.format(reason=reason))
-    client = current_session().clients[name]
+    # HELM's configurable benchmark calls a judge by its deployment, not by its role.
+    role = get_model_deployment(judge.model_deployment).client_spec.args["role"]
+    client = current_session().clients[role]
     for request in asked:
         client.forget(request, reason)
     return None

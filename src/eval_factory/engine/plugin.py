@@ -115,6 +115,13 @@ def discard_bare_prints() -> None:
         sys.stdout = _Discarded()
 
 
+def mend_custom_benchmarks() -> None:
+    if names.CONFIGURABLE_RUN_SPEC in names.asked_run_specs(sys.argv):
+        from eval_factory.engine.own_data import read_cells_as_text
+
+        read_cells_as_text()
+
+
 def mend_jury_benchmarks() -> None:
     """Only where a jury benchmark is run: importing its metrics takes seconds."""
     if names.asked_run_specs(sys.argv) & names.JURY_RUN_SPECS:
@@ -144,6 +151,7 @@ def mend_scenarios() -> None:
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 answer_for_torch()
+mend_custom_benchmarks()
 mend_jury_benchmarks()
 mend_scenarios()
 discard_bare_prints()

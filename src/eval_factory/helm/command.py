@@ -17,7 +17,9 @@ from eval_factory.plan import SUITE, Plan
 def run_entry(plan: Plan) -> str:
     """`run_spec:key=value,...` with HELM's run expanders for tokens and temperature."""
     arguments: dict[str, Any] = dict(plan.scenario_arguments)
-    if plan.judges:
+    if plan.evaluation.benchmark is not None:  # its judges stand in the file
+        arguments["config_path"] = str(plan.rundir.model_configs / names.BENCHMARK)
+    elif plan.judges:
         arguments["jury_config_path"] = str(plan.rundir.model_configs / names.JUDGES)
     if plan.evaluation.num_output_tokens is not None:
         arguments["num_output_tokens"] = plan.evaluation.num_output_tokens

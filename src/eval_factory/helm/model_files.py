@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from eval_factory.config.benchmark import JURY, Benchmark
 from eval_factory.helm import names
 from eval_factory.plan import EndpointPlan, Plan
 from eval_factory.results import MODEL_ROLE
@@ -23,7 +24,9 @@ def model_files(plan: Plan, *, debug: bool = False) -> dict[str, str]:
         names.MODEL_DEPLOYMENTS: model_deployments(plan.endpoints, cache_db=str(plan.rundir.cache_db)),
         names.MODEL_METADATA: model_metadata(plan.endpoints),
     }
-    if plan.judges:
+    if plan.evaluation.benchmark is not None:
+        files[names.BENCHMARK] = benchmark(plan.evaluation.benchmark, plan.judges)
+    elif plan.judges:
         files[names.JUDGES] = judges(plan.judges)
     if not debug:
         files[names.LOGGING] = quiet_logging()
@@ -102,6 +105,24 @@ def judges(endpoints: tuple[EndpointPlan, ...]) -> str:
             ]
         }
     )
+
+
+def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
+    """benchmark.yaml for HELM's configurable benchmark: absolute paths, and our judges by their deployments."""
+    metrics: list[dict[str, Any]] = [{"name": name} for name in own.metrics]
+    for metric in metrics:
+        if metric["name"] == JURY:
+            metric["prompt_file"] = str(own.judge_prompt_file)
+            metric["judges"] = [{"name": deployment_of(judge), "model_name": deployment_of(judge)} for judge in judges]
+    document: dict[str, Any] = {
+        "name": own.name,
+        "description": own.description,
+        "prompt_file": str(own.prompt_file),
+        "dataset_file": str(own.dataset_file),
+    }
+    if own.max_tokens is not None:
+        document["max_tokens"] = own.max_tokens
+    return _dump({**document, "metrics": metrics})
 
 
 def quiet_logging() -> str:

@@ -13,6 +13,7 @@ LOG_FILTER_CLASS = "eval_factory.engine.log_filter.WithholdText"
 MODEL_DEPLOYMENTS = "model_deployments.yaml"
 MODEL_METADATA = "model_metadata.yaml"
 JUDGES = "judges.yaml"
+BENCHMARK = "benchmark.yaml"
 LOGGING = "logging.yaml"
 
 ORGANIZATION = "endpoint"
@@ -32,6 +33,8 @@ DEFAULT_JURY = {
     "claude": "stanfordhealthcare/claude-3-7-sonnet-20250219",
 }
 """Deployments of the judges that HELM takes where no jury is named."""
+
+CONFIGURABLE_RUN_SPEC = "medhelm_configurable_benchmark"
 
 JURY_RUN_SPECS = frozenset(
     {

@@ -118,7 +118,8 @@ class Jury:
 
     metric: str
     annotation: str
-    judges: tuple[str, ...]
+    judges: Mapping[str, str]
+    """What a judge is called there -> its deployment."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,9 @@ class HelmRun:
     def jury(self) -> Jury | None:
         for spec in self.run_spec.metric_specs:
             if spec.class_name.endswith(names.JURY_METRIC_CLASS_SUFFIX):
-                return Jury(
-                    spec.args["metric_name"], spec.args["scenario_name"], tuple(spec.args["annotator_models"])
-                )
+                models = spec.args["annotator_models"]
+                judges = {name: model["model_deployment"] for name, model in models.items()}
+                return Jury(spec.args["metric_name"], spec.args["scenario_name"], judges)
         return None
 
     def has_metric(self, class_name: str) -> bool:

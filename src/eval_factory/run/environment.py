@@ -28,4 +28,5 @@ def child_environment(env: Mapping[str, str], key_names: Iterable[str], extra: M
         for name, value in env.items()
         if name in ALLOWED or name in names or name.startswith(ALLOWED_PREFIXES)
     }
-    return {**kept, "PYTHONUNBUFFERED": "1", **extra}
+    # HELM opens files in the locale's encoding, and what it reads (ours and a user's) is UTF-8.
+    return {"PYTHONUTF8": "1", **kept, "PYTHONUNBUFFERED": "1", **extra}

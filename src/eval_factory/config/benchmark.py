@@ -1,0 +1,204 @@
+"""A user's own benchmark: a YAML file, a prompt, a CSV table, checked before anything is asked.
+
+The form is that of HELM's configurable benchmark. HELM finds what is wrong with one late (after its start), by a
+traceback, or not at all: a name in braces that is no column becomes an empty text. Here every mistake is found first
+and said with its file, row and column. Messages never quote a cell: it may be a patient's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from eval_factory.config import own_prompts, own_table
+from eval_factory.config.explain import did_you_mean, expectation
+from eval_factory.config.findings import Findings
+from eval_factory.config.load import load_mapping
+from eval_factory.errors import ConfigError
+
+JURY = "jury_score"
+BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
+TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
+"""The best over all references, whether they are tagged correct or not (HELM's SummarizationMetric)."""
+
+METRICS = ("exact_match", JURY, *TAKE_EVERY_REFERENCE)
+"""All that HELM's configurable benchmark computes."""
+
+_NEEDS = "name, description, prompt_file, dataset_file and metrics"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
+
+
+class _Metric(_Strict):
+    name: _Text
+    prompt_file: _Text | None = None
+    judges: list[Any] | None = None
+
+
+class _File(_Strict):
+    name: _Text
+    description: _Text
+    prompt_file: _Text
+    dataset_file: _Text
+    metrics: Annotated[list[_Metric], Field(min_length=1)]
+    max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark that was checked; paths are absolute."""
+
+    path: Path
+    name: str
+    description: str
+    prompt_file: Path
+    dataset_file: Path
+    max_tokens: int | None
+    """None: HELM's own."""
+    metrics: tuple[str, ...]
+    """The first is the main metric."""
+    judge_prompt_file: Path | None
+    instances: int
+    """Rows of the table."""
+    sha256: Mapping[str, str]
+    """Of each file, by its path from the benchmark's folder."""
+    notes: tuple[str, ...]
+
+    @property
+    def main_metric(self) -> str:
+        return self.metrics[0]
+
+    @property
+    def has_jury(self) -> bool:
+        return self.judge_prompt_file is not None
+
+
+def load_benchmark(path: Path) -> Benchmark:
+    """Read and check a benchmark with all its files.
+
+    Raises:
+        ConfigError: with every mistake that was found, but for a table with a great many.
+    """
+    found = Findings()
+    shape = _shape(path, load_mapping(path, _NEEDS))
+    folder = path.parent
+    prompt_file = _absolute(folder, shape.prompt_file)
+    dataset_file = _absolute(folder, shape.dataset_file)
+    metrics = tuple(metric.name for metric in shape.metrics)
+    _check_metrics(path, shape, found)
+    columns = own_prompts.columns_of_prompt(path, prompt_file, found)
+    header = own_table.header_of(path, dataset_file, found)
+    judge_prompts = [
+        _absolute(folder, metric.prompt_file)
+        for metric in shape.metrics
+        if metric.name == JURY and metric.prompt_file is not None
+    ]
+    for judge_prompt in judge_prompts:
+        own_prompts.check_judge_prompt(path, judge_prompt, header, found)
+    instances = 0
+    if header is not None:
+        needing = next((name for name in metrics if name != JURY), None)
+        own_table.check_columns(prompt_file, dataset_file, columns, header, needing, found)
+        misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
+        if misled and own_table.INCORRECT in header:
+            found.problems.append(
+                f"{dataset_file}: HELM's {misled} takes an incorrect answer for as right as the correct one;"
+                f" leave out the column {own_table.INCORRECT} or the metric"
+            )
+        instances = own_table.check_rows(dataset_file, header, columns or [], found)
+    if found.problems:
+        raise ConfigError(found.problems)
+    files = [path, prompt_file, dataset_file, *judge_prompts]
+    return Benchmark(
+        path=path,
+        name=shape.name,
+        description=shape.description,
+        prompt_file=prompt_file,
+        dataset_file=dataset_file,
+        max_tokens=shape.max_tokens,
+        metrics=metrics,
+        judge_prompt_file=judge_prompts[0] if judge_prompts else None,
+        instances=instances,
+        sha256={Path(os.path.relpath(file, folder)).as_posix(): _sha256(file) for file in files},
+        notes=tuple(found.notes),
+    )
+
+
+def _absolute(folder: Path, name: str) -> Path:
+    return Path(os.path.abspath(folder / os.path.expanduser(name)))
+
+
+def _shape(path: Path, document: dict[str, Any]) -> _File:
+    try:
+        shape = _File.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError([_explained(path, detail) for detail in error.errors(include_url=False)]) from None
+    if not _NAME.match(shape.name):
+        raise ConfigError(
+            f"{path}: name: must be letters, digits, - _ and . (it names folders), at most 80, got {shape.name!r}"
+        )
+    return shape
+
+
+def _explained(path: Path, detail: Any) -> str:
+    place = detail["loc"]
+    where = ".".join(str(part) for part in place)
+    if detail["type"] == "extra_forbidden":
+        known = sorted((_File if len(place) == 1 else _Metric).model_fields)
+        hint = did_you_mean(str(place[-1]), known) or f"; known here: {', '.join(known)}"
+        return f"{path}: unknown key {where}{hint}"
+    if detail["type"] == "missing":
+        return f"{path}: {where}: is missing"
+    if detail["type"] in ("string_too_short", "too_short"):
+        return f"{path}: {where}: must not be empty"
+    if place[0] == "metrics" and detail["type"] == "model_type":
+        return f"{path}: {where}: must be a mapping such as {{name: exact_match}}"
+    return f"{path}: {where}: {expectation(detail)}"
+
+
+def _check_metrics(path: Path, shape: _File, found: Findings) -> None:
+    names = [metric.name for metric in shape.metrics]
+    for number, metric in enumerate(shape.metrics):
+        where = f"{path}: metrics.{number}"
+        if metric.name not in METRICS:
+            hint = did_you_mean(metric.name, METRICS) or f"; there are {', '.join(METRICS)}"
+            found.problems.append(f"{where}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}")
+        elif names.index(metric.name) != number:
+            found.problems.append(f"{where}.name: {metric.name} stands there twice")
+        if metric.name == JURY and metric.prompt_file is None:
+            found.problems.append(f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt")
+        if metric.name != JURY and (metric.prompt_file is not None or metric.judges is not None):
+            found.problems.append(f"{where}: only {JURY} has prompt_file and judges")
+        if metric.name == JURY and metric.judges is not None:
+            found.notes.append(
+                f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"
+                " or the default jury"
+            )
+    if names[0] in BERTSCORES:
+        found.problems.append(
+            f"{path}: metrics.0.name: HELM computes {names[0]} only where torch finds a GPU, so it cannot be the main"
+            " metric; put another one first"
+        )
+    elif set(names) & set(BERTSCORES):
+        found.notes.append("HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

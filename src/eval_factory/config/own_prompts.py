@@ -1,0 +1,126 @@
+"""The prompts of a user's own benchmark: what stands in their braces."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from eval_factory.config.findings import Findings, read_text
+from eval_factory.config.own_table import CORRECT
+from eval_factory.errors import ConfigError
+
+SCORE_FIELD = "score"
+JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
+"""What HELM fills into a judge's prompt."""
+
+_CRITERIA = re.compile(r"<rubric_criteria>\s*(\{.*?\})\s*</rubric_criteria>", re.DOTALL)  # HELM's
+
+
+def columns_of_prompt(path: Path, prompt_file: Path, found: Findings) -> list[str] | None:
+    """The names in the braces of the prompt, in their order; None where the prompt cannot be read."""
+    try:
+        text = read_text(prompt_file, "prompt_file", path)
+    except ConfigError as error:
+        found.problems += error.problems
+        return None
+    if not text.strip():
+        found.problems.append(f"{prompt_file}: is empty")
+        return None
+    columns: list[str] = []
+    try:
+        for _, name, form, conversion in string.Formatter().parse(text):
+            if name is None:
+                continue
+            if not name or form or conversion or re.search(r"[.\[\]{}]", name) or name.isdigit():
+                shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+                found.problems.append(
+                    f"{prompt_file}: line {_line_of(text, '{' + shown)}: {{{shown}}} is not the name of a column;"
+                    " write {name} for the column name, and {{ and }} for braces that are to stay"
+                )
+                continue
+            columns.append(name)
+    except ValueError:
+        found.problems.append(
+            f"{prompt_file}: line {_line_of_lone_brace(text)}: has a brace without its other;"
+            " write {{ and }} for braces that are to stay"
+        )
+        return None
+    return list(dict.fromkeys(columns))
+
+
+def _line_of(text: str, part: str) -> int:
+    return text.count("\n", 0, max(text.find(part), 0)) + 1
+
+
+def _line_of_lone_brace(text: str) -> int:
+    """Where a brace stands that opens nothing or closes nothing."""
+    opened: int | None = None
+    position = 0
+    while position < len(text):
+        character = text[position]
+        doubled = opened is None and text[position : position + 2] in ("{{", "}}")
+        if character == "{" and not doubled:
+            if opened is not None:
+                break
+            opened = position
+        elif character == "}" and not doubled:
+            if opened is None:
+                return text.count("\n", 0, position) + 1
+            opened = None
+        position += 2 if doubled else 1
+    return text.count("\n", 0, opened if opened is not None else position) + 1
+
+
+def check_judge_prompt(path: Path, file: Path, header: Sequence[str] | None, found: Findings) -> None:
+    try:
+        text = read_text(file, "the judges' prompt_file", path)
+    except ConfigError as error:
+        found.problems += error.problems
+        return
+    names: list[str] = [name for name in JUDGE_PLACES if f"{{{name}}}" in text]
+    for match in string.Template.pattern.finditer(text):
+        name = match["named"] or match["braced"]
+        if name in JUDGE_PLACES:
+            names.append(name)
+        elif match["escaped"] is None:
+            line = text.count("\n", 0, match.start()) + 1
+            found.problems.append(f"{file}: line {line}: write $$ for a dollar sign")
+    if "RESPONSE" not in names:
+        found.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
+    if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
+        found.problems.append(f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}")
+    for name in re.findall(r"\{([^{}\n]+)\}", text):
+        meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in (header or ())
+        if meant and name not in JUDGE_PLACES:
+            line = _line_of(text, f"{{{name}}}")
+            known = ", ".join(JUDGE_PLACES)
+            found.problems.append(
+                f"{file}: line {line}: {{{name}}} is filled with nothing; a judge's prompt has {known}"
+            )
+    found.problems += [f"{file}: {problem}" for problem in _criteria_problems(text)]
+
+
+def _criteria_problems(text: str) -> Iterator[str]:
+    form = '<rubric_criteria>{"accuracy": ["score", "explanation"]}</rubric_criteria>'
+    match = _CRITERIA.search(text)
+    if match is None:
+        yield f"says no criteria; it needs a block such as {form}"
+        return
+    line = text.count("\n", 0, match.start(1)) + 1
+    try:
+        criteria = json.loads(match[1])
+    except ValueError as error:
+        yield f"line {line}: what stands in <rubric_criteria> is no JSON object ({error}); write {form}"
+        return
+    if not criteria:
+        yield f"line {line}: <rubric_criteria> names no criterion; write {form}"
+    for name, fields in criteria.items():
+        texts = isinstance(fields, list) and all(isinstance(item, str) for item in fields)
+        if not texts or SCORE_FIELD not in fields:
+            yield (
+                f"line {line}: the criterion {name!r} must have a list of fields, {SCORE_FIELD!r} among them;"
+                f" write {form}"
+            )

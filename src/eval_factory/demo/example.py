@@ -1,0 +1,36 @@
+"""`new_benchmark`: a working example of a benchmark of one's own, to be changed into it."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import resources
+from pathlib import Path
+
+from eval_factory.errors import ConfigError, PrerequisiteError
+
+FOLDER = "new_benchmark"
+
+
+def write_example(folder: Path, *, jury: bool) -> list[Path]:
+    """Write the files of the example into `folder`, which is made where it is not there.
+
+    Raises:
+        ConfigError: the folder holds something, or is none.
+        PrerequisiteError: it cannot be written to.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file; name a folder that is new or empty")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ConfigError(f"{folder}: is not empty, and nothing is overwritten; name a folder that is new or empty")
+        written = []
+        packaged = resources.files(__package__) / FOLDER / ("jury" if jury else "choice")
+        for source in sorted(packaged.iterdir(), key=lambda item: item.name):
+            target = folder / source.name
+            with source.open("rb") as read, target.open("xb") as write:
+                shutil.copyfileobj(read, write)
+            written.append(target)
+        return written
+    except OSError as error:
+        raise PrerequisiteError(f"{folder}: cannot be written to: {error.strerror or error}") from error

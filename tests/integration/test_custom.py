@@ -1,0 +1,202 @@
+"""A user's own benchmark through the real helm-run."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.jury_endpoint import CANARIES, JUDGES, KIND, ODD, JuryEndpoint, judgement
+from integration.support import TIMEOUT_S, Outcome, Run, program_environment
+from scripted_endpoint import ScriptedEndpoint
+
+
+def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "eval_factory", *arguments], env=program_environment(), cwd=cwd,
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    assert program("new-benchmark", "mine", cwd=tmp_path).returncode == 0
+    return tmp_path / "mine"
+
+
+@pytest.fixture
+def jury_example(tmp_path: Path) -> Path:
+    assert program("new_benchmark", "--jury", "mine", cwd=tmp_path).returncode == 0
+    return tmp_path / "mine"
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "data.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def lines_of(outcome: Outcome, name: str = "results.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()]
+
+
+def benchmark(folder: Path, **extra: Any) -> dict[str, Any]:
+    return {"extra": {"benchmark": str(folder / "benchmark.yaml"), **extra}}
+
+
+def test_the_example_runs_at_once_and_is_not_run_again(example: Path) -> None:
+    finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
+    assert finished.returncode == 0, finished.stderr
+    outcome = Outcome(0, finished.stdout, finished.stderr, example.parent / "results" / "my_medical_questions")
+    document = outcome.document()
+    # Its rule: the letter of the longest option.
+    longest = [max("ABCD", key=lambda letter: len(row[f"option_{letter.lower()}"])) for row in rows_of(example)]
+    right = sum(letter == row["correct_answer"] for letter, row in zip(longest, rows_of(example), strict=True))
+    assert right == 3
+    assert outcome.scores()["exact_match"] == right / 8
+    assert list(document["results"]["tasks"]) == ["custom.my_medical_questions"]
+    assert document["main_metric"] == "exact_match"
+    files = document["provenance"]["dataset_files"]
+    assert set(files) == {"benchmark.yaml", "prompt.txt", "data.csv"}
+    assert files["data.csv"] == hashlib.sha256((example / "data.csv").read_bytes()).hexdigest()
+    assert (outcome.output_dir / "report.html").is_file()
+
+    again = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
+    assert "complete already" in again.stderr
+    data = (example / "data.csv").read_text("utf-8")
+    (example / "data.csv").write_text(data.replace(",B,", ",A,", 1), encoding="utf-8")
+    changed = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
+    assert "complete already" not in changed.stderr
+    assert changed.returncode == 2, "row 2's incorrect answers hold A, too"
+    assert "row 2 (line 3), column incorrect_answers: its entry 1 is the correct_answer" in changed.stderr
+    (example / "data.csv").write_text(data.replace("scurvy", "manifest scurvy"), encoding="utf-8")
+    changed = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
+    assert changed.returncode == 0, changed.stderr
+    assert "requests: 1 sent, 7 from the cache" in changed.stdout
+    assert outcome.document()["provenance"]["dataset_files"]["data.csv"] != files["data.csv"]
+
+
+def test_right_answers_score_1(example: Path, run_program: Run) -> None:
+    gold = {row["question"]: row["correct_answer"] for row in rows_of(example)}
+
+    def answer(prompt: str) -> str:
+        found = re.search(r"^Question: (.*)$", prompt, re.MULTILINE)
+        assert found is not None
+        return gold[found[1]]
+
+    with ScriptedEndpoint(answer) as endpoint:
+        outcome = run_program("custom", endpoint.url, params=benchmark(example))
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.scores()["exact_match"] == 1.0
+    assert {body["max_tokens"] for body in endpoint.requests} == {5}
+    first = lines_of(outcome, "instances.jsonl")[0]
+    assert first["prompt"].startswith("Answer the medical question with the letter")
+    assert [reference["text"] for reference in first["references"]] == ["C", "A", "B", "D"]
+
+
+def test_cells_are_texts(example: Path, run_program: Run) -> None:
+    """pandas would make 7.0, nothing, 1.1 and True of these, and HELM would fail at the first of them."""
+    (example / "prompt.txt").write_text("Repeat: {question} ({note})\n", encoding="utf-8")
+    cells = ["007", "None", "1.10", "TRUE", "NA", "ü"]
+    rows = "".join(f"{cell},{'' if number else 3},{cell}\n" for number, cell in enumerate(cells))
+    (example / "data.csv").write_text("question,note,correct_answer\n" + rows, encoding="utf-8")
+    with ScriptedEndpoint(lambda prompt: prompt.split(" ")[1] if " " in prompt else "pong") as endpoint:
+        outcome = run_program("custom", endpoint.url, params=benchmark(example))
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.scores()["exact_match"] == 1.0
+    prompts = [line["prompt"].strip() for line in lines_of(outcome, "instances.jsonl")]
+    assert prompts == ["Repeat: 007 (3)", *(f"Repeat: {cell} ()" for cell in cells[1:])]
+
+
+def test_several_metrics_the_first_is_the_main_one(example: Path, run_program: Run) -> None:
+    text = (example / "benchmark.yaml").read_text("utf-8")
+    (example / "benchmark.yaml").write_text(text.replace("- name: exact_match", "- name: rouge_l\n  - name: exact_match"))
+    data = (example / "data.csv").read_text("utf-8")
+    (example / "data.csv").write_text(re.sub(r",(incorrect_answers|\"\[.*)$", "", data, flags=re.MULTILINE), "utf-8")
+    with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
+        outcome = run_program("custom", endpoint.url, params={**benchmark(example), "max_new_tokens": 3})
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.document()["main_metric"] == "rouge_l"
+    assert outcome.scores()["rouge_l"] == outcome.scores()["exact_match"] == 2 / 8
+    assert {body["max_tokens"] for body in endpoint.requests} == {3}
+
+
+def test_a_mistake_ends_with_2_before_anything_is_asked(example: Path, run_program: Run) -> None:
+    (example / "prompt.txt").write_text("{qestion}", encoding="utf-8")
+    with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
+        outcome = run_program("custom", endpoint.url, params=benchmark(example))
+    assert outcome.returncode == 2
+    assert "{qestion} is no column of" in outcome.stderr
+    assert endpoint.probes == 0
+    assert not outcome.output_dir.exists()
+
+
+def test_the_jury_example_runs_at_once(jury_example: Path) -> None:
+    finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=jury_example.parent)
+    assert finished.returncode == 0, finished.stderr
+    assert "custom.my_patient_questions: jury_score = 3.0000" in finished.stdout
+    assert "gpt 3.00, llama 3.00, claude 3.00" in finished.stdout
+
+
+def test_a_jury_that_can_be_believed(jury_example: Path, run_program: Run) -> None:
+    """As for the built-in juries: asked again once, counted where it fails, asked anew by the next run."""
+    env = {**CANARIES, "TEST_MODEL_KEY": CANARIES["TEST_MODEL_KEY"]}
+    params = {**benchmark(jury_example, judges=JUDGES), "max_retries": 0}
+    with JuryEndpoint() as jury:
+        jury.odd_ways = ["good", "babbles", "fails", "babbles once"]
+        outcome = run_program("custom", jury.url, params=params, env=env)
+        assert outcome.returncode == 0, outcome.stderr
+        validity = outcome.document()["validity"]
+        assert validity["judges"]["kind"] == {"asked": 8, "scored": 8, "failed": 0, "same_family": None}
+        assert validity["judges"]["odd"] == {"asked": 8, "scored": 4, "failed": 4, "same_family": None}
+        assert validity["jury"]["means"]["kind"] == 4.5
+        assert all(set(line["judges"]) >= {"kind", "strict"} for line in lines_of(outcome))
+        assert jury.authorizations[KIND] == {f"Bearer {CANARIES['KIND_KEY']}"}
+        asked_before = dict(jury.asked)
+        jury.odd_ways, jury.way_of = ["good"], {}
+        again = run_program("custom", jury.url, params=params, env=env)
+        assert again.document()["validity"]["judges"]["odd"]["scored"] == 8
+        new = {asked: count - asked_before.get(asked, 0) for asked, count in jury.asked.items()}
+        assert {model for (model, _), count in new.items() if count} == {ODD}
+        assert sum(new.values()) == 4
+    for path in outcome.output_dir.rglob("*"):
+        for secret in CANARIES.values():
+            assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+
+
+def test_judges_that_all_fail_leave_no_score(jury_example: Path, run_program: Run) -> None:
+    """Bare HELM gives 0 there."""
+    with JuryEndpoint() as jury:
+        jury.all_fail = True
+        params = {**benchmark(jury_example, judges=JUDGES), "max_retries": 0}
+        outcome = run_program("custom", jury.url, "--no_preflight", params=params, env=dict(CANARIES))
+    assert outcome.returncode == 1, outcome.stderr
+    assert outcome.document()["validity"]["instances"]["unjudged"] == 8
+    assert "jury_score" not in outcome.scores()
+    assert outcome.scores()["jury_score.helm"] == 0.0
+
+
+def test_the_default_jury_judges_without_right_answers(jury_example: Path, run_program: Run) -> None:
+    prompt = (jury_example / "judge_prompt.txt").read_text("utf-8").replace("{GOLD_RESPONSE}", "none")
+    (jury_example / "judge_prompt.txt").write_text(prompt, encoding="utf-8")
+    questions = "".join(f"Is drug {number} safe?\n" for number in range(3))
+    (jury_example / "data.csv").write_text("question\n" + questions, encoding="utf-8")
+    with ScriptedEndpoint(lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "Yes.") as endpoint:
+        outcome = run_program("custom", endpoint.url, params=benchmark(jury_example))
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.scores()["jury_score"] == 4.0
+    assert set(outcome.document()["validity"]["judges"]) == {"gpt", "llama", "claude"}
+
+
+def test_a_folder_that_holds_something_is_left_alone(example: Path) -> None:
+    before = (example / "data.csv").read_bytes()
+    finished = program("new_benchmark", "mine", cwd=example.parent)
+    assert finished.returncode == 2
+    assert "is not empty" in finished.stderr
+    assert (example / "data.csv").read_bytes() == before

@@ -1,0 +1,324 @@
+"""A user's own benchmark: what is said of each mistake, and what is known of one that has none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.config.benchmark import METRICS, load_benchmark
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.framework import load_framework
+from eval_factory.errors import ConfigError
+from eval_factory.plan import identity_of, make_plan
+from unit.builders import evaluation
+
+DOCUMENT: dict[str, Any] = {
+    "name": "mine", "description": "d", "prompt_file": "prompt.txt", "dataset_file": "data.csv",
+    "metrics": [{"name": "exact_match"}],
+}  # fmt: skip
+PROMPT = "Say A or B.\n{question} {{json}}\n"
+DATA = 'question,correct_answer,incorrect_answers\nOne?,A,"[""B""]"\nTwo?,B,"[""A""]"\n'
+JUDGE_PROMPT = (
+    "Rate {RESPONSE} to {QUESTION}; right is {GOLD_RESPONSE}. A visit costs $$5.\n"
+    '<rubric_criteria>\n{"accuracy": ["score", "explanation"]}\n</rubric_criteria>\n{"accuracy": {"score": 3}}\n'
+)
+JURY = {"metrics": [{"name": "jury_score", "prompt_file": "judge.txt"}]}
+
+
+def write(
+    folder: Path, document: Any = None, prompt: str | bytes = PROMPT, data: str | bytes = DATA,
+    judge: str | None = JUDGE_PROMPT,
+) -> Path:  # fmt: skip
+    """The files of a benchmark; what is given in `document` takes the place of DOCUMENT's, None takes it away."""
+    for name, content in (("prompt.txt", prompt), ("data.csv", data), ("judge.txt", judge)):
+        if content is not None:
+            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    path = folder / "bench.yaml"
+    merged = {**DOCUMENT, **(document or {})}
+    path.write_text(yaml.safe_dump({name: value for name, value in merged.items() if value is not None}))
+    return path
+
+
+def problems(folder: Path, *args: Any, **kwargs: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load_benchmark(write(folder, *args, **kwargs))
+    return str(raised.value).replace(str(folder), "D")
+
+
+def test_a_sound_one(tmp_path: Path) -> None:
+    found = load_benchmark(write(tmp_path, {"max_tokens": 7}))
+    assert (found.name, found.main_metric, found.instances, found.max_tokens) == ("mine", "exact_match", 2, 7)
+    assert found.prompt_file == tmp_path / "prompt.txt"
+    assert found.notes == ()
+    assert not found.has_jury
+    assert found.sha256["data.csv"] == hashlib.sha256(DATA.encode()).hexdigest()
+    assert sorted(found.sha256) == ["bench.yaml", "data.csv", "prompt.txt"]
+
+
+def test_a_sound_one_with_a_jury(tmp_path: Path) -> None:
+    found = load_benchmark(write(tmp_path, JURY, data="question,correct_answer\nOne?,A\n"))
+    assert found.has_jury
+    assert found.judge_prompt_file == tmp_path / "judge.txt"
+    assert "judge.txt" in found.sha256
+
+
+def test_a_jury_alone_needs_no_right_answers(tmp_path: Path) -> None:
+    judge = JUDGE_PROMPT.replace("{GOLD_RESPONSE}", "unknown")
+    assert load_benchmark(write(tmp_path, JURY, data="question\nOne?\n", judge=judge)).instances == 1
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"promt_file": "x"}, "unknown key promt_file, did you mean 'prompt_file'?"),
+        ({"zzz": 1}, "unknown key zzz; known here: dataset_file, description,"),
+        ({"name": None}, "name: is missing"),
+        ({"name": "my bench"}, "name: must be letters, digits, - _ and ."),
+        ({"name": "../up"}, "name: must be letters"),
+        ({"name": 7}, "name: must be text (put it in quotes)"),
+        ({"description": ""}, "description: must not be empty"),
+        ({"max_tokens": 0}, "max_tokens: must be greater than or equal to 1"),
+        ({"max_tokens": "ten"}, "max_tokens: must be a whole number"),
+        ({"metrics": None}, "metrics: is missing"),
+        ({"metrics": []}, "metrics: must not be empty"),
+        ({"metrics": "exact_match"}, "metrics: must be a list"),
+        ({"metrics": ["exact_match"]}, "metrics.0: must be a mapping such as {name: exact_match}"),
+        ({"metrics": [{"nam": "exact_match"}]}, "unknown key metrics.0.nam, did you mean 'name'?"),
+        ({"metrics": [{"name": "exact_mach"}]}, "no metric 'exact_mach', did you mean 'exact_match'?"),
+        ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
+        ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l stands there twice"),
+        ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
+        ({"metrics": [{"name": "jury_score"}]}, "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt"),
+        ({"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]}, "only jury_score has prompt_file and judges"),
+        ({"prompt_file": "no.txt"}, "D/no.txt: there is no such file; D/bench.yaml names it as prompt_file"),
+        ({"dataset_file": "no.csv"}, "D/no.csv: there is no such file; D/bench.yaml names it as dataset_file"),
+        ({"dataset_file": "."}, "D: cannot be read: Is a directory"),
+        (
+            {"metrics": [{"name": "jury_score", "prompt_file": "no.txt"}]},
+            "D/no.txt: there is no such file; D/bench.yaml names it as the judges' prompt_file",
+        ),
+    ],
+)
+def test_mistakes_in_the_yaml(tmp_path: Path, document: dict[str, Any], expected: str) -> None:
+    assert expected in problems(tmp_path, document)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("{qestion}", "D/prompt.txt: {qestion} is no column of D/data.csv, did you mean 'question'?"),
+        ("{zzz}", "{zzz} is no column of D/data.csv; it has question, correct_answer, incorrect_answers"),
+        ("a\n{question.x}", "line 2: {question.x} is not the name of a column"),
+        ("{question}\n\n{}", "{} is not the name of a column"),
+        ("{question!r}", "line 1: {question!r} is not the name of a column"),
+        ("{question:>9}", "line 1: {question:>9} is not the name of a column"),
+        ("{question}\na } b", "line 2: has a brace without its other"),
+        ("{question} {{\nx {", "line 2: has a brace without its other"),
+        ("{question", "line 1: has a brace without its other"),
+        ("no braces", "names no column in braces, so every instance would be the same"),
+        (" \n", "D/prompt.txt: is empty"),
+        (b"{question}\n\xe9", "D/prompt.txt: line 2: is not UTF-8; save the file as UTF-8"),
+        ("\ufeff{question}", "begins with a byte order mark"),
+    ],
+)
+def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: str) -> None:
+    assert expected in problems(tmp_path, prompt=prompt)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("", "D/data.csv: has no rows; the first line names the columns"),
+        ("question,correct_answer\n", "D/data.csv: has no rows below its first line"),
+        ("question,correct_answer\n\n\n", "has no rows below its first line"),
+        ("question,corect_answer\nOne?,A\n", "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?"),
+        ("question\nOne?\n", "has no column correct_answer, which exact_match needs; it has question"),
+        ("question,correct_answer\nOne?,A\nTwo?, \n", "row 2 (line 3), column correct_answer: is empty"),
+        ("question,question,correct_answer\n1,2,3\n", "line 1: two columns have the name 'question'"),
+        ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
+        ("question,correct_answer\nOne, two?,A\n", "row 1 (line 2): has 3 cells where the first line names 2 columns"),
+        ("question,correct_answer\nOne?\n", "row 1 (line 2): has 1 cells where"),
+        ('question,correct_answer\n"One?,A\n', "after row 0: is not CSV: unexpected end of data"),
+        (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
+        (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is no JSON'),
+        (DATA + "Three?,A,\n", "column incorrect_answers: must be a JSON list of texts such as [\"B\", \"C\"]; it is empty (write [] for none)"),
+        (DATA + 'Three?,A,"{""B"": 1}"\n', "; it is an object"),
+        (DATA + 'Three?,A,"""B"""\n', "; it is a text"),
+        (DATA + 'Three?,A,"[""B"", 3]"\n', "; its entry 2 is a number"),
+        (DATA + 'Three?,A,"[null]"\n', "; its entry 1 is null"),
+        (DATA + 'Three?,A,"[""B"", ""A ""]"\n', "column incorrect_answers: its entry 2 is the correct_answer"),
+        ('question,correct_answer\n"One\nand\na half?",A\nTwo?,\n', "row 2 (line 5), column correct_answer"),
+    ],
+)
+def test_mistakes_in_the_table(tmp_path: Path, data: str | bytes, expected: str) -> None:
+    assert expected in problems(tmp_path, data=data)
+
+
+@pytest.mark.parametrize(
+    ("judge", "expected"),
+    [
+        (JUDGE_PROMPT.replace("{RESPONSE}", "it"), "D/judge.txt: must hold {RESPONSE}, the answer to judge"),
+        (JUDGE_PROMPT.replace("$$5", "$5"), "D/judge.txt: line 1: write $$ for a dollar sign"),
+        (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is filled with nothing"),
+        ("{RESPONSE}", "says no criteria; it needs a block such as <rubric_criteria>"),
+        ("{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>", "line 2: what stands in <rubric_criteria> is no JSON object"),
+        ("{RESPONSE}<rubric_criteria>{}</rubric_criteria>", "<rubric_criteria> names no criterion"),
+        (JUDGE_PROMPT.replace('"score", ', ""), "the criterion 'accuracy' must have a list of fields, 'score' among them"),
+        (JUDGE_PROMPT.replace('["score", "explanation"]', '"score"'), "the criterion 'accuracy' must have a list"),
+    ],
+)
+def test_mistakes_in_the_judges_prompt(tmp_path: Path, judge: str, expected: str) -> None:
+    assert expected in problems(tmp_path, JURY, judge=judge)
+
+
+def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:
+    assert "holds {GOLD_RESPONSE}, but the data have no column correct_answer" in problems(
+        tmp_path, JURY, data="question\nOne?\n"
+    )
+    judge = JUDGE_PROMPT.replace("{GOLD_RESPONSE}", "unknown")
+    assert "has no column correct_answer, which incorrect_answers needs" in problems(
+        tmp_path, JURY, data="question,incorrect_answers\nOne?,[]\n", judge=judge
+    )
+
+
+def test_metrics_that_take_wrong_answers_for_right_ones(tmp_path: Path) -> None:
+    metrics = {"metrics": [{"name": "exact_match"}, {"name": "rouge_l"}]}
+    assert "HELM's rouge_l takes an incorrect answer for as right as the correct one" in problems(tmp_path, metrics)
+    assert load_benchmark(write(tmp_path, metrics, data="question,correct_answer\nOne?,A\n"))
+
+
+def test_all_mistakes_at_once_but_not_a_thousand(tmp_path: Path) -> None:
+    rows = "".join(f"{number}?,,[]\n" for number in range(1000))
+    text = problems(tmp_path, prompt="{qestion}", data="question,correct_answer,incorrect_answers\n" + rows)
+    assert "{qestion} is no column" in text
+    assert "row 10 (line 11), column correct_answer: is empty" in text
+    assert "row 11 " not in text
+    assert "990 more mistakes in its rows" in text
+
+
+def test_a_message_never_quotes_a_cell(tmp_path: Path) -> None:
+    text = problems(tmp_path, data='question,correct_answer,incorrect_answers\nx,canary,"[""canary""]"\nx,canary,canary\nx,"canary"z,[]\n')
+    assert "canary" not in text
+    assert "row 1" in text
+    assert "row 2" in text
+
+
+def test_warnings(tmp_path: Path) -> None:
+    metrics = [{"name": "jury_score", "prompt_file": "judge.txt", "judges": [{"name": "x/y", "model_name": "x/y"}]}]
+    found = load_benchmark(
+        write(
+            tmp_path, {"metrics": [*metrics, {"name": "BERTScore-F"}]}, prompt="{question} {correct_answer}",
+            data="question,correct_answer\nOne?,A\nTwo?,B\nOne?,A\n",
+        )
+    )  # fmt: skip
+    assert found.notes == (
+        "the judges that bench.yaml names are not asked: judges are those of config.params.extra.judges, or the default jury",
+        "HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent",
+        "the prompt holds {correct_answer}: the model is shown the answers",
+        "1 row gives the same prompt as an earlier row of data.csv (row 3 as row 1): counted each time",
+    )
+
+
+def test_a_byte_order_mark_crlf_and_a_very_long_cell(tmp_path: Path) -> None:
+    data = DATA.replace("One?", "x" * 200_000).replace("\n", "\r\n").encode("utf-8-sig")
+    assert load_benchmark(write(tmp_path, data=data)).instances == 2
+
+
+def test_paths_are_relative_to_the_yaml(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    path = write(tmp_path)
+    moved = path.rename(tmp_path / "deep" / "bench.yaml")
+    moved.write_text(moved.read_text().replace("prompt.txt", "../prompt.txt").replace("data.csv", f"{tmp_path}/data.csv"))
+    found = load_benchmark(moved)
+    assert found.prompt_file == tmp_path / "prompt.txt"
+    assert set(found.sha256) == {"bench.yaml", "../prompt.txt", "../data.csv"}
+
+
+def custom(path: Path, **more: Any) -> dict[str, Any]:
+    return {"config.type": "custom", "config.params.extra.benchmark": str(path), **more}
+
+
+def test_the_task_that_it_is(tmp_path: Path) -> None:
+    plain = evaluation(custom(write(tmp_path)))
+    assert plain.task.name == "custom.mine"
+    assert (plain.task.helm.main_metric, plain.task.helm.judges) == ("exact_match", ())
+    assert plain.run.config.type == "custom"
+    assert make_plan(plain).judges == ()
+    judged = evaluation(custom(write(tmp_path, JURY)))
+    assert judged.task.helm.main_metric == "jury_score"
+    assert [judge.role for judge in make_plan(judged).judges] == ["gpt", "llama", "claude"]
+
+
+@pytest.mark.parametrize("changed", ["bench.yaml", "prompt.txt", "data.csv", "judge.txt"])
+def test_the_identity_is_of_what_the_files_hold(tmp_path: Path, changed: str) -> None:
+    path = write(tmp_path, JURY)
+    before = identity_of(evaluation(custom(path)))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert identity_of(evaluation(custom(write(elsewhere, JURY)))) == before
+    file = elsewhere / changed
+    file.write_text(file.read_text().replace("One?", "Eins?").replace("Say", "Name").replace("Rate", "Score") + "\n")
+    assert identity_of(evaluation(custom(elsewhere / "bench.yaml"))) != before
+
+
+def test_where_a_relative_path_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    write(home)
+    config = home / "run.yml"
+    config.write_text(
+        "config: {type: custom, output_dir: o, params: {extra: {benchmark: bench.yaml}}}\n"
+        "target: {api_endpoint: {url: 'demo://baseline', model_id: m}}\n"
+    )
+
+    def found(*overrides: str) -> str | None:
+        request = Request(run_config=config, overrides=overrides)
+        return build_evaluation(request, load_framework(), {}).run.config.params.extra.benchmark
+
+    monkeypatch.chdir(here)
+    assert found() == str(home / "bench.yaml")
+    with pytest.raises(ConfigError, match="there is no file"):
+        found("config.params.extra.benchmark=bench.yaml")
+    write(here)
+    with pytest.raises(ConfigError, match="give the whole path"):
+        found()
+    assert found("config.params.extra.benchmark=bench.yaml") == str(here / "bench.yaml")
+    monkeypatch.chdir(home)
+    assert found() == str(home / "bench.yaml")
+
+
+def test_no_comma_where_helm_reads_it(tmp_path: Path) -> None:
+    folder = tmp_path / "a,b"
+    folder.mkdir()
+    path = write(folder)
+    assert evaluation(custom(path)).benchmark
+    with pytest.raises(ConfigError, match="must hold no comma for custom benchmarks"):
+        evaluation(custom(path, **{"config.output_dir": str(folder / "out")}))
+
+
+def test_the_metrics_are_helms(tmp_path: Path) -> None:
+    from helm.benchmark.run_specs.medhelm.benchmark_config import SUMMARIZATION_METRICS
+
+    assert {"exact_match", "jury_score", *SUMMARIZATION_METRICS} == set(METRICS)
+
+
+def test_helm_reads_what_we_write_for_it(tmp_path: Path) -> None:
+    from helm.benchmark.run_specs.medhelm.benchmark_config import get_benchmark_config_from_path
+
+    from eval_factory.helm.model_files import deployment_of, model_files
+
+    here = make_plan(evaluation(custom(write(tmp_path, {**JURY, "max_tokens": 9}))))
+    files = model_files(here)
+    assert "judges.yaml" not in files
+    (tmp_path / "written.yaml").write_text(files["benchmark.yaml"])
+    read = get_benchmark_config_from_path(str(tmp_path / "written.yaml"))
+    assert (read.name, read.max_tokens, read.prompt_file) == ("mine", 9, str(tmp_path / "prompt.txt"))
+    assert [judge.model_deployment for judge in read.main_metric.judges] == [deployment_of(j) for j in here.judges]
+    (spec,) = read.get_annotator_specs()
+    assert json.loads(json.dumps(spec.args["annotation_criteria"])) == {"accuracy": ["score", "explanation"]}

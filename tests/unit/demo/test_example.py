@@ -1,0 +1,40 @@
+"""The example of a benchmark of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.framework import load_framework
+from eval_factory.demo.example import write_example
+from eval_factory.errors import ConfigError, PrerequisiteError
+
+
+@pytest.mark.parametrize("jury", [False, True])
+def test_it_is_sound(tmp_path: Path, jury: bool) -> None:
+    written = write_example(tmp_path / "new" / "deep", jury=jury)
+    assert all(path.read_text("utf-8").strip() for path in written)
+    config = tmp_path / "new" / "deep" / "run_config.yml"
+    found = build_evaluation(Request(run_config=config), load_framework(), {})
+    assert found.benchmark is not None
+    assert found.benchmark.instances == 8
+    assert found.benchmark.notes == ()
+    assert found.benchmark.has_jury is jury
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    kept = tmp_path / "notes.txt"
+    kept.write_text("mine")
+    with pytest.raises(ConfigError, match="is not empty, and nothing is overwritten"):
+        write_example(tmp_path, jury=False)
+    assert list(tmp_path.iterdir()) == [kept]
+    with pytest.raises(ConfigError, match="is a file"):
+        write_example(kept, jury=False)
+    with pytest.raises(PrerequisiteError, match="cannot be written to"):
+        write_example(kept / "below", jury=False)
+
+
+def test_an_empty_folder_will_do(tmp_path: Path) -> None:
+    assert write_example(tmp_path, jury=False)
