@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests; arguments go to pytest.
+# Runs the tests, as many side by side as there are cores (TEST_WORKERS says how many); arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/venv.sh
 make_venv
-exec .venv/bin/python -m pytest "$@"
+exec .venv/bin/python -m pytest -n "${TEST_WORKERS:-auto}" --dist worksteal "$@"
