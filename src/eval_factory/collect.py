@@ -98,7 +98,7 @@ def _key_of(state: output.RequestState) -> InstanceKey:
     return state.instance.id, state.train_trial_index, perturbation.name if perturbation else None
 
 
-def _failed(state: output.RequestState) -> bool:
+def has_failed(state: output.RequestState) -> bool:
     result = state.result
     return result is None or (not result.success and result.error != wire.FILTERED_MESSAGE)
 
@@ -201,7 +201,7 @@ def _look_at_states(plan: Plan, run: output.HelmRun) -> _Seen:
             fields["sub_split"] = state.instance.sub_split
         for name, value in fields.items():
             seen.members[name][value].append(key)
-        if _failed(state):
+        if has_failed(state):
             seen.failed.add(key)
             continue
         empty = not _text(state).strip()
@@ -273,7 +273,7 @@ class _Records:
         )  # fmt: skip
         answer = self.answers.get(wire.request_key(model.url, body, state.request.get("random")))
         tokens = answer.tokens if answer else (None, None)
-        failed = _failed(state)
+        failed = has_failed(state)
         result = state.result
         return InstanceRecord(
             id=state.instance.id,

@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import startup
+from eval_factory.engine import entries, startup
 from eval_factory.helm import names
 
 SPACY_MODEL = "en_core_web_sm"
@@ -100,5 +100,7 @@ def mend_jury_benchmarks() -> None:
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 answer_for_torch()
+if entries.are_of_a_conf_file(sys.argv):
+    entries.let_each_stand_alone()
 mend_jury_benchmarks()
 discard_bare_prints()

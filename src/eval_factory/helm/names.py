@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 MEASURED_HELM = "0.5.16"
 """The version whose functions are known well enough to be replaced by quicker ones."""
 
 CLIENT_CLASS = "eval_factory.engine.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.engine.runner.EvalRunner"
+HELM_NAMED_RUNNER_CLASS = "eval_factory.engine.runner.HelmNamedRunner"
 PLUGIN_MODULE = "eval_factory.engine.plugin"
 LOG_FILTER_CLASS = "eval_factory.engine.log_filter.WithholdText"
 
@@ -58,12 +63,43 @@ def deployment_name(slug: str) -> str:
 
 
 def asked_run_specs(argv: list[str]) -> set[str]:
-    """Names of the run specs on helm-run's command line."""
+    """Names of the run specs on helm-run's command line and in the conf files that it names."""
     entries: set[str] = set()
-    taking = False
+    option = ""
     for argument in argv:
         if argument.startswith("-"):
-            taking = argument in ("--run-entries", "-r")
-        elif taking:
+            option = argument
+        elif option in ("--run-entries", "-r"):
             entries.add(argument.partition(":")[0])
+        elif option in ("--conf-paths", "-c"):
+            entries |= {entry["description"].partition(":")[0] for entry in conf_entries(Path(argument).read_text())}
     return entries
+
+
+def conf_entries(text: str) -> list[dict[str, Any]]:
+    """The entries of a conf file, as they stand there.
+
+    Raises:
+        ValueError: it is neither JSON nor HOCON with a list of entries that have a description.
+    """
+    try:
+        tree: Any = json.loads(text)
+    except ValueError:
+        tree = _parsed_hocon(text)
+    entries = tree.get("entries") if isinstance(tree, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError("it has no list `entries`")
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, dict) or not isinstance(entry.get("description"), str):
+            raise ValueError(f"entry {number} has no description")
+    return entries
+
+
+def _parsed_hocon(text: str) -> Any:
+    from pyhocon import ConfigFactory  # imported here: what eval-factory itself writes is JSON
+
+    try:
+        tree = ConfigFactory.parse_string(text)
+        return tree.as_plain_ordered_dict() if hasattr(tree, "as_plain_ordered_dict") else tree
+    except Exception as error:  # pyhocon, and the parser that it stands on, raise many kinds
+        raise ValueError(f"it is not HOCON: {str(error)[:200]}") from None
