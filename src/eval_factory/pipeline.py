@@ -290,9 +290,8 @@ def _import_ahead(event: Mapping[str, Any]) -> None:
         threading.Thread(target=lambda: [importlib.import_module(name) for name in NEEDED_TO_REPORT]).start()
 
 
-def _raise_for_failure(
-    plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
-) -> None:
+def raise_if_stopped(events: Sequence[Mapping[str, Any]], tail: Sequence[str], log: logging.Logger) -> None:
+    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there."""
     for event in events:
         if event["event"] == event_names.FATAL:
             log.error(event["message"])
@@ -300,6 +299,12 @@ def _raise_for_failure(
     for number, line in enumerate(tail):
         if line.startswith(event_names.FATAL_MARK):  # where a full disk kept the event from being written
             raise PrerequisiteError("\n".join([line.removeprefix(event_names.FATAL_MARK), *tail[number + 1 :]]))
+
+
+def _raise_for_failure(
+    plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
+) -> None:
+    raise_if_stopped(events, tail, log)
     loading = True
     for event in events:
         if event["event"] == event_names.PHASE:

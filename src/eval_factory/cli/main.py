@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from eval_factory import __version__
+from eval_factory.cli.lazy import LazyGroup
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Task, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
@@ -128,6 +129,9 @@ def run_eval(
     request = Request(run_config=run_config, flags=given, overrides=overrides)
     options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
     run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout)
+
+
+cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))
 
 
 def main() -> None:

@@ -54,4 +54,6 @@ def _download(address: str) -> str:
     except requests.RequestException as error:
         status = error.response.status_code if error.response is not None else None
         reason = f"HTTP {status}" if status else type(error).__name__
-        raise PrerequisiteError(f"the leaderboard's conf cannot be downloaded: {reason} from {address}\n  {hint}") from None
+        raise PrerequisiteError(
+            f"the leaderboard's conf cannot be downloaded: {reason} from {address}\n  {hint}"
+        ) from None

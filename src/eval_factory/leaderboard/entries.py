@@ -51,7 +51,8 @@ def read_entries(text: str, origin: str) -> list[Entry]:
     try:
         raw = conf_entries(text)
     except ValueError as error:
-        raise ConfigError(f"{origin}: {error}\n  a conf file is HOCON: entries: [{{description: ..., priority: 1}}]") from None
+        form = "entries: [{description: ..., priority: 1}]"
+        raise ConfigError(f"{origin}: {error}\n  a conf file is HOCON: {form}") from None
     problems: list[str] = []
     entries = []
     for number, record in enumerate(raw, start=1):
