@@ -37,6 +37,9 @@ def list_leaderboards(as_json: bool) -> None:
 @click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
 @click.option("--max_eval_instances", type=int, default=None, help="Instances a run; the leaderboard's if not given.")
 @click.option("--parallelism", type=int, default=None, help="Requests at the same time.")
+@click.option(
+    "--min_coverage", type=float, default=None, help="Share of requests that a run needs answered to be in the tables."
+)
 @click.option("--reasoning", is_flag=True, help="Take the entries with more output tokens, where a conf has both.")
 @click.option("--anyway", is_flag=True, help="Go on although the leaderboard is not for models of text.")
 @click.option("--dry_run", is_flag=True, help="Print HELM's three commands; start and write nothing.")

@@ -107,4 +107,5 @@ def _parsed_hocon(text: str) -> Any:
         tree = ConfigFactory.parse_string(text)
         return tree.as_plain_ordered_dict() if hasattr(tree, "as_plain_ordered_dict") else tree
     except Exception as error:  # pyhocon, and the parser that it stands on, raise many kinds
-        raise ValueError(f"it is not HOCON: {str(error)[:200]}") from None
+        line = getattr(error, "lineno", None)
+        raise ValueError("it is not HOCON" + (f" (line {line})" if line else "")) from None

@@ -39,8 +39,8 @@ def _table(rows: tuple[Leaderboard, ...], stream: TextIO) -> None:
     from rich.text import Text
 
     table = Table(show_lines=True)
-    for heading in ("name", "what it is"):
-        table.add_column(heading)
+    table.add_column("name", no_wrap=True)
+    table.add_column("what it is")
     table.add_column("conf, schema", overflow="fold")
     table.add_column("instances", justify="right")
     table.add_column("needs, beside a text endpoint")

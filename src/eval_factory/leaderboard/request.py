@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from eval_factory.config.model import Line, Parallelism, Positive, Url, VariableName
 from eval_factory.errors import ConfigError
@@ -27,6 +27,7 @@ class LeaderboardRequest(BaseModel):
     output_dir: Line | None = None
     max_eval_instances: Positive | None = None
     parallelism: Parallelism | None = None
+    min_coverage: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     reasoning: bool = False
     anyway: bool = False
     dry_run: bool = False

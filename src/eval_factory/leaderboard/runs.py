@@ -31,6 +31,11 @@ class Gaps:
     def __bool__(self) -> bool:
         return bool(self.failed or self.unjudged)
 
+    @property
+    def coverage(self) -> float:
+        """The share of requests that were answered and judged; 0 where there was none."""
+        return (self.requested - self.failed - self.unjudged) / self.requested if self.requested else 0.0
+
     def text(self) -> str:
         unjudged = f", {self.unjudged} not judged" if self.unjudged else ""
         return f"{self.run}: {self.failed} of {self.requested} requests failed{unjudged}"
@@ -74,6 +79,17 @@ def run_folders(rundir: RunDir, suite: str) -> list[Path]:
     return sorted(path.parent for path in runs_folder(rundir, suite).glob(f"*/{names.PER_INSTANCE_STATS_FILE}"))
 
 
+def withheld_folder(rundir: RunDir, suite: str) -> Path:
+    return rundir.helm / "withheld" / suite
+
+
+def withhold(rundir: RunDir, suite: str, folder: Path) -> None:
+    """Keep a run out of HELM's tables, where an answer that is missing counts as wrong, or as right."""
+    target = withheld_folder(rundir, suite) / folder.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder.replace(target)
+
+
 def forget_what_has_to_run_again(rundir: RunDir, suite: str, identity: str) -> int:
     """Delete runs of another identity and runs with gaps, so that helm-run makes them anew; answers are kept.
 
@@ -85,6 +101,7 @@ def forget_what_has_to_run_again(rundir: RunDir, suite: str, identity: str) -> i
         same = False
     if not same:
         shutil.rmtree(runs_folder(rundir, suite), ignore_errors=True)
+    shutil.rmtree(withheld_folder(rundir, suite), ignore_errors=True)
     kept = 0
     for folder in run_folders(rundir, suite):
         try:

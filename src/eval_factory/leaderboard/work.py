@@ -42,6 +42,7 @@ class Job:
     model: EndpointPlan
     judges: tuple[EndpointPlan, ...]
     max_eval_instances: int
+    min_coverage: float
 
     @property
     def suite(self) -> str:
@@ -86,6 +87,7 @@ def make_job(request: LeaderboardRequest) -> Job:
         type=request.model_type,
         parallelism=request.parallelism,
     )
+    extra = framework.defaults.config["params"]["extra"]
     folder = request.output_dir or catalogue.load_catalogue().output_dir.format(name=row.name)
     return Job(
         request=request,
@@ -95,6 +97,7 @@ def make_job(request: LeaderboardRequest) -> Job:
         model=model,
         judges=tuple(helms_own_judges(framework, model, row.judges, parallelism=request.parallelism)),
         max_eval_instances=request.max_eval_instances or row.max_eval_instances,
+        min_coverage=extra["min_coverage"] if request.min_coverage is None else request.min_coverage,
     )
 
 
@@ -261,19 +264,30 @@ def report(
 ) -> None:
     """Let HELM make its tables; say what there is, what is missing and how to look at it.
 
+    A run with too many requests that failed is kept out of the tables: HELM counts them as wrong, or, where a jury
+    or a safety judge had nothing to judge, as right.
+
     Raises:
         PrerequisiteError, HelmError: some runs failed.
-        NotReportableError: all ran, but HELM counts requests without an answer as if they had one.
+        NotReportableError: all ran, but some are kept out of the tables.
     """
-    gaps = [found for folder in ran.folders if (found := runs.gaps_of(folder))]
-    if ran.folders:
+    gaps, withheld = [], 0
+    for folder in ran.folders:
+        found = runs.gaps_of(folder)
+        out = found.coverage < job.min_coverage
+        if out:
+            withheld += 1
+            runs.withhold(job.rundir, job.suite, folder)
+        if found or out:
+            gaps.append(f"  {found.text()}{': kept out of the tables' if out else ''}")
+    finished = len(ran.folders) - withheld
+    if finished:
         summarize(job, env, redactor, log)
-    lines = [f"{job.row.name}: {len(ran.folders)} runs finished, {len(ran.failures)} failed"]
-    lines += [f"  {found.text()}" for found in gaps]
+    lines = [f"{job.row.name}: {finished} runs in the tables, {withheld} kept out, {len(ran.failures)} failed", *gaps]
     lines += [f"  failed: {failure.run}: {failure.error}" for failure in ran.failures[:SHOWN_FAILURES]]
     if len(ran.failures) > SHOWN_FAILURES:
         lines.append(f"  ... and {len(ran.failures) - SHOWN_FAILURES} more, in {job.rundir.helm_log}")
-    if ran.folders:
+    if finished:
         lines.append(f"  results: {runs.runs_folder(job.rundir, job.suite)}")
         lines.append(f"  to look at them: {shlex.join(job.server_command())}")
     output.write(redactor.text("\n".join(lines)) + "\n")
@@ -284,10 +298,9 @@ def report(
         kind = PrerequisiteError if all(failure.for_want_of_data for failure in ran.failures) else HelmError
         what = "for want of data or a package" if kind is PrerequisiteError else "see above"
         raise kind(f"{len(ran.failures)} of {len(ran.failures) + len(ran.folders)} runs failed, {what}\n  {again}")
-    if gaps:
+    if withheld:
         raise NotReportableError(
-            f"NOT REPORTABLE: {len(gaps)} runs hold requests that failed or were not judged; HELM's tables count them\n"
-            f"  {again}"
+            f"NOT REPORTABLE: {withheld} runs have a coverage below min_coverage, {job.min_coverage:g}\n  {again}"
         )
 
 
