@@ -42,9 +42,13 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
         failed = entries.some_could_not_be_made()
+        begun: set[str] = set()
         for number, run_spec in enumerate(run_specs, start=1):
             self._session.start_counting()
             try:
+                if run_spec.name in begun:  # `temperature=` and others leave HELM's name of the run alone
+                    raise ValueError("the run of another entry has the same name; one would overwrite the other")
+                begun.add(run_spec.name)
                 self._session.events.emit(
                     events.PHASE, phase=events.LOADING, run=run_spec.name, number=number, of=len(run_specs)
                 )

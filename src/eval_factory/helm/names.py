@@ -68,7 +68,10 @@ def deployment_name(slug: str) -> str:
 
 
 def asked_run_specs(argv: list[str]) -> set[str]:
-    """Names of the run specs on helm-run's command line and in the conf files that it names."""
+    """Names of the run specs on helm-run's command line and in the conf files that it names.
+
+    Empty, which is to say any, where one of these files cannot be read.
+    """
     entries: set[str] = set()
     option = ""
     for argument in argv:
@@ -77,7 +80,11 @@ def asked_run_specs(argv: list[str]) -> set[str]:
         elif option in ("--run-entries", "-r"):
             entries.add(argument.partition(":")[0])
         elif option in ("--conf-paths", "-c"):
-            entries |= {entry["description"].partition(":")[0] for entry in conf_entries(Path(argument).read_text())}
+            try:
+                found = conf_entries(Path(argument).read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                return set()
+            entries |= {entry["description"].partition(":")[0] for entry in found}
     return entries
 
 

@@ -90,6 +90,11 @@ def withhold(rundir: RunDir, suite: str, folder: Path) -> None:
     folder.replace(target)
 
 
+def forget_tables(rundir: RunDir, suite: str) -> None:
+    """Tables of an earlier helm-summarize may count runs that are no more."""
+    shutil.rmtree(runs_folder(rundir, suite) / "groups", ignore_errors=True)
+
+
 def forget_what_has_to_run_again(rundir: RunDir, suite: str, identity: str) -> int:
     """Delete runs of another identity and runs with gaps, so that helm-run makes them anew; answers are kept.
 

@@ -281,6 +281,7 @@ def report(
         if found or out:
             gaps.append(f"  {found.text()}{': kept out of the tables' if out else ''}")
     finished = len(ran.folders) - withheld
+    runs.forget_tables(job.rundir, job.suite)
     if finished:
         summarize(job, env, redactor, log)
     lines = [f"{job.row.name}: {finished} runs in the tables, {withheld} kept out, {len(ran.failures)} failed", *gaps]
