@@ -90,7 +90,7 @@ def test_several_entries_in_one_run_and_nothing_asked_twice(endpoint: ScriptedEn
     suite = suite_of(first)
     # helm-server looks for folders of runs by HELM's own names.
     assert set(loaded(suite / "runs_to_run_suites.json")) == RUN_NAMES
-    assert RUN_NAMES <= {path.name for path in suite.iterdir()}
+    assert {path.name for path in suite.iterdir()} >= RUN_NAMES
     assert {len(loaded(suite / name / "display_predictions.json")) for name in RUN_NAMES} == {6}
     assert loaded(suite / "schema.json")["run_groups"]
     plain, _, short = sorted(RUN_NAMES)
@@ -115,7 +115,7 @@ def test_several_entries_in_one_run_and_nothing_asked_twice(endpoint: ScriptedEn
 
 
 def test_the_second_run_of_a_helm_run_scores_as_it_would_alone(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    """What is replaced in HELM is replaced once, not again on top for each run."""
+    """Nothing of the run before is left over: not in the counts, not in what is replaced in HELM."""
     together = lead(endpoint.url)
     assert together.returncode == 0, together.stderr
     last = sorted(RUN_NAMES)[1]
@@ -313,5 +313,5 @@ def test_medhelm_with_its_jury(
     (table, *_) = loaded(suite_of(outcome, "medhelm_public") / "groups" / "medhelm_scenarios.json")
     (row,) = table["rows"]
     shown = {head["value"].partition(" - ")[0]: cell.get("value") for head, cell in zip(table["header"], row, strict=True)}
-    assert shown["ACI-Bench"] == 4.0 or shown["ACI-Bench"] == pytest.approx(0.75)
+    assert shown["ACI-Bench"] == 4.0
     assert shown["PubMedQA"] is not None

@@ -74,5 +74,5 @@ def test_finding() -> None:
     assert catalogue.find("medhelm-private").names_no_organization
     with pytest.raises(ConfigError, match="did you mean safety"):
         catalogue.find("safty")
-    with pytest.raises(ConfigError, match="no leaderboard is called 'medhelm_private_../x'"):
+    with pytest.raises(ConfigError, match=r"no leaderboard is called 'medhelm_private_\.\./x'"):
         catalogue.find("medhelm_private_../x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 import sys
@@ -59,7 +60,7 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     run, summarize, server = (shlex.split(line) for line in result.stdout.splitlines())
     assert [Path(argv[0]).name for argv in (run, summarize, server)] == ["helm-run", "helm-summarize", "helm-server"]
     folder = tmp_path / "results" / f"leaderboard_{name}"
-    options = dict(zip(run[1:], run[2:], strict=False))
+    options = dict(itertools.pairwise(run))
     assert options["--conf-paths"] == str(folder / "run_entries.conf")
     assert options["--max-eval-instances"] == str(row.max_eval_instances)
     assert options["--num-train-trials"] == str(row.num_train_trials)
