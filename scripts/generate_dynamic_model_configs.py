@@ -12,9 +12,8 @@ import click
 
 from eval_factory.config.framework import load_framework
 from eval_factory.helm import names
+from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
-from eval_factory.plan import EndpointPlan
-from eval_factory.results import MODEL_ROLE
 from eval_factory.rundir import write_atomic
 
 
@@ -34,33 +33,17 @@ def main(
 ) -> None:
     """Write model_deployments.yaml and model_metadata.yaml."""
     framework = load_framework()
-    params = framework.defaults.config["params"]
-    target = framework.defaults.target["api_endpoint"]
     if helm_names and model_name.count("/") != 1:
         raise click.UsageError("HELM's names are organization/model; --model-name has another form")
 
-    def endpoint(role: str, model_id: str, key_names: tuple[str, ...], helm_name: str | None) -> EndpointPlan:
-        return EndpointPlan(
-            role=role,
-            url=base_url,
-            model_id=model_id,
-            type=target["type"],
-            key_names=key_names,
-            request_timeout=params["request_timeout"],
-            max_retries=params["max_retries"],
-            parallelism=params["parallelism"],
-            adapter={name: value for name, value in target["adapter_config"].items() if name != "use_nvcf"},
-            alias=model_name,
-            helm_name=helm_name,
-        )
-
-    main_key = target["api_key"]
-    model_id = openai_model_name or model_name
-    endpoints = [endpoint(MODEL_ROLE, model_id, (main_key,), model_name if helm_names else None)]
-    if helm_names:
-        for role, name in names.DEFAULT_JURY.items():
-            judge = framework.judges[role]
-            endpoints.append(endpoint(role, judge.model_id, (params["extra"][judge.api_key], main_key), name))
+    model = model_by_hand(
+        framework,
+        url=base_url,
+        model_id=openai_model_name or model_name,
+        alias=model_name,
+        helm_name=model_name if helm_names else None,
+    )
+    endpoints = [model, *(helms_own_judges(framework, model) if helm_names else [])]
     folder = output_dir.absolute()
     deployments = model_deployments(tuple(endpoints), cache_db=str(folder.parent / "cache.db"))
     write_atomic(folder / names.MODEL_DEPLOYMENTS, deployments)

@@ -104,7 +104,7 @@ def _key_of(state: output.RequestState) -> InstanceKey:
     return state.instance.id, state.train_trial_index, perturbation.name if perturbation else None
 
 
-def _failed(state: output.RequestState) -> bool:
+def has_failed(state: output.RequestState) -> bool:
     result = state.result
     return result is None or (not result.success and result.error != wire.FILTERED_MESSAGE)
 
@@ -216,7 +216,7 @@ class _Corrections:
             if helm is None:
                 continue
             # A failed instance has no value that counts; it keeps its place, for the bounds.
-            value = 0.0 if _failed(state) else self.rules[erratum.id](_case(state, helm))
+            value = 0.0 if has_failed(state) else self.rules[erratum.id](_case(state, helm))
             if value is not None:
                 self.values[erratum.label][key] = value
 
@@ -259,7 +259,7 @@ def _look_at_states(plan: Plan, run: output.HelmRun, corrections: _Corrections) 
         for name, value in fields.items():
             seen.members[name][value].append(key)
         corrections.add(key, state)
-        if _failed(state):
+        if has_failed(state):
             seen.failed.add(key)
             continue
         empty = not _text(state).strip()
@@ -331,7 +331,7 @@ class _Records:
         )  # fmt: skip
         answer = self.answers.get(wire.request_key(model.url, body, state.request.get("random")))
         tokens = answer.tokens if answer else (None, None)
-        failed = _failed(state)
+        failed = has_failed(state)
         result = state.result
         return InstanceRecord(
             id=state.instance.id,

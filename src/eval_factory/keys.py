@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,21 @@ def key_report(plan: Plan, env: Mapping[str, str]) -> KeyReport:
         PrerequisiteError: a key that the configuration names is nowhere.
         ConfigError: credentials.conf cannot be read.
     """
+    report = keys_of(plan.endpoints, env, asked_for=_named_by_the_user(plan))
+    report.lines += _unused_credentials(plan, env)
+    return report
+
+
+def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_for: Collection[str]) -> KeyReport:
+    """The same of endpoints without a run config; keys of the variables `asked_for` have to be found.
+
+    Raises:
+        PrerequisiteError, ConfigError: as above.
+    """
     report = KeyReport()
     missing: list[str] = []
     credentials: _Credentials | None = None
-    asked_for = _named_by_the_user(plan)
-    for endpoint in plan.endpoints:
+    for endpoint in endpoints:
         if not endpoint.key_names:
             if endpoint.oauth is not None:
                 report.lines.append(f"Using {endpoint.oauth.service} OAuth token for {endpoint.role}")
@@ -55,7 +65,7 @@ def key_report(plan: Plan, env: Mapping[str, str]) -> KeyReport:
                 report.found[first] = key
                 report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
                 report.lines.append(_used(credentials.origin, endpoint.role, key))
-            elif asked_for & set(endpoint.key_names):
+            elif set(asked_for) & set(endpoint.key_names):
                 missing.append(first)
             else:
                 report.lines.append(f"{first} is not set: asking {endpoint.url} without a key")
@@ -65,7 +75,6 @@ def key_report(plan: Plan, env: Mapping[str, str]) -> KeyReport:
         elif endpoint.role != MODEL_ROLE:
             report.lines.append(_judge_line(endpoint))
         report.lines.append(_used(name, endpoint.role, env[name]))
-    report.lines += _unused_credentials(plan, env)
     if missing:
         names = ", ".join(dict.fromkeys(missing))
         raise PrerequisiteError(

@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,7 +25,7 @@ from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.output import scenario_folder
 from eval_factory.keys import key_report
-from eval_factory.plan import Plan, make_plan
+from eval_factory.plan import EndpointPlan, Plan, make_plan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
@@ -122,9 +122,16 @@ def preflight(
     Raises:
         PrerequisiteError: one of them cannot be asked at all.
     """
+    probe_all(plan.endpoints, env, redactor, log, screen)
+
+
+def probe_all(
+    endpoints: Iterable[EndpointPlan], env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO
+) -> None:
+    """The same of endpoints without a run config."""
     from eval_factory.engine.preflight import probe
 
-    for endpoint in plan.endpoints:
+    for endpoint in endpoints:
         if endpoint.url.startswith("demo:"):
             continue
         try:
@@ -196,19 +203,13 @@ def prepare(
     plan: Plan, argv: Sequence[str], redactor: Redactor, log: logging.Logger, options: Options
 ) -> None:
     """Write what helm-run reads; make sure that cache.db is ours."""
-    from eval_factory.engine import store
     from eval_factory.report.documents import run_config, to_yaml
 
     rundir = plan.rundir
     if options.fresh:
         start_over(rundir)
         log.info("--fresh: the answers kept so far were deleted")
-    try:
-        store.create_or_check(rundir.cache_db)
-    except store.DamagedStoreError as error:
-        aside = store.set_aside(rundir.cache_db)
-        log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
-        store.create_or_check(rundir.cache_db)
+    ready_store(rundir, log)
     for name, text in model_files(plan, debug=options.debug).items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
     info = plan.evaluation.framework.framework
@@ -216,6 +217,18 @@ def prepare(
     document = run_config(config, redactor.text(shlex.join(argv)), info.name, info.pkg_name)
     write_atomic(rundir.run_config, to_yaml(document))
     log.info("run %s: %s", plan.identity, shlex.join(argv))
+
+
+def ready_store(rundir: RunDir, log: logging.Logger) -> None:
+    """Make sure that cache.db is there and ours; a damaged one is set aside."""
+    from eval_factory.engine import store
+
+    try:
+        store.create_or_check(rundir.cache_db)
+    except store.DamagedStoreError as error:
+        aside = store.set_aside(rundir.cache_db)
+        log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
+        store.create_or_check(rundir.cache_db)
 
 
 def start_over(rundir: RunDir) -> None:
@@ -282,9 +295,8 @@ def _import_ahead(event: Mapping[str, Any]) -> None:
         threading.Thread(target=lambda: [importlib.import_module(name) for name in NEEDED_TO_REPORT]).start()
 
 
-def _raise_for_failure(
-    plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
-) -> None:
+def raise_if_stopped(events: Sequence[Mapping[str, Any]], tail: Sequence[str], log: logging.Logger) -> None:
+    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there."""
     for event in events:
         if event["event"] == event_names.FATAL:
             log.error(event["message"])
@@ -292,6 +304,12 @@ def _raise_for_failure(
     for number, line in enumerate(tail):
         if line.startswith(event_names.FATAL_MARK):  # where a full disk kept the event from being written
             raise PrerequisiteError("\n".join([line.removeprefix(event_names.FATAL_MARK), *tail[number + 1 :]]))
+
+
+def _raise_for_failure(
+    plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
+) -> None:
+    raise_if_stopped(events, tail, log)
     loading = True
     for event in events:
         if event["event"] == event_names.PHASE:

@@ -79,6 +79,14 @@ class RunDir:
         return self.logs / "helm-run.log"
 
     @property
+    def summarize_log(self) -> Path:
+        return self.logs / "helm-summarize.log"
+
+    @property
+    def run_entries(self) -> Path:
+        return self.root / "run_entries.conf"
+
+    @property
     def events(self) -> Path:
         return self.logs / "events.jsonl"
 

@@ -91,7 +91,8 @@ def test_looking_never_imports_helm(root: Path) -> None:
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
     config = str(root / "test_cases" / "test_case_nim_llama_3_1_8b_pubmed_qa.yml")
-    for arguments in (["ls"], ["run_eval", "--run_config", config, "--dry_run"]):
+    board = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run"]
+    for arguments in (["ls"], ["run_eval", "--run_config", config, "--dry_run"], ["leaderboard", "ls"], board):
         finished = subprocess.run(
             [sys.executable, "-c", code, *arguments], env=program_environment(), capture_output=True, text=True, check=False
         )

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import click
 
 from eval_factory import __version__
+from eval_factory.cli.lazy import LazyGroup
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Task, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
@@ -141,6 +142,9 @@ def new_benchmark(folder: Path, jury: bool) -> None:
     for path in write_example(folder, jury=jury):
         click.echo(str(path))
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
+
+
+cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))
 
 
 def main() -> None:

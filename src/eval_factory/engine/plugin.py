@@ -15,7 +15,7 @@ import types
 from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import mends, startup
+from eval_factory.engine import entries, mends, startup
 from eval_factory.helm import names
 
 SPACY_MODEL = "en_core_web_sm"
@@ -151,6 +151,8 @@ def mend_scenarios() -> None:
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 answer_for_torch()
+if entries.are_of_a_conf_file(sys.argv):
+    entries.let_each_stand_alone()
 mend_custom_benchmarks()
 mend_jury_benchmarks()
 mend_scenarios()

@@ -13,7 +13,7 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 
-from eval_factory.engine import events, scoring, startup
+from eval_factory.engine import entries, events, scoring, startup
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.results import MODEL_ROLE
@@ -29,6 +29,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._session = session_for(Path(self.output_path).absolute().parent)
+        self._levers_are_pulled = False
         executor: Any = self.executor
         annotator: Any = self.annotator_executor
         self.executor: Any = _Reporting(executor, self._before_asking, self._after_asking)
@@ -40,16 +41,25 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
-        failed = False
-        for run_spec in run_specs:
+        failed = entries.some_could_not_be_made()
+        begun: set[str] = set()
+        for number, run_spec in enumerate(run_specs, start=1):
+            self._session.start_counting()
             try:
-                self._session.events.emit(events.PHASE, phase=events.LOADING, run=run_spec.name)
+                if run_spec.name in begun:  # `temperature=` and others leave HELM's name of the run alone
+                    raise ValueError("the run of another entry has the same name; one would overwrite the other")
+                begun.add(run_spec.name)
+                self._session.events.emit(
+                    events.PHASE, phase=events.LOADING, run=run_spec.name, number=number, of=len(run_specs)
+                )
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
             except Exception as error:  # HELM may raise anything; whatever it is, the run failed
                 failed = True
                 self._report_failure(run_spec, error)
+                if _cause_of_kind(error, EndpointStopped) is not None:
+                    break  # the next would be told the same
         if failed:
             sys.exit(1)
 
@@ -71,8 +81,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
-        for pull in scoring.LEVERS:  # not at start-up: what they change is only imported now
-            startup.lever(pull)
+        if not self._levers_are_pulled:  # not at start-up: what they change is only imported now
+            self._levers_are_pulled = True
+            for pull in scoring.LEVERS:
+                startup.lever(pull)
 
     def _before_judging(self, state: ScenarioState) -> None:
         if state.annotator_specs:
@@ -80,6 +92,13 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_judging(self) -> None:
         self._session.events.emit(events.PHASE, phase=events.SCORING)
+
+
+class HelmNamedRunner(EvalRunner):
+    """The same with HELM's own names of run folders, colons and all: helm-server looks for them by these."""
+
+    def _get_run_path(self, run_spec: RunSpec) -> str:
+        return str(Path(self.runs_path) / run_spec.name)
 
 
 class _Reporting:

@@ -39,6 +39,11 @@ class Session:
     """The client of each role."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def start_counting(self) -> None:
+        """Counts are of one run; several may follow each other."""
+        with self.lock:
+            self.counters.clear()
+
     def expect(self, role: str, total: int) -> None:
         with self.lock:
             self.counters.setdefault(role, Counters()).total = total

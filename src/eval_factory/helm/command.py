@@ -59,5 +59,10 @@ def _quoted(value: object) -> str:
 
 def helm_run_program() -> str:
     """helm-run of the environment that eval-factory itself runs in, so that both see the same packages."""
-    beside = Path(sys.executable).parent / "helm-run"
-    return str(beside) if beside.is_file() else "helm-run"
+    return helm_program("helm-run")
+
+
+def helm_program(name: str) -> str:
+    """One of HELM's programs, of the environment that eval-factory itself runs in."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.is_file() else name

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 MEASURED_HELM = "0.5.16"
 """The version whose functions are known well enough to be replaced by quicker ones."""
 
 CLIENT_CLASS = "eval_factory.engine.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.engine.runner.EvalRunner"
+HELM_NAMED_RUNNER_CLASS = "eval_factory.engine.runner.HelmNamedRunner"
 PLUGIN_MODULE = "eval_factory.engine.plugin"
 LOG_FILTER_CLASS = "eval_factory.engine.log_filter.WithholdText"
 
@@ -45,6 +50,11 @@ JURY_RUN_SPECS = frozenset(
 )  # fmt: skip
 """Those that are, or may be, scored by a jury."""
 
+JUDGED_RUN_SPECS = JURY_RUN_SPECS | {
+    "air_bench_2024", "anthropic_red_team", "harm_bench", "harm_bench_gcg_transfer", "simple_safety_tests", "xstest",
+}  # fmt: skip
+"""Those, and the ones of the public leaderboards that another annotator of HELM's scores by asking a model."""
+
 RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
 
@@ -61,12 +71,51 @@ def deployment_name(slug: str) -> str:
 
 
 def asked_run_specs(argv: list[str]) -> set[str]:
-    """Names of the run specs on helm-run's command line."""
+    """Names of the run specs on helm-run's command line and in the conf files that it names.
+
+    Empty, which is to say any, where one of these files cannot be read.
+    """
     entries: set[str] = set()
-    taking = False
+    option = ""
     for argument in argv:
         if argument.startswith("-"):
-            taking = argument in ("--run-entries", "-r")
-        elif taking:
+            option = argument
+        elif option in ("--run-entries", "-r"):
             entries.add(argument.partition(":")[0])
+        elif option in ("--conf-paths", "-c"):
+            try:
+                found = conf_entries(Path(argument).read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                return set()
+            entries |= {entry["description"].partition(":")[0] for entry in found}
     return entries
+
+
+def conf_entries(text: str) -> list[dict[str, Any]]:
+    """The entries of a conf file, as they stand there.
+
+    Raises:
+        ValueError: it is neither JSON nor HOCON with a list of entries that have a description.
+    """
+    try:
+        tree: Any = json.loads(text)
+    except ValueError:
+        tree = _parsed_hocon(text)
+    entries = tree.get("entries") if isinstance(tree, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError("it has no list `entries`")
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, dict) or not isinstance(entry.get("description"), str):
+            raise ValueError(f"entry {number} has no description")
+    return entries
+
+
+def _parsed_hocon(text: str) -> Any:
+    from pyhocon import ConfigFactory  # imported here: what eval-factory itself writes is JSON
+
+    try:
+        tree = ConfigFactory.parse_string(text)
+        return tree.as_plain_ordered_dict() if hasattr(tree, "as_plain_ordered_dict") else tree
+    except Exception as error:  # pyhocon, and the parser that it stands on, raise many kinds
+        line = getattr(error, "lineno", None)
+        raise ValueError("it is not HOCON" + (f" (line {line})" if line else "")) from None

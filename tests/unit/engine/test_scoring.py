@@ -95,7 +95,7 @@ def test_text_is_what_json_writes(tree: Any) -> None:
     assert file.getvalue() == expected
 
 
-@pytest.mark.parametrize("tree", [{1: "a key that is not text"}, [{1, 2}], [object()]], ids=str)
+@pytest.mark.parametrize("tree", [{1: "a key that is not text"}, [{1, 2}], [object()]], ids=["key", "set", "object"])
 def test_what_is_unknown_is_left_to_helm(tree: Any) -> None:
     with pytest.raises(scoring.UnknownValueError):
         scoring.write_json(tree, io.StringIO())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,15 @@ from eval_factory.helm.names import asked_run_specs
 )
 def test_names_on_the_command_line(argv: list[str], expected: set[str]) -> None:
     assert asked_run_specs(argv) == expected
+
+
+def test_names_in_conf_files(tmp_path: Path) -> None:
+    hocon, ours = tmp_path / "a.conf", tmp_path / "b.conf"
+    hocon.write_text('entries: [ # all of them\n  {description: "a:model=text", priority: 1}\n]')
+    ours.write_text('{"entries": [{"description": "b"}]}')
+    assert asked_run_specs(["helm-run", "--conf-paths", str(hocon), str(ours), "-r", "c:x=1"]) == {"a", "b", "c"}
+    ours.write_text("{")
+    assert asked_run_specs(["helm-run", "-c", str(hocon), str(ours), "-r", "c:x=1"]) == set()
 
 
 def test_the_run_specs_with_a_jury_are_helms() -> None:

@@ -1,0 +1,54 @@
+"""`eval-factory leaderboard`: HELM's public leaderboards, for one's own model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.group("leaderboard")
+def leaderboard() -> None:
+    """Run HELM's public leaderboards."""
+
+
+@leaderboard.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print everything about them as JSON.")
+def list_leaderboards(as_json: bool) -> None:
+    """List the leaderboards, and what each needs beside an endpoint for text."""
+    from eval_factory.leaderboard.listing import listing
+
+    listing(sys.stdout, as_json=as_json)
+
+
+@leaderboard.command("run")
+@click.argument("name")
+@click.option("--model", "--model_id", "model", required=True, help="The model's id at the endpoint.")
+@click.option("--model_url", required=True, help="The endpoint's base URL, or demo://baseline.")
+@click.option("--model_type", default=None, help="chat or completions.")
+@click.option("--api_key_name", default=None, help="NAME of the environment variable that holds the key.")
+@click.option("--conf", type=click.Path(path_type=Path), default=None, help="The leaderboard's run entries (HOCON).")
+@click.option(
+    "--data_dir", type=click.Path(path_type=Path), default=None, help="Folder with the confs under presentation/."
+)
+@click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
+@click.option("--max_eval_instances", type=int, default=None, help="Instances a run; the leaderboard's if not given.")
+@click.option("--parallelism", type=int, default=None, help="Requests at the same time.")
+@click.option(
+    "--min_coverage", type=float, default=None, help="Share of requests that a run needs answered to be in the tables."
+)
+@click.option("--reasoning", is_flag=True, help="Take the entries with more output tokens, where a conf has both.")
+@click.option("--anyway", is_flag=True, help="Go on although the leaderboard is not for models of text.")
+@click.option("--dry_run", is_flag=True, help="Print HELM's three commands; start and write nothing.")
+@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
+@click.pass_context
+def run(ctx: click.Context, /, **flags: Any) -> None:
+    """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
+    from eval_factory.leaderboard.request import checked
+    from eval_factory.leaderboard.work import run_leaderboard
+
+    request = checked({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
+    run_leaderboard(request, env=os.environ, screen=sys.stderr, output=sys.stdout)

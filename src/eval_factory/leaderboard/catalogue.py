@@ -1,0 +1,112 @@
+"""`leaderboards.yml`, checked; and where HELM's wheel keeps the schema of each."""
+
+from __future__ import annotations
+
+import importlib.util
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from eval_factory.config.framework import _Loader
+from eval_factory.config.model import Positive, Role
+from eval_factory.errors import ConfigError
+
+FILE_NAME = "leaderboards.yml"
+ORGANIZATION = "{organization}"
+STATIC_FOLDER = ("benchmark", "static")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Leaderboard(_Strict):
+    """One row of HELM's page."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    description: str
+    conf: Annotated[str, Field(pattern=r"^run_entries[a-z0-9_{}]*\.conf$")]
+    schema_file: Annotated[str, Field(alias="schema", pattern=r"^schema_[a-z0-9_]+\.yaml$")]
+    num_train_trials: Positive
+    max_eval_instances: Positive
+    priority: Positive
+    access: Literal["public", "gated", "private"] = "public"
+    lacks: str | None = None
+    """What it asks of a model and an endpoint for text does not have."""
+    needs: tuple[str, ...] = ()
+    judges: dict[Role, str] = {}
+    """Role of a judge -> the name that HELM asks it by."""
+
+    @property
+    def names_no_organization(self) -> bool:
+        """Whether the conf's name still waits for an organization."""
+        return ORGANIZATION in self.conf
+
+    def needed(self) -> list[str]:
+        """All that a text endpoint alone cannot give, a line each."""
+        lines = [f"{self.lacks}: an endpoint for text is none"] if self.lacks else []
+        lines += self.needs
+        if self.judges:
+            models = ", ".join(name.partition("/")[2] for name in self.judges.values())
+            lines.append(f"HELM's own judges: {models}, asked at the model's URL")
+        if schema_path(self) is None:
+            lines.append(f"{self.schema_file}: HELM {helm_version()} does not have it")
+        return lines
+
+
+class Catalogue(_Strict):
+    """The whole file."""
+
+    output_dir: str
+    """Where results go unless the user says: {name} is the leaderboard's."""
+    leaderboards: tuple[Leaderboard, ...]
+
+
+@lru_cache(maxsize=1)
+def load_catalogue() -> Catalogue:
+    """Read and check the file once per process."""
+    text = (resources.files("eval_factory.leaderboard") / FILE_NAME).read_text(encoding="utf-8")
+    return Catalogue.model_validate(yaml.load(text, Loader=_Loader))  # noqa: S506 - a safe loader
+
+
+def find(name: str) -> Leaderboard:
+    """The leaderboard of that name; an organization's name may follow `medhelm_private`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    wanted = name.lower().replace("-", "_").replace(".", "_")
+    known = {row.name: row for row in load_catalogue().leaderboards}
+    if wanted in known:
+        return known[wanted]
+    for row in known.values():
+        organization = wanted.removeprefix(f"{row.name}_")
+        if row.names_no_organization and organization != wanted and organization.replace("_", "").isalnum():
+            return row.model_copy(
+                update={"name": wanted, "conf": row.conf.replace(ORGANIZATION, organization)}
+            )
+    near = get_close_matches(wanted, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    raise ConfigError(f"no leaderboard is called {name!r}\n  {hint} ('eval-factory leaderboard ls' lists them)")
+
+
+def helm_version() -> str:
+    try:
+        return metadata.version("crfm-helm")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def schema_path(row: Leaderboard) -> Path | None:
+    """The schema in the installed HELM, which is not imported; None where it does not have it."""
+    spec = importlib.util.find_spec("helm")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder).joinpath(*STATIC_FOLDER, row.schema_file)
+        if path.is_file():
+            return path
+    return None

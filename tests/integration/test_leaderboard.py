@@ -1,0 +1,317 @@
+"""A small leaderboard with the real helm-run and helm-summarize: several entries, one endpoint."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.plan import slug_of
+from integration.jury_endpoint import judgement
+from integration.support import CANARY, TIMEOUT_S, Outcome, program_environment
+from scripted_endpoint import ScriptedEndpoint
+
+# As confs are: groups of models, an entry for each model of a study, a later priority, comments.
+CONF = """
+entries: [
+  # three questions of one kind
+  {description: "sample_medical_qa:model=text", priority: 1}
+  {description: "sample_medical_qa:model=openai/gpt-4o,model_deployment=hospital/gpt-4o,num_output_tokens=3", groups: ["short"], priority: 2}
+  {description: "sample_medical_qa:model=meta/llama,model_deployment=hospital/llama,num_output_tokens=3", groups: ["short"], priority: 1}
+  {description: "sample_medical_qa:model=full_functionality_text,num_output_tokens=2", groups: ["shortest"], priority: 1}
+  {description: "nothing_known:model=text", priority: 3}
+]
+"""
+SLUG = slug_of("test/model")
+RUN_NAMES = {
+    f"sample_medical_qa:model=endpoint_{SLUG}",
+    f"sample_medical_qa:model=endpoint_{SLUG},num_output_tokens=3,groups=short",
+    f"sample_medical_qa:model=endpoint_{SLUG},num_output_tokens=2,groups=shortest",
+}
+Lead = Callable[..., Outcome]
+
+
+@pytest.fixture
+def lead(tmp_path: Path) -> Lead:
+    """Runs `eval-factory leaderboard run` with a conf written for it."""
+
+    def run(url: str, *arguments: str, name: str = "lite", conf: str = CONF, env: dict[str, str] | None = None) -> Outcome:
+        finished = subprocess.run(
+            command(tmp_path, url, *arguments, name=name, conf=conf),
+            env=program_environment(TEST_MODEL_KEY=CANARY, **(env or {})),
+            capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path, check=False,
+        )  # fmt: skip
+        return Outcome(finished.returncode, finished.stdout, finished.stderr, tmp_path / "out")
+
+    return run
+
+
+def command(folder: Path, url: str, *arguments: str, name: str = "lite", conf: str = CONF) -> list[str]:
+    file = folder / "small.conf"
+    file.write_text(conf, encoding="utf-8")
+    return [
+        sys.executable, "-m", "eval_factory", "leaderboard", "run", name, "--model", "test/model", "--model-url", url,
+        "--api-key-name", "TEST_MODEL_KEY", "--conf", str(file), "--output-dir", "out", *arguments,
+    ]  # fmt: skip
+
+
+def suite_of(outcome: Outcome, name: str = "lite") -> Path:
+    return outcome.output_dir / "helm" / "runs" / name
+
+
+def loaded(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def means(folder: Path) -> dict[str, float]:
+    stats = loaded(folder / "stats.json")
+    return {stat["name"]["name"]: stat["mean"] for stat in stats if "mean" in stat and "perturbation" not in stat["name"]}
+
+
+def test_several_entries_in_one_run_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    first = lead(endpoint.url, "--max-eval-instances", "6")
+    assert first.returncode == 0, first.stderr
+    assert "lite: 3 runs in the tables, 0 kept out, 0 failed" in first.stdout
+    assert "helm-server --suite lite --output-path" in first.stdout
+    assert "5 entries, 4 different ones for one model, 3 of priority 2 or before" in first.stderr
+    assert "[3/3] sample_medical_qa" in first.stderr
+    assert first.stderr.count("  6/6 done") == 3  # each run counts from the beginning
+    assert len(endpoint.requests) == 18
+    assert {headers["Authorization"] for headers in endpoint.headers} == {f"Bearer {CANARY}"}
+    assert {request["model"] for request in endpoint.requests} == {"test/model"}
+    assert {r["max_tokens"] for r in endpoint.requests} == {5, 3, 2}
+    suite = suite_of(first)
+    # helm-server looks for folders of runs by HELM's own names.
+    assert set(loaded(suite / "runs_to_run_suites.json")) == RUN_NAMES
+    assert {path.name for path in suite.iterdir()} >= RUN_NAMES
+    assert {len(loaded(suite / name / "display_predictions.json")) for name in RUN_NAMES} == {6}
+    assert loaded(suite / "schema.json")["run_groups"]
+    plain, _, short = sorted(RUN_NAMES)
+    assert means(suite / plain)["exact_match"] == means(suite / short)["exact_match"]
+    for path in first.output_dir.rglob("*"):
+        assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
+    before = {name: (suite / name / "stats.json").read_bytes() for name in RUN_NAMES}
+
+    again = lead(endpoint.url, "--max-eval-instances", "6", "--parallelism", "2")
+    assert again.returncode == 0, again.stderr
+    assert "3 runs are complete already" in again.stderr
+    assert len(endpoint.requests) == 18
+    assert {name: (suite / name / "stats.json").read_bytes() for name in RUN_NAMES} == before
+
+    more = lead(endpoint.url, "--max-eval-instances", "8")  # other runs, but what was answered is kept
+    assert more.returncode == 0, more.stderr
+    assert "complete already" not in more.stderr
+    assert 18 < len(endpoint.requests) <= 24 + 18
+    asked = [json.dumps(request, sort_keys=True) for request in endpoint.requests]
+    assert len(set(asked)) == len(asked)
+    assert {len(loaded(suite / name / "display_predictions.json")) for name in RUN_NAMES} == {8}
+
+
+def test_the_second_run_of_a_helm_run_scores_as_it_would_alone(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    """Nothing of the run before is left over: not in the counts, not in what is replaced in HELM."""
+    together = lead(endpoint.url)
+    assert together.returncode == 0, together.stderr
+    last = sorted(RUN_NAMES)[1]
+    files = ("stats.json", "per_instance_stats.json", "scenario_state.json")
+    whole = {name: (suite_of(together) / last / name).read_bytes() for name in files}
+    alone = lead(endpoint.url, conf="\n".join(line for line in CONF.splitlines() if "description" not in line or "shortest" in line))
+    assert alone.returncode == 0, alone.stderr
+    assert "1 runs in the tables" in alone.stdout
+    assert not (suite_of(alone) / sorted(RUN_NAMES)[0]).exists()  # of the other conf: gone from the tables
+    for name in ("stats.json", "per_instance_stats.json"):
+        ours = [s for s in json.loads(whole[name]) if "runtime" not in json.dumps(s)]
+        theirs = [s for s in loaded(suite_of(alone) / last / name) if "runtime" not in json.dumps(s)]
+        assert ours == theirs, name
+    completions = [
+        [state["result"]["completions"] for state in json.loads(text)["request_states"]]
+        for text in (whole["scenario_state.json"], (suite_of(alone) / last / "scenario_state.json").read_bytes())
+    ]
+    assert completions[0] == completions[1]
+
+
+def test_an_interrupted_leaderboard_goes_on(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
+    answer = endpoint.answer
+
+    def slowly(prompt: str) -> str:
+        if len(endpoint.requests) > 50:  # in the second run
+            time.sleep(0.5)
+        return answer(prompt)
+
+    endpoint.answer = slowly
+    process = subprocess.Popen(
+        command(tmp_path, endpoint.url, "--parallelism", "2"), env=program_environment(TEST_MODEL_KEY=CANARY),
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(endpoint.requests) < 55 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "run the same command again" in said
+    before = len(endpoint.requests)
+    assert 55 <= before < 120
+    endpoint.answer = answer
+    finished = lead(endpoint.url)
+    assert finished.returncode == 0, finished.stderr
+    assert "1 runs are complete already" in finished.stderr
+    assert "3 runs in the tables" in finished.stdout
+    assert 120 <= len(endpoint.requests) <= 120 + 2  # the two under way when it was interrupted
+
+
+def test_an_entry_that_helm_cannot_make_costs_itself_only(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    conf = """entries: [
+      {description: "nothing_known:model=text", priority: 1}
+      {description: "sample_medical_qa:model=text", priority: 1}
+      {description: "sample_medical_qa:model=text,no_such_argument=1", priority: 1}
+    ]"""
+    outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
+    assert outcome.returncode == 4, outcome.stderr
+    assert "1 runs in the tables, 0 kept out, 2 failed" in outcome.stdout
+    assert f"failed: nothing_known:model=endpoint/{SLUG}: ValueError: Unknown run spec name" in outcome.stdout
+    assert "no_such_argument" in outcome.stdout
+    assert len(endpoint.requests) == 4
+    assert (suite_of(outcome) / "groups").is_dir()
+
+
+def test_two_entries_whose_runs_have_one_name(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    """HELM's expander for the temperature leaves the name alone: the second run would overwrite the first."""
+    conf = """entries: [
+      {description: "sample_medical_qa:model=text", priority: 1}
+      {description: "sample_medical_qa:model=text,temperature=0.5", priority: 1}
+    ]"""
+    outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
+    assert outcome.returncode == 4, outcome.stderr
+    assert "1 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
+    assert "has the same name" in outcome.stdout
+    assert {request["temperature"] for request in endpoint.requests} == {0.0}
+
+
+def test_entries_whose_data_are_not_there(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    conf = 'entries: [{description: "ehrshot:model=x/y,subject=guo_readmission,data_path=/no/such/data", priority: 1}]'
+    outcome = lead(endpoint.url, conf=conf, name="medhelm_gated")
+    assert outcome.returncode == 3, outcome.stderr
+    assert "data_path /no/such/data does not exist; 1 entries need it" in outcome.stderr
+    assert "0 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
+    assert "helm-server" not in outcome.stdout
+    assert endpoint.requests == []
+
+
+def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    reply = endpoint.reply
+
+    def refuses_one(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = reply(path, headers, body)
+        if body["max_tokens"] == 2 and not refused:
+            refused.append(body)
+            return 400, {"error": {"message": "not this one"}}
+        return status, answer
+
+    refused: list[dict[str, Any]] = []
+    endpoint.reply = refuses_one  # type: ignore[method-assign]
+    outcome = lead(endpoint.url, "--max_eval_instances", "5")
+    assert outcome.returncode == 1, outcome.stderr
+    assert "2 runs in the tables, 1 kept out, 0 failed" in outcome.stdout
+    assert "1 of 5 requests failed: kept out of the tables" in outcome.stdout
+    assert "NOT REPORTABLE" in outcome.stderr
+    shortest = sorted(RUN_NAMES)[1]
+    assert shortest not in loaded(suite_of(outcome) / "runs_to_run_suites.json")
+    assert (outcome.output_dir / "helm" / "withheld" / "lite" / shortest).is_dir()
+    asked = len(endpoint.requests)
+    again = lead(endpoint.url, "--max_eval_instances", "5")
+    assert again.returncode == 0, again.stderr
+    assert "2 runs are complete already" in again.stderr
+    assert len(endpoint.requests) == asked + 1
+    assert shortest in loaded(suite_of(again) / "runs_to_run_suites.json")
+    assert not (again.output_dir / "helm" / "withheld").is_dir() or not list((again.output_dir / "helm" / "withheld").rglob("*.json"))
+
+
+def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    endpoint.status = 401
+    outcome = lead(endpoint.url, "--no_preflight", "--parallelism", "1")
+    assert outcome.returncode == 3, outcome.stderr
+    assert len(endpoint.requests) == 1  # not one for each run
+    assert "[2/3]" not in outcome.stderr
+    probed = lead(endpoint.url)
+    assert probed.returncode == 3
+    assert endpoint.probes == 1
+    assert len(endpoint.requests) == 1
+
+
+def test_the_embedded_endpoint_needs_no_key(lead: Lead, tmp_path: Path) -> None:
+    argv = command(tmp_path, "demo://baseline", "--max_eval_instances", "3")
+    del argv[argv.index("--api-key-name") : argv.index("--api-key-name") + 2]
+    finished = subprocess.run(
+        argv, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "3 runs in the tables" in finished.stdout
+
+
+def test_the_judges_of_helms_safety_leaderboards_are_asked_at_our_endpoint(root: Path, tmp_path: Path) -> None:
+    """HELM asks openai/gpt-4o-2024-05-13: the generated files take the place of its own deployment of that name."""
+    code = """
+import sys
+from pathlib import Path
+from eval_factory.config.framework import load_framework
+from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
+from eval_factory.helm.model_files import model_deployments, model_metadata
+from eval_factory.leaderboard.catalogue import find
+folder = Path(sys.argv[1])
+model = model_by_hand(load_framework(), url="https://mine.example/v1", model_id="m")
+endpoints = (model, *helms_own_judges(load_framework(), model, find("safety").judges))
+(folder / "model_deployments.yaml").write_text(model_deployments(endpoints, cache_db="x"))
+(folder / "model_metadata.yaml").write_text(model_metadata(endpoints))
+from helm.benchmark.config_registry import register_builtin_configs_from_helm_package, register_configs_from_directory
+register_builtin_configs_from_helm_package()
+register_configs_from_directory(str(folder))
+from helm.benchmark.model_deployment_registry import get_model_deployment
+from helm.benchmark.annotation.air_bench_annotator import AIRBench2024Annotator
+for name in ("openai/gpt-4o-2024-05-13", AIRBench2024Annotator._DEFAULT_MODEL_DEPLOYMENT):
+    spec = get_model_deployment(name).client_spec
+    print(spec.class_name, spec.args["url"], spec.args["model_id"])
+"""
+    finished = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], env=program_environment(), capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    expected = "eval_factory.engine.client.EndpointClient https://mine.example/v1 gpt-4o-2024-05-13"
+    assert finished.stdout.splitlines() == [expected, expected]
+
+
+@pytest.mark.medical_data
+def test_medhelm_with_its_jury(
+    endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path, data_environment: dict[str, str],
+    place_data: Callable[[Path, str], None],
+) -> None:  # fmt: skip
+    """MedHELM's entries name no jury: HELM's own judges are asked at the model's URL, by their names there."""
+    conf = """entries: [
+      {description: "aci_bench:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
+      {description: "aci_bench:num_output_tokens=4000,model=openai/o3,model_deployment=stanfordhealthcare/o3", priority: 1}
+      {description: "pubmed_qa:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
+    ]"""
+    endpoint.answer = lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "A"
+    for task in ("aci_bench", "pubmed_qa"):
+        place_data(tmp_path / "out" / "helm", task)
+    env = {**data_environment, "GPT_JUDGE_API_KEY": "gpt-judge-canary-0123456789"}
+    outcome = lead(endpoint.url, "--max_eval_instances", "2", conf=conf, name="medhelm_public", env=env)
+    assert outcome.returncode == 0, outcome.stderr + outcome.stdout
+    assert "2 runs in the tables, 0 kept out, 0 failed" in outcome.stdout
+    asked = [request["model"] for request in endpoint.requests]
+    judges = {"gpt-4o-2024-05-13", "meta/llama-3.3-70b-instruct", "claude-3-7-sonnet-20250219"}
+    assert {model: asked.count(model) for model in asked} == {"test/model": 4, **dict.fromkeys(judges, 2)}
+    keys = {(r["model"] == "gpt-4o-2024-05-13", h["Authorization"]) for r, h in zip(endpoint.requests, endpoint.headers, strict=True)}
+    assert keys == {(True, "Bearer gpt-judge-canary-0123456789"), (False, f"Bearer {CANARY}")}
+    (table, *_) = loaded(suite_of(outcome, "medhelm_public") / "groups" / "medhelm_scenarios.json")
+    (row,) = table["rows"]
+    shown = {head["value"].partition(" - ")[0]: cell.get("value") for head, cell in zip(table["header"], row, strict=True)}
+    assert shown["ACI-Bench"] == 4.0
+    assert shown["PubMedQA"] is not None

@@ -1,0 +1,80 @@
+"""Several runs in one helm-run: what is told, counted and replaced for each."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from eval_factory.engine import entries, events, runner, scoring, startup
+from eval_factory.engine.client import EndpointStopped
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def emit(self, event: str, **fields: Any) -> None:
+        self.events.append({"event": event, **fields})
+
+
+def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any, Told]:
+    """A runner whose runs end as `outcomes` says; HELM's constructor is not called."""
+    told = Told()
+    made: Any = object.__new__(runner.HelmNamedRunner)
+    made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
+    made._session = SimpleNamespace(
+        events=told, start_counting=lambda: told.emit("counted anew"), report=lambda *_, **__: None
+    )
+    made._levers_are_pulled = False
+
+    def run_one(run_spec: Any) -> None:
+        outcome = outcomes[run_spec.name]
+        if outcome is not None:
+            raise outcome
+        made._after_asking()
+
+    made.run_one = run_one
+    return made, told
+
+
+def specs(*names: str) -> list[Any]:
+    return [SimpleNamespace(name=name) for name in names]
+
+
+def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pulled: list[str] = []
+    monkeypatch.setattr(startup, "lever", lambda pull: pulled.append(pull.__name__))
+    made, told = runner_of(tmp_path, {"a:x=1": None, "b": ValueError("bad"), "c": None})
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a:x=1", "b", "c", "a:x=1"))
+    kinds = [event["event"] for event in told.events]
+    assert kinds.count("counted anew") == 4
+    assert [event["path"] for event in told.events if event["event"] == events.RUN_DONE] == ["runs/a:x=1", "runs/c"]
+    failed = {event["run"]: event["error"] for event in told.events if event["event"] == events.RUN_FAILED}
+    assert set(failed) == {"b", "a:x=1"}
+    assert "the same name" in failed["a:x=1"]
+    assert len(pulled) == len(set(pulled)) == len(scoring.LEVERS)
+
+
+def test_an_endpoint_that_refuses_ends_it_all(tmp_path: Any) -> None:
+    made, told = runner_of(tmp_path, {"a": EndpointStopped("401"), "b": None})
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a", "b"))
+    assert [event["run"] for event in told.events if event["event"] == events.RUN_FAILED] == ["a"]
+    assert not [event for event in told.events if event["event"] == events.RUN_DONE]
+
+
+def test_an_entry_that_was_not_made_is_a_failure(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "lever", lambda _pull: None)
+    made, _ = runner_of(tmp_path, {"a": None})
+    made.run_all(specs("a"))
+    monkeypatch.setattr(entries, "_not_made", ["x:model=m"])
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a"))
+
+
+def test_only_conf_files_have_many_entries() -> None:
+    assert entries.are_of_a_conf_file(["helm-run", "--conf-paths", "x"])
+    assert not entries.are_of_a_conf_file(["helm-run", "--run-entries", "x"])

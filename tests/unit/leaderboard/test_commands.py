@@ -1,0 +1,168 @@
+"""`leaderboard ls` and `leaderboard run` as far as they start nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click.testing
+import pytest
+import requests
+import rich.console
+
+from eval_factory.cli.main import cli
+from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.leaderboard import catalogue, conf, listing
+
+NAMES = [row.name for row in catalogue.load_catalogue().leaderboards]
+TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
+
+
+def call(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(cli, ["leaderboard", *arguments], standalone_mode=False)
+
+
+def test_plain_lines() -> None:
+    lines = call("ls").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == NAMES
+    assert {line.count("\t") for line in lines} == {5}
+
+
+def test_json() -> None:
+    records = json.loads(call("ls", "--json").stdout)
+    assert [record["name"] for record in records] == NAMES
+    mmlu = next(record for record in records if record["name"] == "mmlu")
+    assert (mmlu["schema"], mmlu["max_eval_instances"], mmlu["priority"]) == ("schema_mmlu.yaml", 10000, 4)
+    assert all(record["schema_installed"] for record in records)
+
+
+def test_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = rich.console.Console(width=200, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    monkeypatch.setattr(rich.console, "Console", lambda **_: console)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    listing.listing(sys.stdout, as_json=False)
+    text = console.export_text()
+    console.file.close()
+    for name in NAMES:
+        assert name in text
+    assert "run_entries_lite_20240424.conf" in text
+
+
+@pytest.mark.parametrize("name", [*NAMES, "medhelm_private_stanford"])
+def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = call("run", name, *TARGET, "--dry_run")
+    assert result.exception is None
+    row = catalogue.find(name)
+    run, summarize, server = (shlex.split(line) for line in result.stdout.splitlines())
+    assert [Path(argv[0]).name for argv in (run, summarize, server)] == ["helm-run", "helm-summarize", "helm-server"]
+    folder = tmp_path / "results" / f"leaderboard_{name}"
+    options = dict(itertools.pairwise(run))
+    assert options["--conf-paths"] == str(folder / "run_entries.conf")
+    assert options["--max-eval-instances"] == str(row.max_eval_instances)
+    assert options["--num-train-trials"] == str(row.num_train_trials)
+    assert options["--priority"] == str(row.priority)
+    assert options["--models-to-run"].startswith("endpoint/org-model")
+    assert {argv[argv.index("--suite") + 1] for argv in (run, summarize, server)} == {name}
+    assert {argv[argv.index("--output-path") + 1] for argv in (run, summarize, server)} == {str(folder / "helm")}
+    schema = Path(summarize[summarize.index("--schema-path") + 1])
+    assert (schema.name, schema.is_file()) == (row.schema_file, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_flags_in_both_spellings(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    hyphens = ("--model-url", "https://h/v1", "--max-eval-instances", "7", "--output-dir", str(folder), "--dry-run")
+    underscores = tuple(flag.replace("-", "_").replace("__", "--", 1) if flag.startswith("--") else flag for flag in hyphens)
+    one, other = (call("run", "lite", "--model", "m", "--parallelism", "3", *flags) for flags in (hyphens, underscores))
+    assert one.exception is None
+    assert one.stdout == other.stdout
+    run = shlex.split(one.stdout.splitlines()[0])
+    assert run[run.index("--max-eval-instances") + 1] == "7"
+    assert run[run.index("--num-threads") + 1] == "3"
+    assert run[run.index("--output-path") + 1] == str(folder / "helm")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "nosuch", *TARGET), "no leaderboard is called 'nosuch'"),
+        (("run", "lite", "--model", "m", "--model_url", "ftp://h"), "--model_url: needs a scheme"),
+        (("run", "lite", *TARGET, "--parallelism", "0"), "--parallelism: "),
+        (("run", "lite", *TARGET, "--min_coverage", "2"), "--min_coverage: "),
+        (("run", "lite", *TARGET, "--model_type", "voice"), "--model_type: "),
+        (("run", "lite", *TARGET, "--conf", "/no/such.conf"), "/no/such.conf cannot be read"),
+        (("run", "medhelm_private", *TARGET), "Name the organization"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: tuple[str, ...], said: str) -> None:
+    error = call(*arguments).exception
+    assert isinstance(error, ConfigError)
+    assert said in str(error)
+
+
+def test_a_key_where_its_name_belongs_is_not_shown() -> None:
+    result = call("run", "lite", *TARGET, "--api_key_name", "sk-0123456789abcdef0123")
+    assert isinstance(result.exception, ConfigError)
+    assert "0123456789abcdef" not in str(result.exception) + result.output
+
+
+@pytest.mark.parametrize("name", ["heim", "vhelm_v1", "vhelm", "slphelm"])
+def test_what_is_not_for_text_wants_anyway(name: str, tmp_path: Path) -> None:
+    result = call("run", name, *TARGET, "--output_dir", str(tmp_path / "out"))
+    assert isinstance(result.exception, PrerequisiteError)
+    assert "--anyway" in str(result.exception)
+    assert f"warning: {name} needs: a model that" in result.stderr
+    assert not (tmp_path / "out").exists()
+    on = call("run", name, *TARGET, "--output_dir", str(tmp_path / "out"), "--anyway", "--data_dir", str(tmp_path))
+    assert isinstance(on.exception, PrerequisiteError)
+    assert "presentation" in str(on.exception)  # went on, to the conf that is not there
+
+
+def test_nothing_of_the_priority(tmp_path: Path) -> None:
+    file = tmp_path / "x.conf"
+    file.write_text('entries: [{description: "a:model=text", priority: 3}]')
+    error = call("run", "lite", *TARGET, "--conf", str(file), "--output_dir", str(tmp_path / "out")).exception
+    assert isinstance(error, ConfigError)
+    assert "no entry has priority 2 or before" in str(error)
+
+
+def test_the_conf_of_a_bundle(tmp_path: Path) -> None:
+    row = catalogue.find("mmlu")
+    (tmp_path / "presentation").mkdir()
+    (tmp_path / "presentation" / row.conf).write_text("entries: []")
+    assert conf.conf_of(row, file=None, data_dir=tmp_path) == ("entries: []", str(tmp_path / "presentation" / row.conf))
+
+
+def test_the_conf_is_downloaded_at_the_tag_of_the_installed_helm(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, float]] = []
+
+    def get(address: str, timeout: float) -> requests.Response:
+        asked.append((address, timeout))
+        reply = requests.Response()
+        reply.status_code, reply._content = 200, b"entries: []"
+        return reply
+
+    monkeypatch.setattr(requests, "get", get)
+    text, origin = conf.conf_of(catalogue.find("safety"), file=None, data_dir=None)
+    version = catalogue.helm_version()
+    at = f"https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/run_entries_safety.conf"
+    assert (text, origin, asked) == ("entries: []", at, [(at, conf.TIMEOUT_S)])
+
+
+@pytest.mark.parametrize("status", [None, 404])
+def test_offline_names_the_way_out(status: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(address: str, timeout: float) -> requests.Response:
+        if status is None:
+            raise requests.ConnectionError("nobody there")
+        reply = requests.Response()
+        reply.status_code = status
+        return reply
+
+    monkeypatch.setattr(requests, "get", get)
+    with pytest.raises(PrerequisiteError, match="--conf FILE") as caught:
+        conf.conf_of(catalogue.find("safety"), file=None, data_dir=None)
+    assert ("HTTP 404" if status else "ConnectionError") in str(caught.value)

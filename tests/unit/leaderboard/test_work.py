@@ -1,0 +1,60 @@
+"""Which failures are for want of data, and what changes a run's identity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eval_factory.config.framework import load_framework
+from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
+from eval_factory.leaderboard import runs
+from eval_factory.leaderboard.runs import Gaps
+from eval_factory.leaderboard.work import Failure, failures_in
+
+MODEL = model_by_hand(load_framework(), url="https://h/v1", model_id="m")
+
+
+def test_failures() -> None:
+    events = [
+        {"event": "run_failed", "run": "made not", "error": "URLError: gone"},
+        {"event": "phase", "phase": "loading data"},
+        {"event": "run_failed", "run": "a", "error": "FileNotFoundError: /x"},
+        {"event": "phase", "phase": "loading data"},
+        {"event": "phase", "phase": "asking the model"},
+        {"event": "run_failed", "run": "b", "error": "ConnectionError: x"},
+        {"event": "phase", "phase": "loading data"},
+        {"event": "run_done", "run": "c", "path": "runs/s/c"},
+        {"event": "run_failed", "run": "d", "error": "KeyError: 'x'"},
+    ]
+    assert failures_in(events) == (
+        Failure("made not", "URLError: gone", True),
+        Failure("a", "FileNotFoundError: /x", True),
+        Failure("b", "ConnectionError: x", False),
+        Failure("d", "KeyError: 'x'", False),
+    )
+
+
+def test_identity() -> None:
+    def identity(conf: str = "c", instances: int = 5, **changes: object) -> str:
+        return runs.identity_of(
+            conf, [replace(MODEL, **changes)], max_eval_instances=instances, num_train_trials=1  # type: ignore[arg-type]
+        )
+
+    assert identity() == identity(parallelism=99, key_names=("X",))
+    assert len({identity(), identity("d"), identity(instances=6), identity(url="https://other/v1")}) == 4
+
+
+def test_coverage() -> None:
+    assert Gaps("r", 10, 1, 2).coverage == 0.7
+    assert Gaps("r", 10, 0, 0).coverage == 1.0
+    assert not Gaps("r", 10, 0, 0)
+    assert Gaps("r", 0, 0, 0).coverage == 0.0
+
+
+def test_helms_judges_have_helms_names_and_keys_of_their_own() -> None:
+    framework = load_framework()
+    (judge,) = helms_own_judges(framework, MODEL, {"gpt": "openai/gpt-4o-2024-05-13"})
+    assert (judge.role, judge.helm_name, judge.url) == ("gpt", "openai/gpt-4o-2024-05-13", "https://h/v1")
+    assert judge.key_names == ("GPT_JUDGE_API_KEY", "OPENAI_API_KEY")
+    demo = model_by_hand(framework, url="demo://baseline", model_id="m", key_name="X")
+    assert demo.key_names == ()
+    assert [j.key_names for j in helms_own_judges(framework, demo)] == [(), (), ()]
