@@ -15,7 +15,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import yaml
 INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "helm" / "index.json"
 PACKAGE = "helm.benchmark.run_specs."
 SCENARIO_CLASS = re.compile(r"helm\.benchmark\.scenarios\.[\w.]+\.[A-Z]\w*\Z")
+ANNOTATOR_CLASS = re.compile(r"helm\.benchmark\.annotation\.[\w.]+\.[A-Z]\w*\Z")
 LONGEST_DESCRIPTION = 160
 UNKNOWN_METRIC = "unknown"
 MODULES_THAT_ASK = {
@@ -41,12 +42,11 @@ Described = dict[str, Any]
 
 def make_index() -> str:
     """The text of index.json: sorted, a run spec a line."""
-    import yaml as shared  # HELM reads its schemas by this name too
     from helm.benchmark import run_spec
     from helm.benchmark.run_expander import RUN_EXPANDERS
 
     run_spec.discover_run_spec_functions()
-    schemas = main_names_of_schemas(shared)
+    schemas = main_names_of_schemas()
     functions = {
         name: function
         for name, function in sorted(run_spec._REGISTERED_RUN_SPEC_FUNCTIONS.items())
@@ -83,9 +83,15 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "main_split": splits[0] if len(splits) == 1 else None,
         "scenario": folders[0] if len(folders) == 1 else None,
         "scenario_class": scenarios[0]["class"] if len(scenarios) == 1 else None,
-        "asks": MODULES_THAT_ASK.get(module) or ("log probabilities" if LANGUAGE_MODELING in _names(tree) else None),
+        "annotators": _unique(text.rpartition(".")[2] for text in _texts(tree) if ANNOTATOR_CLASS.match(text)),
+        "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}
+
+
+def _log_probabilities(tree: ast.AST) -> str | None:
+    adapters = {name for name in _names(tree) if name.endswith("_adapter_spec")}
+    return "log probabilities" if adapters == {LANGUAGE_MODELING} else None
 
 
 def parameters(arguments: ast.arguments) -> dict[str, dict[str, Any]]:
@@ -130,7 +136,7 @@ def scenario_classes(tree: ast.FunctionDef, function: Callable[..., Any]) -> lis
     return _unique(found)
 
 
-@lru_cache(maxsize=None)
+@cache
 def read_class(path: str) -> Described:
     """What a scenario's class says of itself: folder name, description, main metrics and splits."""
     module, _, name = path.rpartition(".")
@@ -179,7 +185,7 @@ def _base(base: ast.expr, module: str, classes: dict[str, ast.ClassDef], tree: a
     return None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _module(name: str) -> ast.Module | None:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
@@ -187,14 +193,14 @@ def _module(name: str) -> ast.Module | None:
     return ast.parse(Path(spec.origin).read_text("utf-8"))
 
 
-def main_names_of_schemas(reader: Any) -> dict[str, list[str]]:
+def main_names_of_schemas() -> dict[str, list[str]]:
     """Run group -> its main metric, where every schema that has one says the same."""
     said: dict[str, list[str]] = {}
     folder = resources.files("helm.benchmark") / "static"
     files = [file for file in folder.iterdir() if file.name.startswith("schema_") and file.name.endswith(".yaml")]
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file in sorted(files, key=lambda file: file.name):
-        for group in reader.load(file.read_text("utf-8"), Loader=loader).get("run_groups", []):
+        for group in yaml.load(file.read_text("utf-8"), Loader=loader).get("run_groups", []):  # noqa: S506 - a safe loader
             name = (group.get("environment") or {}).get("main_name")
             if name and name != UNKNOWN_METRIC:
                 said.setdefault(group["name"], []).append(name)

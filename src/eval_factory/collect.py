@@ -16,6 +16,7 @@ from typing import Any
 from eval_factory.engine import store, wire
 from eval_factory.engine.judgement import injection_signs
 from eval_factory.helm import output
+from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.jury import Ratings, family_of
 from eval_factory.plan import Plan
 from eval_factory.provenance import provenance_of
@@ -46,7 +47,8 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
         wall_s: seconds that helm-run took.
     """
     run = output.read_run(runs[0])
-    contexts = _contexts(run)
+    entry = plan.evaluation.task.helm
+    contexts = _contexts(run, run.main_split(entry.main_split))
     answers = _answers(plan.rundir.cache_db)
     seen = _look_at_states(plan, run)
     missing_jury = seen.failed | seen.unjudged
@@ -73,7 +75,8 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     instances = seen.counts()
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
     notes += [*_notes(plan, run, instances, seen), *adjustments]
-    main = plan.evaluation.task.helm.main_metric
+    main, why = chosen_main_metric(entry, [context.label for context in contexts])
+    notes += why
     main_context = next((context for context in contexts if context.label == main), None)
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
     return TaskResult(
@@ -85,7 +88,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
             instances, seen.judges, bounds, seen.ratings.report() if run.jury else None, tuple(notes)
         ),
         usage=usage,
-        provenance=provenance_of(plan, seen.prompts.hexdigest(), git_hash),
+        provenance=provenance_of(plan, run.scenario_name or entry.scenario, seen.prompts.hexdigest(), git_hash),
         instances=_Records(plan, run, contexts, answers, seen.ratings),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
@@ -120,9 +123,8 @@ def _text(state: output.RequestState) -> str:
     return state.result.completions[0].text if state.result and state.result.completions else ""
 
 
-def _contexts(run: output.HelmRun) -> list[Context]:
+def _contexts(run: output.HelmRun, main_split: str | None) -> list[Context]:
     """Each metric in each context with its values, HELM's order kept."""
-    main_split = run.main_split
     found: dict[str, Context] = {}
     for stat in run.stats:
         if stat.mean is None or not output.is_score(stat.name.name):

@@ -5,7 +5,6 @@ All mistakes are collected and shown at once, each with where it was written and
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,8 @@ from eval_factory.config.framework import Framework, Task
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
+from eval_factory.config.run_entry import did_you_mean as _did_you_mean
+from eval_factory.config.run_entry import given_twice, is_run_entry, near_run_spec, task_of_run_entry
 from eval_factory.errors import ConfigError
 from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of
 
@@ -166,19 +167,14 @@ def _chosen_task(
         return None
     if not isinstance(name, str):
         return None  # the shape check says so
+    if is_run_entry(name, framework):
+        return task_of_run_entry(name, framework, problems)
     task = framework.task(name)
     if task is None:
         shown = REDACTED if looks_like_key(name) else repr(name)
-        problems.append(
-            f"config.type: there is no task {shown}{_did_you_mean(name, framework.names())};"
-            " 'eval-factory ls' lists them"
-        )
+        near = near_run_spec(name, framework) or _did_you_mean(name, framework.names())
+        problems.append(f"config.type: there is no task {shown}{near}; 'eval-factory ls' lists them")
     return task
-
-
-def _did_you_mean(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def _validated(
@@ -272,6 +268,7 @@ def _with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConf
             "config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ"
             f" ({tokens[0]} and {tokens[1]}); give one of them"
         )
+    problems += given_twice(task, params)
     if params.extra.judges is not None and not task.helm.judges:
         problems.append(f"config.params.extra.judges: {task.name} is not scored by judges")
     if task.helm.judges and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
@@ -292,7 +289,12 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
         rule = task.helm.parameters.get(name)
         where = f"config.params.extra.{name}"
         if rule is None:
-            if value is not None:
+            if value is not None and task.helm.any_run_spec:
+                problems.append(
+                    f"{where}: the arguments of a run entry stand in config.type:"
+                    f" helm:{task.helm.run_spec}:{name}={value}"
+                )
+            elif value is not None:
                 problems.append(f"{where}: {task.name} has no {name}{_tasks_with(name)}")
             continue
         if rule.fixed is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import sys
@@ -16,11 +17,14 @@ from helm.benchmark.runner import Runner
 from eval_factory.engine import events, scoring, startup
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
+from eval_factory.engine.text_only import asks_for_more
 from eval_factory.results import MODEL_ROLE
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"\s*Request: Request\(.*", re.DOTALL)
 _MESSAGE_LIMIT = 300
+_LONGEST_NAME = 200
+"""Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
 
 
 class EvalRunner(Runner):  # type: ignore[misc]
@@ -36,6 +40,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
+        if len(name.encode()) > _LONGEST_NAME:  # a path among the arguments of the run spec
+            name = f"{name.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return str(Path(self.runs_path) / name)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
@@ -44,6 +50,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         for run_spec in run_specs:
             try:
                 self._session.events.emit(events.PHASE, phase=events.LOADING, run=run_spec.name)
+                self._refuse_what_is_no_text(run_spec)
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -52,6 +59,13 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._report_failure(run_spec, error)
         if failed:
             sys.exit(1)
+
+    def _refuse_what_is_no_text(self, run_spec: RunSpec) -> None:
+        needed = asks_for_more(run_spec.adapter_spec)
+        if needed is not None:
+            message = f"{run_spec.name} asks a model for {needed}; eval-factory evaluates endpoints for text"
+            self._session.events.emit(events.FATAL, role=MODEL_ROLE, message=message)
+            raise EndpointStopped(message)
 
     def _report_failure(self, run_spec: RunSpec, error: Exception) -> None:
         stopped = _cause_of_kind(error, EndpointStopped)
