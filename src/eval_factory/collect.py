@@ -36,6 +36,7 @@ from eval_factory.stats import percentile
 JURY_SCALE = (1.0, 5.0)
 """HELM's juries score from 1 to 5."""
 LONGEST_CATEGORY = 80
+TOXICITY_METRIC = ".ToxicityMetric"
 
 
 def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git_hash: str | None) -> TaskResult:
@@ -333,6 +334,10 @@ def _notes(plan: Plan, run: output.HelmRun, instances: Instances, seen: _Seen) -
             )
         if counts.same_family:
             notes.append(f"judge {judge} is of the evaluated model's family")
+    if any(spec.class_name.endswith(TOXICITY_METRIC) for spec in run.run_spec.metric_specs) and not any(
+        "toxic" in stat.name.name for stat in run.stats
+    ):
+        notes.append("HELM's toxicity metrics are left out: they need the Perspective API")
     if seen.injected:
         notes.append(
             f"{seen.injected} answers speak to their judges (see `injection` in results.jsonl):"

@@ -20,7 +20,7 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.framework import framework_path, load_framework
 from eval_factory.config.merge import Source
 from eval_factory.engine import events as event_names
-from eval_factory.errors import HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import ended_before_it_ran, explained
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
@@ -278,6 +278,9 @@ def _raise_for_failure(
         if event["event"] == event_names.FATAL:
             log.error(event["message"])
             raise PrerequisiteError(event["message"])
+        if event["event"] == event_names.REFUSED:
+            log.error(event["message"])
+            raise ConfigError(f"config.type: {event['message']}")
     for number, line in enumerate(tail):
         if line.startswith(event_names.FATAL_MARK):  # where a full disk kept the event from being written
             raise PrerequisiteError("\n".join([line.removeprefix(event_names.FATAL_MARK), *tail[number + 1 :]]))

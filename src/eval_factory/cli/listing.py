@@ -17,6 +17,7 @@ from eval_factory.errors import ConfigError
 
 COMMENT_WIDTH = 110
 EXAMPLE_SAMPLES = 20
+WIDEST = 48
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _EXAMPLES = {"int": "1", "float": "0.5"}
 
@@ -156,7 +157,8 @@ def details(record: Record) -> str:
         "instances": _count(record.get("instances")),
         "data size": _size(record.get("size_mb")),
         "tags": _joined(record.get("tags")),
-        "run spec": record.get("run_spec") or record.get("module"),
+        "run spec": record.get("run_spec"),
+        "module": record.get("module"),
         "our tasks of it": _joined(record.get("tasks")),
     }
     lines += [f"{name + ':':<18} {value}" for name, value in facts.items() if value]
@@ -254,7 +256,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns by two blanks or more."""
-    widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]) - 1)]
+    """Columns by two blanks or more; a cell that is very wide pushes what follows it."""
+    widths = [min(WIDEST, max(len(row[number]) for row in rows)) for number in range(len(rows[0]) - 1)]
     lines = ("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows)
     return "".join(f"{line}\n" for line in lines)

@@ -23,6 +23,7 @@ from eval_factory.results import MODEL_ROLE
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"\s*Request: Request\(.*", re.DOTALL)
 _MESSAGE_LIMIT = 300
+_SHOWN_RUNS = 5
 _LONGEST_NAME = 200
 """Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
 
@@ -40,17 +41,18 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
-        if len(name.encode()) > _LONGEST_NAME:  # a path among the arguments of the run spec
-            name = f"{name.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        text = name.encode()
+        if len(text) > _LONGEST_NAME:  # a path among the arguments of the run spec
+            name = f"{text[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
         return str(Path(self.runs_path) / name)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
+        self._refuse(run_specs)
         failed = False
         for run_spec in run_specs:
             try:
                 self._session.events.emit(events.PHASE, phase=events.LOADING, run=run_spec.name)
-                self._refuse_what_is_no_text(run_spec)
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -60,12 +62,20 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if failed:
             sys.exit(1)
 
-    def _refuse_what_is_no_text(self, run_spec: RunSpec) -> None:
-        needed = asks_for_more(run_spec.adapter_spec)
+    def _refuse(self, run_specs: list[RunSpec]) -> None:
+        """Before anything is asked: an output folder holds one run, and an endpoint gives text for text."""
+        needed = next((more for spec in run_specs if (more := asks_for_more(spec.adapter_spec))), None)
         if needed is not None:
-            message = f"{run_spec.name} asks a model for {needed}; eval-factory evaluates endpoints for text"
-            self._session.events.emit(events.FATAL, role=MODEL_ROLE, message=message)
-            raise EndpointStopped(message)
+            message = f"{run_specs[0].name} asks a model for {needed}; eval-factory evaluates endpoints for text"
+        elif len(run_specs) > 1:
+            message = f"the run entry stands for {len(run_specs)} runs, name one of them: " + "; ".join(
+                spec.name for spec in run_specs[:_SHOWN_RUNS]
+            )
+        else:
+            return
+        print(message, file=sys.stderr, flush=True)
+        self._session.events.emit(events.REFUSED, message=message)
+        sys.exit(1)
 
     def _report_failure(self, run_spec: RunSpec, error: Exception) -> None:
         stopped = _cause_of_kind(error, EndpointStopped)
