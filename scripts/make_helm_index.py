@@ -26,6 +26,7 @@ INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "helm" / 
 PACKAGE = "helm.benchmark.run_specs."
 SCENARIO_CLASS = re.compile(r"helm\.benchmark\.scenarios\.[\w.]+\.[A-Z]\w*\Z")
 ANNOTATOR_CLASS = re.compile(r"helm\.benchmark\.annotation\.[\w.]+\.[A-Z]\w*\Z")
+JUDGE_HELPERS = "helm.benchmark.annotation.model_as_judge"
 LONGEST_DESCRIPTION = 160
 UNKNOWN_METRIC = "unknown"
 MODULES_THAT_ASK = {
@@ -74,6 +75,7 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
     metrics = _unique(metric for scenario in scenarios for metric in scenario["metrics"])
     splits = _unique(split for scenario in scenarios for split in scenario["splits"])
     folders = _unique(scenario["name"] for scenario in scenarios if scenario["name"])
+    annotators = _unique(text for text in _texts(tree) if ANNOTATOR_CLASS.match(text))
     known = {
         "module": module,
         "description": _description(scenarios, ast.get_docstring(tree)),
@@ -83,7 +85,8 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "main_split": splits[0] if len(splits) == 1 else None,
         "scenario": folders[0] if len(folders) == 1 else None,
         "scenario_class": scenarios[0]["class"] if len(scenarios) == 1 else None,
-        "annotators": _unique(text.rpartition(".")[2] for text in _texts(tree) if ANNOTATOR_CLASS.match(text)),
+        "annotators": [path.rpartition(".")[2] for path in annotators],
+        "judge_deployments": _unique(name for path in annotators for name in judge_deployments(path)),
         "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}
@@ -191,6 +194,25 @@ def _module(name: str) -> ast.Module | None:
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
     return ast.parse(Path(spec.origin).read_text("utf-8"))
+
+
+def judge_deployments(path: str) -> list[str]:
+    """Deployments that an annotator asks, where its module or HELM's helper for judges names them."""
+    tree = _module(path.rpartition(".")[0])
+    if tree is None or "AutoClient" not in _names(tree):
+        return []
+    helpers = _module(JUDGE_HELPERS)
+    bodies: list[ast.AST] = [tree]
+    bodies += [node for node in (helpers.body if helpers else []) if getattr(node, "name", None) in _names(tree)]
+    found = [
+        node.value.value
+        for body in bodies
+        for node in ast.walk(body)
+        if isinstance(node, ast.keyword)
+        and node.arg in ("model_deployment", "annotator_model_deployment")
+        and isinstance(node.value, ast.Constant)
+    ]
+    return _unique(found) or ["one that HELM chooses"]
 
 
 def main_names_of_schemas() -> dict[str, list[str]]:

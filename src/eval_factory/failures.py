@@ -56,6 +56,14 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             f"something that HELM needs while it is {phase} ({plan.task_name}) could not be had: {error}\n"
             f"  answers are kept: the same command goes on; log: {plan.rundir.helm_log}"
         )
+    prescribed = plan.evaluation.task.helm.prescribed_judges
+    if phase == events.JUDGING and prescribed:
+        return PrerequisiteError(
+            f"HELM's own judges of {plan.task_name} ({', '.join(prescribed)}) could not be asked: {error}\n"
+            "  HELM asks them with its own clients, which take their keys from the environment; helm-run sees the"
+            " variable that target.api_endpoint.api_key names\n"
+            "  what was answered is kept: the same command goes on"
+        )
     return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  log: {plan.rundir.helm_log}")
 
 

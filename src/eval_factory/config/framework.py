@@ -55,6 +55,8 @@ class HelmEntry(_Strict):
     main_metrics: tuple[str, ...] = ()
     """Where the main metric depends on the arguments: the first that the run has."""
     main_split: str | None = None
+    prescribed_judges: tuple[str, ...] = ()
+    """Deployments that HELM asks with its own clients."""
 
 
 class About(_Strict):

@@ -166,19 +166,29 @@ def _task(entry: RunEntry, spec: RunSpec, framework: Framework) -> Task:
             arguments=arguments,
             main_metrics=spec.main_metrics,
             main_split=spec.main_split,
+            prescribed_judges=spec.prescribed_judges,
         ),
         about=About(
             tags=(TAG,),
             access="unknown",
             source=f"what HELM's scenario {spec.scenario_class or entry.name} reads or downloads",
             instances=None,
-            notes=_known_traps(entry, framework),
+            notes=(*_known_traps(entry, framework), *_prescribed(spec)),
         ),
     )
 
 
 def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
+
+
+def _prescribed(spec: RunSpec) -> list[str]:
+    if not spec.prescribed_judges:
+        return []
+    return [
+        f"scored by judges that HELM prescribes ({', '.join(spec.prescribed_judges)}) and asks with its own clients:"
+        " what they failed to judge is not counted here"
+    ]
 
 
 def _known_traps(entry: RunEntry, framework: Framework) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ class RunSpec:
     """The folder that its data are kept in."""
     scenario_class: str | None = None
     annotators: tuple[str, ...] = ()
+    judge_deployments: tuple[str, ...] = ()
+    """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a jury."""
     asks: str | None = None
     """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
 
@@ -40,6 +42,10 @@ class RunSpec:
     @property
     def required(self) -> list[str]:
         return [name for name, told in self.known_parameters.items() if "default" not in told]
+
+    @property
+    def prescribed_judges(self) -> tuple[str, ...]:
+        return () if self.has_jury else self.judge_deployments
 
     @property
     def has_jury(self) -> bool:
@@ -69,5 +75,5 @@ def load_index() -> RunSpecIndex:
 
 
 def _run_spec(told: dict[str, Any]) -> RunSpec:
-    lists: dict[str, Any] = {name: tuple(told[name]) for name in ("main_metrics", "annotators") if name in told}
+    lists: dict[str, Any] = {name: tuple(told[name]) for name in ("main_metrics", "annotators", "judge_deployments") if name in told}
     return RunSpec(**(told | lists))

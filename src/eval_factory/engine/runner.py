@@ -21,7 +21,7 @@ from eval_factory.engine.text_only import asks_for_more
 from eval_factory.results import MODEL_ROLE
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
-_PROMPT_IN_MESSAGE = re.compile(r"\s*Request: Request\(.*", re.DOTALL)
+_PROMPT_IN_MESSAGE = re.compile(r"\s*(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
 _MESSAGE_LIMIT = 300
 _SHOWN_RUNS = 5
 _LONGEST_NAME = 200
