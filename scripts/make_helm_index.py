@@ -3,7 +3,7 @@
 
 Run specs are found by importing HELM's modules of run specs; none is called, because some download while they are
 built. Everything else is read from the syntax tree, so that the same HELM gives the same index whatever else is
-installed. A test makes the index anew and compares.
+installed. A test makes the index anew and compares. Usage: make_helm_index.py [FILE]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -78,7 +79,7 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
     annotators = _unique(text for text in _texts(tree) if ANNOTATOR_CLASS.match(text))
     known = {
         "module": module,
-        "description": _description(scenarios, ast.get_docstring(tree)),
+        "description": _description(name, scenarios, ast.get_docstring(tree)),
         "parameters": parameters(tree.args),
         "any_parameter": True if tree.args.kwarg else None,
         "main_metrics": metrics or schemas.get(name) or _by_group(tree, schemas),
@@ -143,7 +144,7 @@ def scenario_classes(tree: ast.FunctionDef, function: Callable[..., Any]) -> lis
 def read_class(path: str) -> Described:
     """What a scenario's class says of itself: folder name, description, main metrics and splits."""
     module, _, name = path.rpartition(".")
-    said: Described = {"class": path, "name": None, "description": None, "metrics": [], "splits": []}
+    said: Described = {"class": path, "name": None, "description": None, "metrics": [], "splits": [], "described": []}
     tree = _module(module)
     if tree is None:
         return said
@@ -160,7 +161,9 @@ def read_class(path: str) -> Described:
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "ScenarioMetadata":
             _add_metadata(said, {keyword.arg: keyword.value for keyword in call.keywords})
-    said["description"] = said["described"] if said.get("described") else said["description"]
+    if len(said["described"]) == 1 or not said["description"]:  # several: they describe parts of the scenario
+        said["description"] = next(iter(said["described"]), said["description"])
+    said["description"] = said["description"] or ast.get_docstring(node)
     for base in node.bases:
         inherited = _base(base, module, classes, tree)
         if inherited is not None:
@@ -175,7 +178,7 @@ def _add_metadata(said: Described, given: dict[str | None, ast.expr]) -> None:
             said[target] = [*said[target], value.value]
     described = given.get("description")
     if isinstance(described, ast.Constant) and described.value:
-        said.setdefault("described", described.value)
+        said["described"] = [*said["described"], described.value]
 
 
 def _base(base: ast.expr, module: str, classes: dict[str, ast.ClassDef], tree: ast.Module) -> Described | None:
@@ -241,13 +244,13 @@ def _by_group(tree: ast.FunctionDef, schemas: dict[str, list[str]]) -> list[str]
     return []
 
 
-def _description(scenarios: list[Described], docstring: str | None) -> str:
+def _description(name: str, scenarios: list[Described], docstring: str | None) -> str:
     texts = [scenario["description"] for scenario in scenarios[:1]]
     for text in (*texts, docstring):
         plain = _first_sentence(text or "")
         if plain and not plain.startswith("EXPERIMENTAL"):
             return plain
-    return ""
+    return name.replace("_", " ")
 
 
 def _first_sentence(text: str) -> str:
@@ -273,5 +276,6 @@ def _unique(values: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
-    INDEX.write_text(make_index(), encoding="utf-8")
-    print(f"{INDEX}: {len(json.loads(INDEX.read_text('utf-8'))['run_specs'])} run specs")
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else INDEX
+    path.write_text(make_index(), encoding="utf-8")
+    print(f"{path}: {len(json.loads(path.read_text('utf-8'))['run_specs'])} run specs")
