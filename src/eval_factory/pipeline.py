@@ -329,6 +329,8 @@ def report(
     output.write(redactor.text(summary(result, plan.rundir)) + "\n")
     if not result.reportable:
         minimum = plan.evaluation.run.config.params.extra.min_coverage
+        if result.main_metric not in result.scores and not result.something_to_ask:
+            raise NotReportableError("NOT REPORTABLE: HELM computed no main metric; validity.notes say why")
         raise NotReportableError(
             f"NOT REPORTABLE: coverage {result.validity.instances.coverage:.4f}, min_coverage is {minimum:g}\n"
             "  run the same command again to ask for what is missing"
