@@ -6,12 +6,14 @@ import importlib.util
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
 from integration.support import Run
-from integration.test_real_data import bare_helm
+from integration.test_real_data import PlaceData, bare_helm
 from scripted_endpoint import ScriptedEndpoint
 
 NO_NETWORK = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
@@ -127,6 +129,47 @@ def test_ones_own_questions(tmp_path: Path, run_program: Run) -> None:
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.scores()["exact_match"] == 0.5
     assert "exact_match@valid" in outcome.scores()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_program: Run) -> None:
+    """The same run spec under both names: the same scores, and the same account of what was not judged."""
+    documents: list[Any] = []
+    for task in ("med_dialog_icliniq", "helm:med_dialog:subset=icliniq"):
+        folder = tmp_path / f"out{len(documents)}"
+        data = folder / "helm" / "scenarios" / "med_dialog" / "icliniq"
+        data.mkdir(parents=True)
+        rows = [{"src": f"Patient: pain number {n}. Doctor: rest.", "tgt": f"Summary {n}."} for n in range(6)]
+        (data / "test.json").write_text(json.dumps({"data": rows}))
+        with JuryEndpoint() as jury:
+            jury.all_fail = fails
+            outcome = run_program(
+                task, jury.url, output_dir=folder, env={**OFFLINE, **CANARIES},
+                params={"limit_samples": 5, "max_retries": 0, "extra": {"judges": JUDGES}},
+            )  # fmt: skip
+        assert outcome.returncode == (1 if fails else 0), outcome.stderr
+        document = outcome.document()
+        (scores,) = document["results"]["tasks"].values()
+        documents.append((scores, document["main_metric"], document["validity"]))
+    assert documents[0] == documents[1]
+    validity = documents[1][2]
+    assert validity["instances"]["unjudged"] == (5 if fails else 0)
+    assert any("3746" in note for note in validity["notes"])
+
+
+@pytest.mark.medical_data
+def test_our_own_task_by_its_run_spec(
+    tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run, place_data: PlaceData
+) -> None:
+    scores: list[dict[str, float]] = []
+    for task in ("pubmed_qa", "helm:pubmed_qa"):
+        folder = tmp_path / f"out{len(scores)}"
+        place_data(folder / "helm", "pubmed_qa")
+        outcome = run_program(task, endpoint.url, params={"limit_samples": 20}, env=OFFLINE, output_dir=folder)
+        assert outcome.returncode == 0, outcome.stderr
+        assert outcome.document()["provenance"]["dataset_files"]
+        scores.append(outcome.scores())
+    assert scores[0] == scores[1]
 
 
 def test_data_that_cannot_be_had(run_program: Run) -> None:

@@ -186,8 +186,10 @@ def _prescribed(spec: RunSpec) -> list[str]:
     if not spec.prescribed_judges:
         return []
     return [
-        f"scored by judges that HELM prescribes ({', '.join(spec.prescribed_judges)}) and asks with its own clients:"
-        " what they failed to judge is not counted here"
+        (
+            f"scored by judges that HELM prescribes ({', '.join(spec.prescribed_judges)}) and asks with its own"
+            " clients: what they failed to judge is not counted here"
+        )
     ]
 
 

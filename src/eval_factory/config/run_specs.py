@@ -74,6 +74,9 @@ def load_index() -> RunSpecIndex:
     )
 
 
+_LISTS = ("main_metrics", "annotators", "judge_deployments")
+
+
 def _run_spec(told: dict[str, Any]) -> RunSpec:
-    lists: dict[str, Any] = {name: tuple(told[name]) for name in ("main_metrics", "annotators", "judge_deployments") if name in told}
+    lists: dict[str, Any] = {name: tuple(told[name]) for name in _LISTS if name in told}
     return RunSpec(**(told | lists))
