@@ -52,7 +52,7 @@ def tasks_page() -> str:
         count = "" if task.about.instances is None else f"{task.about.instances:,}"
         lines.append(
             f"| [`{task.name}`](#{task.name}) | {task.description} | `{task.helm.main_metric}` | {count} |"
-            f" {task.about.access} | {task.about.tried} |"
+            f" {task.about.access} | {task.about.tried or 'no'} |"
         )
     for task in framework.evaluations:
         lines += ["", *_section(task)]

@@ -18,6 +18,7 @@ from eval_factory.engine.judgement import injection_signs
 from eval_factory.errata.load import CORRECTED, Erratum, load_errata
 from eval_factory.errata.rules import Case, Rule, rule_of
 from eval_factory.helm import output
+from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.jury import Ratings, family_of
 from eval_factory.plan import Plan
@@ -39,6 +40,7 @@ JURY_SCALE = (1.0, 5.0)
 """HELM's juries score from 1 to 5."""
 LONGEST_CATEGORY = 80
 SUMMARIZATION = "SummarizationMetric"
+TOXICITY_METRIC = ".ToxicityMetric"
 
 
 def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git_hash: str | None) -> TaskResult:
@@ -50,7 +52,8 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
         wall_s: seconds that helm-run took.
     """
     run = output.read_run(runs[0])
-    contexts = _contexts(run)
+    entry = plan.evaluation.task.helm
+    contexts = _contexts(run, run.main_split(entry.main_split))
     corrections = _Corrections.of(plan, contexts)
     answers = _answers(plan.rundir.cache_db)
     seen = _look_at_states(plan, run, corrections)
@@ -79,7 +82,8 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     instances = seen.counts()
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
     notes += [*_notes(plan, run, instances, seen, scores), *corrections.notes(), *adjustments]
-    main = plan.evaluation.task.helm.main_metric
+    main, why = chosen_main_metric(entry, [context.label for context in contexts])
+    notes += why
     main_context = next((context for context in contexts if context.label == main), None)
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
     return TaskResult(
@@ -91,7 +95,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
             instances, seen.judges, bounds, seen.ratings.report() if run.jury else None, tuple(notes)
         ),
         usage=usage,
-        provenance=provenance_of(plan, seen.prompts.hexdigest(), git_hash),
+        provenance=provenance_of(plan, run.scenario_name or entry.scenario, seen.prompts.hexdigest(), git_hash),
         instances=_Records(plan, run, contexts, answers, seen.ratings),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
@@ -126,9 +130,8 @@ def _text(state: output.RequestState) -> str:
     return state.result.completions[0].text if state.result and state.result.completions else ""
 
 
-def _contexts(run: output.HelmRun) -> list[Context]:
+def _contexts(run: output.HelmRun, main_split: str | None) -> list[Context]:
     """Each metric in each context with its values, HELM's order kept."""
-    main_split = run.main_split
     found: dict[str, Context] = {}
     for stat in run.stats:
         if stat.mean is None or not output.is_score(stat.name.name):
@@ -393,6 +396,10 @@ def _notes(
             notes.append(f"judge {judge} is of the evaluated model's family")
     if run.has_metric(SUMMARIZATION) and not any(label.startswith(("BERTScore", "summac")) for label in labels):
         notes.append("BERTScore and SummaC are absent: they need torch, a GPU and their weights")
+    if any(spec.class_name.endswith(TOXICITY_METRIC) for spec in run.run_spec.metric_specs) and not any(
+        "toxic" in stat.name.name for stat in run.stats
+    ):
+        notes.append("HELM's toxicity metrics are left out: they need the Perspective API")
     if seen.injected:
         notes.append(
             f"{seen.injected} answers speak to their judges (see `injection` in results.jsonl):"

@@ -20,7 +20,8 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.framework import framework_path, load_framework
 from eval_factory.config.merge import Source
 from eval_factory.engine import events as event_names
-from eval_factory.errors import HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.failures import ended_before_it_ran, explained
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.output import scenario_folder
@@ -28,15 +29,6 @@ from eval_factory.keys import key_report
 from eval_factory.plan import EndpointPlan, Plan, make_plan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
-
-DATA_ERRORS = (
-    "URLError", "HTTPError", "ConnectionError", "ConnectTimeout", "OfflineModeIsEnabled", "DatasetNotFoundError",
-    "FileNotFoundError", "LocalEntryNotFoundError", "gaierror", "NotADirectoryError", "ModuleNotFoundError",
-    "OptionalDependencyNotInstalled", "TimeoutError", "RemoteDisconnected",
-)  # fmt: skip
-"""What a scenario raises when its data, or a package that reads them, is not there."""
-
-NLTK_IS_MISSING = "nltk.download("
 
 NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.collect", "eval_factory.report.write")
 
@@ -103,7 +95,7 @@ def finished_before(plan: Plan, log: logging.Logger, screen: TextIO) -> Ran | No
     state = read_state(plan.rundir)
     folders = finished_run(plan, state)
     if state is None or folders is None:
-        data_path = plan.evaluation.run.config.params.extra.data_path
+        data_path = plan.data_path
         if data_path is not None and state is not None and state.data_path != data_path:
             # Scenarios keep what they made of their data under a name that does not say which data.
             folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
@@ -301,6 +293,9 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], tail: Sequence[str], l
         if event["event"] == event_names.FATAL:
             log.error(event["message"])
             raise PrerequisiteError(event["message"])
+        if event["event"] == event_names.REFUSED:
+            log.error(event["message"])
+            raise ConfigError(f"config.type: {event['message']}")
     for number, line in enumerate(tail):
         if line.startswith(event_names.FATAL_MARK):  # where a full disk kept the event from being written
             raise PrerequisiteError("\n".join([line.removeprefix(event_names.FATAL_MARK), *tail[number + 1 :]]))
@@ -310,40 +305,15 @@ def _raise_for_failure(
     plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
 ) -> None:
     raise_if_stopped(events, tail, log)
-    loading = True
+    phase = ""
     for event in events:
         if event["event"] == event_names.PHASE:
-            loading = event["phase"] == event_names.LOADING
+            phase = event["phase"]
         elif event["event"] == event_names.RUN_FAILED:
             log.error(event["error"])
-            if NLTK_IS_MISSING in event["error"]:
-                raise PrerequisiteError(_missing_nltk(plan))
-            if loading and event["error"].partition(":")[0] in DATA_ERRORS:
-                raise PrerequisiteError(_missing_data(plan, event["error"]))
-            raise HelmError(f"HELM failed while {plan.task_name} ran: {event['error']}\n  log: {plan.rundir.helm_log}")
+            raise explained(plan, event["error"], phase)
     if returncode != 0:
-        shown = "\n".join(f"  | {line}" for line in tail)
-        raise HelmError(f"helm-run ended with {returncode}:\n{shown}\n  log: {plan.rundir.helm_log}")
-
-
-def _missing_nltk(plan: Plan) -> str:
-    return (
-        f"{plan.task_name} needs nltk's data punkt_tab, and they could not be downloaded\n"
-        "  put them where NLTK_DATA points (tokenizers/punkt_tab/english), then run the same command again:"
-        " what was answered is kept"
-    )
-
-
-def _missing_data(plan: Plan, error: str) -> str:
-    lines = [
-        f"the data of {plan.task_name} could not be had: {error}",
-        f"  they come from: {plan.evaluation.task.about.source}; log: {plan.rundir.helm_log}",
-    ]
-    if plan.model.max_length is not None:
-        lines.append(
-            "  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
-        )
-    return "\n".join(lines)
+        raise ended_before_it_ran(plan, returncode, tail)
 
 
 def report(
@@ -380,6 +350,8 @@ def report(
     output.write(redactor.text(summary(result, plan.rundir)) + "\n")
     if not result.reportable:
         minimum = plan.evaluation.run.config.params.extra.min_coverage
+        if result.main_metric not in result.scores and not result.something_to_ask:
+            raise NotReportableError("NOT REPORTABLE: HELM computed no main metric; validity.notes say why")
         raise NotReportableError(
             f"NOT REPORTABLE: coverage {result.validity.instances.coverage:.4f}, min_coverage is {minimum:g}\n"
             "  run the same command again to ask for what is missing"

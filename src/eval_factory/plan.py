@@ -131,6 +131,12 @@ class Plan:
         return self.evaluation.task.name
 
     @property
+    def data_path(self) -> str | None:
+        """Where the user's own data are, for the tasks that read such."""
+        argument = self.evaluation.task.helm.arguments.get("data_path")
+        return argument or self.evaluation.run.config.params.extra.data_path
+
+    @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
         return (self.model, *self.judges)
 
@@ -139,7 +145,7 @@ def make_plan(evaluation: Evaluation) -> Plan:
     """The plan of an evaluation; nothing on disk is touched."""
     extra = evaluation.run.config.params.extra
     declared = evaluation.task.helm.parameters
-    arguments: dict[str, str | int] = {}
+    arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)
     for name in (*SCENARIO_PARAMETERS, "max_length"):
         value = getattr(extra, name)
         if name in declared and value is not None:
@@ -240,6 +246,8 @@ def identity_of(evaluation: Evaluation) -> str:
     """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run."""
     leaves = {path: value for path, value in leaves_of(evaluation.as_dict()) if path not in RUNTIME_ONLY}
     leaves["config.type"] = evaluation.task.name
+    if evaluation.task.helm.arguments:  # with paths made absolute
+        leaves["helm.arguments"] = evaluation.task.helm.arguments
     own = leaves.pop("config.params.extra.judges")
     if own is None:
         judges: Any = {role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges}

@@ -18,9 +18,9 @@ RECORDED_PACKAGES = (
 )  # fmt: skip
 
 
-def provenance_of(plan: Plan, prompts_sha256: str, git_hash: str | None) -> Provenance:
-    """The record of a finished run; files and prompts by their SHA-256."""
-    files = output.scenario_files(plan.rundir.helm, plan.evaluation.task.helm.scenario)
+def provenance_of(plan: Plan, scenario: str, prompts_sha256: str, git_hash: str | None) -> Provenance:
+    """The record of a finished run; files of the scenario and prompts by their SHA-256."""
+    files = output.scenario_files(plan.rundir.helm, scenario)
     data = {path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files}
     if plan.evaluation.benchmark is not None:
         data.update(plan.evaluation.benchmark.sha256)

@@ -53,7 +53,7 @@ def remember(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, co
     state = RunState(
         identity=plan.identity,
         versions=versions(),
-        data_path=plan.evaluation.run.config.params.extra.data_path,
+        data_path=plan.data_path,
         run_id=run_id,
         wall_s=wall_s,
         runs=[folder.relative_to(plan.rundir.root).as_posix() for folder in runs],

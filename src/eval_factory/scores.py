@@ -46,6 +46,8 @@ def _running_mean(values: Sequence[float]) -> float:
 
 def score_of(context: Context, missing: set[InstanceKey], *, zero: bool) -> Score | None:
     """None where the metric is no mean of instances' values and some instance is missing, or none is left."""
+    if missing and not context.values:
+        return None  # computed over all instances at once, the missing ones among them
     touched = missing & context.values.keys()
     is_mean = bool(context.values) and (context.merged or helm_mean(context.values) == context.helm_mean)
     if not touched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ def run_program(tmp_path: Path) -> Run:
                 "api_endpoint": {"url": url, "model_id": model_id, "type": model_type, "api_key": "TEST_MODEL_KEY"}
             },
         }
-        file = tmp_path / f"{task}.yml"
+        file = tmp_path / (re.sub(r"\W", "_", task)[:60] + ".yml")
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         finished = subprocess.run(
             [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file), *arguments],

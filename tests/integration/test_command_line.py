@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import shlex
 import subprocess
 import sys
@@ -82,6 +85,35 @@ def test_an_interpolated_key_is_not_printed(tmp_path: Path) -> None:
     assert "NAME of an environment variable" in finished.stderr
 
 
+def test_a_terminal_gets_a_table_and_nobody_else_pays_for_it() -> None:
+    terminal, program = pty.openpty()
+    finished = subprocess.Popen(
+        [sys.executable, "-m", "eval_factory", "ls"], stdout=program, env=program_environment(COLUMNS="160")
+    )
+    os.close(program)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while block := os.read(terminal, 65536):
+            shown += block
+    os.close(terminal)
+    assert finished.wait(timeout=60) == 0
+    assert b"what it measures" in shown
+    assert b"gpt, llama, claude" in shown
+    code = "import sys\nfrom eval_factory.cli.main import cli\ncli.main(['ls'], standalone_mode=False)\nsys.exit('rich' in sys.modules)\n"
+    assert subprocess.run([sys.executable, "-c", code], env=program_environment(), capture_output=True, check=False).returncode == 0
+
+
+def test_ls_of_one_task_is_a_config_to_begin_with(tmp_path: Path) -> None:
+    for name in ("medec", "helm:mmlu"):
+        (tmp_path / "my_test.yml").write_text(run("ls", name).stdout)
+        finished = run("run_eval", "--run_config", "my_test.yml", "--dry_run", cwd=tmp_path)
+        assert finished.returncode == 0, finished.stderr
+    wrong = run("ls", "medek")
+    assert wrong.returncode == 2
+    assert "did you mean 'medec'?" in wrong.stderr
+    assert len(run("ls", "--all").stdout.splitlines()) > 300
+
+
 def test_looking_never_imports_helm(root: Path) -> None:
     code = (
         "import sys\n"
@@ -92,7 +124,7 @@ def test_looking_never_imports_helm(root: Path) -> None:
     )
     config = str(root / "test_cases" / "test_case_nim_llama_3_1_8b_pubmed_qa.yml")
     board = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run"]
-    for arguments in (["ls"], ["run_eval", "--run_config", config, "--dry_run"], ["leaderboard", "ls"], board):
+    for arguments in (["ls"], ["ls", "--all"], ["ls", "helm:mmlu"], ["run_eval", "--run_config", config, "--dry_run"], ["leaderboard", "ls"], board):  # fmt: skip
         finished = subprocess.run(
             [sys.executable, "-c", code, *arguments], env=program_environment(), capture_output=True, text=True, check=False
         )

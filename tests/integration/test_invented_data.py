@@ -27,6 +27,7 @@ def test_gold_answers_give_full_marks(
 ) -> None:
     known = load_framework().task(task)
     assert known is not None
+    assert known.helm.main_metric is not None
     invented = MAKERS[task](tmp_path / "own data", tmp_path / "out" / "helm" / "scenarios")
     env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
     if task in NEEDS_FILES:
@@ -56,6 +57,7 @@ def test_every_task_was_tried() -> None:
     tried = {*MAKERS, *TASK_DATA, *jury_on_real_data, "sample_medical_qa"}
     elsewhere = {"med_dialog", "custom"}  # its two subsets; test_custom.py
     assert tried | elsewhere == set(load_framework().names())
+    assert all(task.about.tried is not None for task in load_framework().evaluations)
 
 
 @pytest.mark.parametrize(
@@ -97,4 +99,4 @@ def test_missing_sentence_tokenizer_is_said(run_program: Run, tmp_path: Path) ->
     with ScriptedEndpoint(lambda prompt: gold_for(invented, prompt)) as endpoint:
         outcome = run_program("medbullets_freetext", endpoint.url, "--no_preflight", env={**env, "NO_PROXY": "127.0.0.1"})
     assert outcome.returncode == 3
-    assert "needs nltk's data punkt_tab" in outcome.stderr
+    assert "need NLTK's resource punkt_tab" in outcome.stderr

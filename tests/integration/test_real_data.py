@@ -38,9 +38,10 @@ def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[di
     }  # fmt: skip
     (local / "model_deployments.yaml").write_text(yaml.safe_dump({"model_deployments": [deployment]}))
     (local / "model_metadata.yaml").write_text(yaml.safe_dump({"models": [metadata]}))
+    entry = f"{task}{',' if ':' in task else ':'}model={MODEL}"
     subprocess.run(
         [
-            str(Path(sys.executable).parent / "helm-run"), "--run-entries", f"{task}:model={MODEL}", "--suite", "bare",
+            str(Path(sys.executable).parent / "helm-run"), "--run-entries", entry, "--suite", "bare",
             "--max-eval-instances", str(INSTANCES), "--output-path", str(folder), "--local-path", str(local),
             "--disable-cache",
         ],

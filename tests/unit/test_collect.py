@@ -184,3 +184,58 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     assert vars(result.validity.judges["b"]) == {"asked": 3, "scored": 0, "failed": 3, "same_family": None}
     assert result.validity.bounds["aci_bench_accuracy"] == pytest.approx((3.0, 13 / 3))
     assert result.reportable is False
+
+
+def with_corpus_score(folder: Path, value: float) -> None:
+    """A statistic of all instances at once: HELM keeps no value of an instance."""
+    stats = json.loads((folder / "stats.json").read_text())
+    stats.append({"name": {"name": "macro_f1", "split": TEST}, "count": 1, "sum": value, "mean": value})
+    (folder / "stats.json").write_text(json.dumps(stats))
+
+
+@pytest.mark.parametrize(("second", "reported"), [("no", True), (None, False)])
+def test_a_score_of_all_answers_at_once_needs_all_of_them(tmp_path: Path, second: str | None, reported: bool) -> None:
+    here = plan({"config.output_dir": str(tmp_path / "out")})
+    folder = here.rundir.helm / "runs" / "s" / "r"
+    write_run(folder, [state(0, "yes"), state(1, second)], {"exact_match": [1.0, 0.0]})
+    with_corpus_score(folder, 0.4)
+    store.create_or_check(here.rundir.cache_db)
+    result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
+    assert ("macro_f1" in result.scores) is reported
+    assert any(note.startswith("macro_f1: absent") for note in result.validity.notes) is not reported
+
+
+def test_a_run_spec_has_the_main_split_that_helm_names(tmp_path: Path) -> None:
+    """boolq's is `valid`; a task of ours keeps `test`."""
+    states = [state(0, "yes"), state(1, "yes", split=VALID)]
+    values: dict[str, list[float | None]] = {"quasi_exact_match": [1.0, 0.0]}
+    result = result_of(tmp_path, {"config.type": "helm:boolq"}, states=states, values=values)
+    assert result.task == "helm:boolq"
+    assert result.main_metric == "quasi_exact_match"
+    assert (result.scores["quasi_exact_match"].value, result.scores["quasi_exact_match@test"].value) == (0.0, 1.0)
+
+
+def test_a_run_spec_without_a_main_metric_of_helms_has_a_usual_one(tmp_path: Path) -> None:
+    states = [state(0, "yes", instance={"references": []}), state(1, "yes", instance={"references": []})]
+    result = result_of(
+        tmp_path, {"config.type": "helm:simple_mcqa"}, states=states, values={"odd": [1.0, 0.0], "rouge_l": [0.5, 0.3]}
+    )
+    assert result.main_metric == "rouge_l"
+    assert result.reportable
+    assert any("HELM names none" in note for note in result.validity.notes)
+
+
+def test_a_run_without_any_score_is_not_reportable(tmp_path: Path) -> None:
+    result = result_of(tmp_path, {"config.type": "helm:simple_mcqa"}, states=[state(0, "yes")], values={"num_x": [1.0]})
+    assert (result.main_metric, result.reportable, dict(result.scores)) == ("none", False, {})
+    assert any("no score" in note for note in result.validity.notes)
+
+
+def test_toxicity_that_was_not_computed_is_said(tmp_path: Path) -> None:
+    spec = {"class_name": "helm.benchmark.metrics.toxicity_metrics.ToxicityMetric", "args": {}}
+    result = result_of(tmp_path, states=[state(0, "yes")], values={"exact_match": [1.0]}, metric_specs=[spec])
+    assert any("Perspective API" in note for note in result.validity.notes)
+    other = result_of(
+        tmp_path / "b", states=[state(0, "yes")], values={"exact_match": [1.0], "toxic_frac": [0.0]}, metric_specs=[spec]
+    )
+    assert not any("Perspective API" in note for note in other.validity.notes)

@@ -19,7 +19,7 @@ import click
 from eval_factory import __version__
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.config.evaluation import Request
-from eval_factory.config.framework import Task, load_framework
+from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.secrets import Redactor
 
@@ -52,40 +52,52 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 @cli.command("ls")
-@click.option("--json", "as_json", is_flag=True, help="Print everything about the tasks as JSON.")
+@click.argument("task", required=False)
+@click.option("--all", "everything", is_flag=True, help="List every run spec that HELM knows: run one as helm:NAME.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything that is known as JSON.")
 @click.option("--tag", default=None, help="Only tasks with this tag.")
-def list_tasks(as_json: bool, tag: str | None) -> None:
-    """List the tasks."""
+def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None) -> None:
+    """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with."""
+    from eval_factory.cli import listing
+
+    if (task is not None) + everything + (tag is not None) > 1:
+        raise ConfigError("ls: give one of TASK, --all and --tag")
     framework = load_framework()
+    if task is not None:
+        record = listing.record_of(task, framework)
+        click.echo(json.dumps(record, indent=2) if as_json else listing.details(record), nl=as_json)
+    elif everything:
+        _list_run_specs(listing.run_spec_records(framework), as_json=as_json)
+    else:
+        _list_tasks(framework, tag, as_json=as_json)
+
+
+def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
+    from eval_factory.cli import listing
+
+    if as_json:
+        click.echo(json.dumps(records, indent=2))
+    elif sys.stdout.isatty():
+        listing.show_table(listing.RUN_SPEC_COLUMNS, listing.run_spec_rows(records))
+    else:
+        click.echo(listing.plain_table(listing.run_spec_rows(records)), nl=False)
+
+
+def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
+    from eval_factory.cli import listing
+
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
     if not tasks:
         tags = sorted({name for task in framework.evaluations for name in task.about.tags})
         raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
     if as_json:
-        click.echo(json.dumps([_task_record(task) for task in tasks], indent=2))
-        return
-    click.echo(f"{framework.framework.name}:")
-    width = max(len(task.name) for task in tasks)
-    for task in tasks:
-        described = f"  * {task.name:<{width}}  {task.description}" if sys.stdout.isatty() else f"  * {task.name}"
-        click.echo(described.rstrip())
-
-
-def _task_record(task: Task) -> dict[str, Any]:
-    return {
-        "name": task.name,
-        "type": f"helm.{task.name}",
-        "description": task.description,
-        "endpoint_types": list(task.endpoint_types),
-        "judges": list(task.helm.judges),
-        "main_metric": task.helm.main_metric,
-        "access": task.about.access,
-        "source": task.about.source,
-        "instances": task.about.instances,
-        "tags": list(task.about.tags),
-        "parameters": {name: rule.model_dump() for name, rule in task.helm.parameters.items()},
-        "notes": list(task.about.notes),
-    }
+        click.echo(json.dumps([listing.task_record(task) for task in tasks], indent=2))
+    elif sys.stdout.isatty():
+        listing.show_table(listing.TASK_COLUMNS, listing.task_rows(tasks))
+    else:  # other programs read this form
+        click.echo(f"{framework.framework.name}:")
+        for task in tasks:
+            click.echo(f"  * {task.name}")
 
 
 _FLAGS = {
@@ -101,7 +113,7 @@ _FLAGS = {
 @cli.command("run_eval")
 @_option("run_config", type=click.Path(path_type=Path), default=None, help="The run config (YAML).")
 @_option("output_dir", default=None, help="Folder for results; made if it is not there.")
-@_option("eval_type", default=None, help="The task ('eval-factory ls' lists them).")
+@_option("eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
 @_option("model_id", default=None, help="The model's id at the endpoint.")
 @_option("model_type", default=None, help="chat or completions.")
 @_option("model_url", default=None, help="The endpoint's base URL, or demo://baseline.")

@@ -20,6 +20,7 @@ from eval_factory.config.layout import described, faults
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import Extra, RunConfig
+from eval_factory.config.run_entry import given_twice, is_run_entry, near_run_spec, task_of_run_entry
 from eval_factory.errors import ConfigError
 from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of
 
@@ -177,13 +178,13 @@ def _chosen_task(
         return None
     if not isinstance(name, str):
         return None  # the shape check says so
+    if is_run_entry(name, framework):
+        return task_of_run_entry(name, framework, problems)
     task = framework.task(name)
     if task is None:
         shown = REDACTED if looks_like_key(name) else repr(name)
-        problems.append(
-            f"config.type: there is no task {shown}{did_you_mean(name, framework.names())};"
-            " 'eval-factory ls' lists them"
-        )
+        near = near_run_spec(name, framework) or did_you_mean(name, framework.names())
+        problems.append(f"config.type: there is no task {shown}{near}; 'eval-factory ls' lists them")
     return task
 
 
@@ -322,6 +323,7 @@ def _with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConf
             "config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ"
             f" ({tokens[0]} and {tokens[1]}); give one of them"
         )
+    problems += given_twice(task, params)
     if params.extra.judges is not None and not task.helm.judges:
         problems.append(f"config.params.extra.judges: {task.name} is not scored by judges")
     own = BENCHMARK in task.helm.parameters
@@ -340,7 +342,12 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
         rule = task.helm.parameters.get(name)
         where = f"config.params.extra.{name}"
         if rule is None:
-            if value is not None:
+            if value is not None and task.helm.any_run_spec:
+                problems.append(
+                    f"{where}: the arguments of a run entry stand in config.type:"
+                    f" helm:{task.helm.run_spec}:{name}={value}"
+                )
+            elif value is not None:
                 problems.append(f"{where}: {task.name} has no {name}{_tasks_with(name)}")
             continue
         if rule.fixed is not None:

@@ -55,22 +55,33 @@ class HelmEntry(_Strict):
 
     run_spec: str
     scenario: str
-    main_metric: str
+    main_metric: str | None
+    """None for a run spec of which HELM does not say it."""
     judges: tuple[str, ...] = ()
     parameters: dict[str, ScenarioParameter] = {}
+    any_run_spec: bool = False
+    """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
+    arguments: dict[str, str] = {}
+    """Of the run entry, in the user's order."""
+    main_metrics: tuple[str, ...] = ()
+    """Where the main metric depends on the arguments: the first that the run has."""
+    main_split: str | None = None
+    prescribed_judges: tuple[str, ...] = ()
+    """Deployments that HELM asks with its own clients."""
 
 
 class About(_Strict):
     """What `ls` shows of a task."""
 
     tags: tuple[str, ...]
-    access: Literal["public", "gated", "private"]
+    access: Literal["public", "gated", "private", "unknown"]
     source: str
+    instances: int | None
+    tried: Literal["real data", "invented data"] | None = None
+    notes: tuple[str, ...] = ()
     licence: str | None = None
     revision: str | None = None
-    instances: int | None
-    tried: Literal["real data", "invented data", "dry run"]
-    notes: tuple[str, ...] = ()
+    size_mb: float | None = None
 
 
 class JudgeDefault(_Strict):

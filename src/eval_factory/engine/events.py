@@ -23,6 +23,8 @@ PROGRESS = "progress"
 RUN_DONE = "run_done"
 RUN_FAILED = "run_failed"
 FATAL = "fatal"
+REFUSED = "refused"
+"""The run entry stands for what cannot be evaluated here."""
 WARNING = "warning"
 
 LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"

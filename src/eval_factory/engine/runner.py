@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import sys
@@ -16,11 +17,15 @@ from helm.benchmark.runner import Runner
 from eval_factory.engine import entries, events, scoring, startup
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
+from eval_factory.engine.text_only import asks_for_more
 from eval_factory.results import MODEL_ROLE
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
-_PROMPT_IN_MESSAGE = re.compile(r"\s*Request: Request\(.*", re.DOTALL)
+_PROMPT_IN_MESSAGE = re.compile(r"\s*(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
 _MESSAGE_LIMIT = 300
+_SHOWN_RUNS = 5
+_LONGEST_NAME = 200
+"""Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
 
 
 class EvalRunner(Runner):  # type: ignore[misc]
@@ -37,10 +42,14 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
+        text = name.encode()
+        if len(text) > _LONGEST_NAME:  # a path among the arguments of the run spec
+            name = f"{text[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
         return str(Path(self.runs_path) / name)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
+        self._refuse(run_specs)
         failed = entries.some_could_not_be_made()
         begun: set[str] = set()
         for number, run_spec in enumerate(run_specs, start=1):
@@ -62,6 +71,21 @@ class EvalRunner(Runner):  # type: ignore[misc]
                     break  # the next would be told the same
         if failed:
             sys.exit(1)
+
+    def _refuse(self, run_specs: list[RunSpec]) -> None:
+        """Before anything is asked: an output folder holds one run, and an endpoint gives text for text."""
+        needed = next((more for spec in run_specs if (more := asks_for_more(spec.adapter_spec))), None)
+        if needed is not None:
+            message = f"{run_specs[0].name} asks a model for {needed}; eval-factory evaluates endpoints for text"
+        elif len(run_specs) > 1:
+            message = f"the run entry stands for {len(run_specs)} runs, name one of them: " + "; ".join(
+                spec.name for spec in run_specs[:_SHOWN_RUNS]
+            )
+        else:
+            return
+        print(message, file=sys.stderr, flush=True)
+        self._session.events.emit(events.REFUSED, message=message)
+        sys.exit(1)
 
     def _report_failure(self, run_spec: RunSpec, error: Exception) -> None:
         stopped = _cause_of_kind(error, EndpointStopped)

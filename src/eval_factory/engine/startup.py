@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from eval_factory.config.run_specs import load_index
 from eval_factory.engine import lazy
 from eval_factory.helm.names import MEASURED_HELM, asked_run_specs
 
@@ -79,16 +80,19 @@ def download_nltk_data_only_when_needed() -> None:
 
 
 def import_only_the_run_specs_that_are_asked() -> None:
-    """HELM imports every module of run specs to find one. Where the usual ones do not hold it, HELM looks itself."""
+    """HELM imports every module of run specs to find one; the index says which holds it, and HELM looks itself where
+    the index does not know it."""
     from helm.benchmark import run_spec
 
     discover_all = run_spec.discover_run_spec_functions
     asked = asked_run_specs(sys.argv)
+    index = load_index().run_specs
 
     def discover() -> None:
         known = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
-        if not asked <= known.keys():
-            importlib.import_module("helm.benchmark.run_specs.medhelm_run_specs")
+        for name in sorted(asked - known.keys()):
+            if name in index:
+                importlib.import_module(f"helm.benchmark.run_specs.{index[name].module}")
         if not asked or not asked <= known.keys():
             discover_all()
 

@@ -60,6 +60,7 @@ SCENARIOS_FOLDER = "scenarios"
 
 RUN_SPEC_FILE = "run_spec.json"
 SCENARIO_STATE_FILE = "scenario_state.json"
+SCENARIO_FILE = "scenario.json"
 STATS_FILE = "stats.json"
 PER_INSTANCE_STATS_FILE = "per_instance_stats.json"
 

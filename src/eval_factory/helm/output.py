@@ -142,11 +142,20 @@ class HelmRun:
     def has_metric(self, class_name: str) -> bool:
         return any(spec.class_name.rpartition(".")[2] == class_name for spec in self.run_spec.metric_specs)
 
-    @property
-    def main_split(self) -> str | None:
-        """`test` where the run has it, else `valid`, else whatever there is."""
+    def main_split(self, preferred: str | None = None) -> str | None:
+        """The preferred split where the run has it; else `test`, else `valid`, else whatever there is."""
         splits = {stat.name.split for stat in self.stats if stat.name.split}
-        return next((split for split in _SPLITS_BY_WEIGHT if split in splits), next(iter(sorted(splits)), None))
+        by_weight = (preferred, *_SPLITS_BY_WEIGHT, *sorted(splits))
+        return next((split for split in by_weight if split in splits), None)
+
+    @property
+    def scenario_name(self) -> str | None:
+        """The folder of the scenario's data, where HELM wrote it down."""
+        try:
+            name = json.loads((self.folder / names.SCENARIO_FILE).read_bytes()).get("name")
+        except (OSError, ValueError, AttributeError):
+            return None
+        return name if isinstance(name, str) else None
 
     def request_states(self) -> Iterator[RequestState]:
         """Every request with its answer, in HELM's order. Raises HelmError."""

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from eval_factory.config.framework import load_framework
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.failures import DATA_ERRORS, PACKAGE_ERRORS
 from eval_factory.helm import names
 from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
@@ -23,7 +24,7 @@ from eval_factory.leaderboard.catalogue import Leaderboard
 from eval_factory.leaderboard.conf import conf_of
 from eval_factory.leaderboard.entries import Entry, conf_text, missing_data_paths, read_entries, rewritten
 from eval_factory.leaderboard.request import LeaderboardRequest
-from eval_factory.pipeline import DATA_ERRORS, probe_all, program_log, raise_if_stopped, ready_store
+from eval_factory.pipeline import probe_all, program_log, raise_if_stopped, ready_store
 from eval_factory.plan import EndpointPlan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
@@ -254,7 +255,7 @@ def failures_in(events: Sequence[Mapping[str, Any]]) -> tuple[Failure, ...]:
         if event["event"] == event_names.PHASE:
             loading = event["phase"] == event_names.LOADING
         elif event["event"] == event_names.RUN_FAILED:
-            missing = loading and event["error"].partition(":")[0] in DATA_ERRORS
+            missing = loading and event["error"].partition(":")[0] in DATA_ERRORS | PACKAGE_ERRORS
             found.append(Failure(event["run"], event["error"], missing))
     return tuple(found)
 

@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Writes src/eval_factory/helm/index.json: every run spec of the installed HELM, read from its source.
+
+Run specs are found by importing HELM's modules of run specs; none is called, because some download while they are
+built. Everything else is read from the syntax tree, so that the same HELM gives the same index whatever else is
+installed. A test makes the index anew and compares. Usage: make_helm_index.py [FILE]
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "helm" / "index.json"
+PACKAGE = "helm.benchmark.run_specs."
+SCENARIO_CLASS = re.compile(r"helm\.benchmark\.scenarios\.[\w.]+\.[A-Z]\w*\Z")
+ANNOTATOR_CLASS = re.compile(r"helm\.benchmark\.annotation\.[\w.]+\.[A-Z]\w*\Z")
+JUDGE_HELPERS = "helm.benchmark.annotation.model_as_judge"
+LONGEST_DESCRIPTION = 160
+UNKNOWN_METRIC = "unknown"
+MODULES_THAT_ASK = {
+    "audio_run_specs": "audio",
+    "heim_run_specs": "image generation",
+    "speech_disorder_audio_run_specs": "audio",
+    "vlm_run_specs": "images",
+}
+"""Modules whose every run spec asks for more than a text endpoint answers."""
+LANGUAGE_MODELING = "get_language_modeling_adapter_spec"
+
+Described = dict[str, Any]
+
+
+def make_index() -> str:
+    """The text of index.json: sorted, a run spec a line."""
+    from helm.benchmark import run_spec
+    from helm.benchmark.run_expander import RUN_EXPANDERS
+
+    run_spec.discover_run_spec_functions()
+    schemas = main_names_of_schemas()
+    functions = {
+        name: function
+        for name, function in sorted(run_spec._REGISTERED_RUN_SPEC_FUNCTIONS.items())
+        if function.__module__.startswith(PACKAGE)
+    }
+    lines = [f"{_json(name)}: {_json(describe(name, function, schemas))}" for name, function in functions.items()]
+    return (
+        "{\n"
+        f'"helm": {_json(metadata.version("crfm-helm"))},\n'
+        f'"expanders": {_json(sorted(RUN_EXPANDERS))},\n'
+        '"run_specs": {\n' + ",\n".join(lines) + "\n}}\n"
+    )
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[str]]) -> Described:
+    """What the index says of a run spec; what is not known is left out."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef)  # noqa: S101 - run specs are functions
+    module = function.__module__.removeprefix(PACKAGE)
+    scenarios = [read_class(path) for path in scenario_classes(tree, function)]
+    metrics = _unique(metric for scenario in scenarios for metric in scenario["metrics"])
+    splits = _unique(split for scenario in scenarios for split in scenario["splits"])
+    folders = _unique(scenario["name"] for scenario in scenarios if scenario["name"])
+    annotators = _unique(text for text in _texts(tree) if ANNOTATOR_CLASS.match(text))
+    known = {
+        "module": module,
+        "description": _description(name, scenarios, ast.get_docstring(tree)),
+        "parameters": parameters(tree.args),
+        "any_parameter": True if tree.args.kwarg else None,
+        "main_metrics": metrics or schemas.get(name) or _by_group(tree, schemas),
+        "main_split": splits[0] if len(splits) == 1 else None,
+        "scenario": folders[0] if len(folders) == 1 else None,
+        "scenario_class": scenarios[0]["class"] if len(scenarios) == 1 else None,
+        "annotators": [path.rpartition(".")[2] for path in annotators],
+        "judge_deployments": _unique(name for path in annotators for name in judge_deployments(path)),
+        "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
+    }
+    return {key: value for key, value in known.items() if value not in (None, [], {})}
+
+
+def _log_probabilities(tree: ast.AST) -> str | None:
+    adapters = {name for name in _names(tree) if name.endswith("_adapter_spec")}
+    return "log probabilities" if adapters == {LANGUAGE_MODELING} else None
+
+
+def parameters(arguments: ast.arguments) -> dict[str, dict[str, Any]]:
+    """Name -> annotation and default; without a default it is required."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults))
+    pairs = [
+        *zip(positional, [*defaults, *arguments.defaults], strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    found: dict[str, dict[str, Any]] = {}
+    for argument, default in pairs:
+        entry: dict[str, Any] = {}
+        if argument.annotation is not None:
+            entry["type"] = ast.unparse(argument.annotation)
+        if default is not None:
+            entry["default"] = _constant(default)
+        found[argument.arg] = entry
+    return found
+
+
+def _constant(node: ast.expr) -> Any:
+    """A default as JSON; HELM's constants (`ADAPT_...`) by their value."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        from helm.benchmark.adaptation import adapter_spec
+
+        return getattr(adapter_spec, ast.unparse(node), ast.unparse(node))
+
+
+def scenario_classes(tree: ast.FunctionDef, function: Callable[..., Any]) -> list[str]:
+    """Classes that the run spec names, or else those that a helper beside it names."""
+    found = _unique(text for text in _texts(tree) if SCENARIO_CLASS.match(text))
+    if found:
+        return found
+    helpers = [inspect.unwrap(function).__globals__.get(name) for name in sorted(_names(tree))]
+    for helper in helpers:
+        if inspect.isfunction(helper) and helper.__name__.endswith(("_scenario_spec", "_spec")):
+            body = ast.parse(textwrap.dedent(inspect.getsource(helper)))
+            found += [text for text in _texts(body) if SCENARIO_CLASS.match(text)]
+    return _unique(found)
+
+
+@cache
+def read_class(path: str) -> Described:
+    """What a scenario's class says of itself: folder name, description, main metrics and splits."""
+    module, _, name = path.rpartition(".")
+    said: Described = {"class": path, "name": None, "description": None, "metrics": [], "splits": [], "described": []}
+    tree = _module(module)
+    if tree is None:
+        return said
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    node = classes.get(name)
+    if node is None:
+        return said
+    for statement in node.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(statement.value, ast.Constant):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name) and target.id in ("name", "description"):
+                    said[target.id] = said[target.id] or statement.value.value
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "ScenarioMetadata":
+            _add_metadata(said, {keyword.arg: keyword.value for keyword in call.keywords})
+    if len(said["described"]) == 1 or not said["description"]:  # several: they describe parts of the scenario
+        said["description"] = next(iter(said["described"]), said["description"])
+    said["description"] = said["description"] or ast.get_docstring(node)
+    for base in node.bases:
+        inherited = _base(base, module, classes, tree)
+        if inherited is not None:
+            said = {key: said.get(key) or inherited.get(key) for key in said}
+    return {**said, "class": path}
+
+
+def _add_metadata(said: Described, given: dict[str | None, ast.expr]) -> None:
+    for key, target in (("main_metric", "metrics"), ("main_split", "splits")):
+        value = given.get(key)
+        if isinstance(value, ast.Constant) and value.value not in (UNKNOWN_METRIC, *said[target]):
+            said[target] = [*said[target], value.value]
+    described = given.get("description")
+    if isinstance(described, ast.Constant) and described.value:
+        said["described"] = [*said["described"], described.value]
+
+
+def _base(base: ast.expr, module: str, classes: dict[str, ast.ClassDef], tree: ast.Module) -> Described | None:
+    name = ast.unparse(base)
+    if name in classes:
+        return read_class(f"{module}.{name}")
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and any(alias.name == name for alias in statement.names):
+            return read_class(f"{statement.module}.{name}")
+    return None
+
+
+@cache
+def _module(name: str) -> ast.Module | None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return ast.parse(Path(spec.origin).read_text("utf-8"))
+
+
+def judge_deployments(path: str) -> list[str]:
+    """Deployments that an annotator asks, where its module or HELM's helper for judges names them."""
+    tree = _module(path.rpartition(".")[0])
+    if tree is None or "AutoClient" not in _names(tree):
+        return []
+    helpers = _module(JUDGE_HELPERS)
+    bodies: list[ast.AST] = [tree]
+    bodies += [node for node in (helpers.body if helpers else []) if getattr(node, "name", None) in _names(tree)]
+    found = [
+        node.value.value
+        for body in bodies
+        for node in ast.walk(body)
+        if isinstance(node, ast.keyword)
+        and node.arg in ("model_deployment", "annotator_model_deployment")
+        and isinstance(node.value, ast.Constant)
+    ]
+    return _unique(found) or ["one that HELM chooses"]
+
+
+def main_names_of_schemas() -> dict[str, list[str]]:
+    """Run group -> its main metric, where every schema that has one says the same."""
+    said: dict[str, list[str]] = {}
+    folder = resources.files("helm.benchmark") / "static"
+    files = [file for file in folder.iterdir() if file.name.startswith("schema_") and file.name.endswith(".yaml")]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for file in sorted(files, key=lambda file: file.name):
+        for group in yaml.load(file.read_text("utf-8"), Loader=loader).get("run_groups", []):  # noqa: S506 - a safe loader
+            name = (group.get("environment") or {}).get("main_name")
+            if name and name != UNKNOWN_METRIC:
+                said.setdefault(group["name"], []).append(name)
+    return {group: _unique(names) for group, names in said.items() if len(set(names)) == 1}
+
+
+def _by_group(tree: ast.FunctionDef, schemas: dict[str, list[str]]) -> list[str]:
+    """By the first group in `RunSpec(groups=[...])` that a schema knows."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "RunSpec":
+            for keyword in call.keywords:
+                if keyword.arg == "groups":
+                    for text in _texts(keyword.value):
+                        if text in schemas:
+                            return schemas[text]
+    return []
+
+
+def _description(name: str, scenarios: list[Described], docstring: str | None) -> str:
+    texts = [scenario["description"] for scenario in scenarios[:1]]
+    for text in (*texts, docstring):
+        plain = _first_sentence(text or "")
+        if plain and not plain.startswith("EXPERIMENTAL"):
+            return plain
+    return name.replace("_", " ")
+
+
+def _first_sentence(text: str) -> str:
+    """Without links and line breaks."""
+    paragraph = text.strip().split("\n\n")[0]
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
+    sentence = re.split(r"(?<=[a-z0-9)\"'])\. (?=[A-Z])", plain)[0].rstrip(". ")
+    return textwrap.shorten(sentence, LONGEST_DESCRIPTION, placeholder=" ...")
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _unique(values: Any) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else INDEX
+    path.write_text(make_index(), encoding="utf-8")
+    print(f"{path}: {len(json.loads(path.read_text('utf-8'))['run_specs'])} run specs")

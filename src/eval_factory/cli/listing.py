@@ -1,0 +1,281 @@
+"""What `ls` prints: tasks, HELM's run specs, everything about one of them with a configuration to begin with."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+import yaml
+
+from eval_factory.config.explain import did_you_mean
+from eval_factory.config.framework import FileLayout, Framework, ScenarioParameter, Task
+from eval_factory.config.layout import described
+from eval_factory.config.run_entry import OURS, PATHS, is_run_entry, near_run_spec, prefix_of, signature
+from eval_factory.config.run_specs import RunSpec, load_index
+from eval_factory.errata.load import load_errata
+from eval_factory.errors import ConfigError
+
+COMMENT_WIDTH = 110
+EXAMPLE_SAMPLES = 20
+WIDEST = 48
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+_EXAMPLES = {"int": "1", "float": "0.5"}
+
+Record = dict[str, Any]
+
+
+def task_record(task: Task) -> Record:
+    """Everything about a task of framework.yml."""
+    return {
+        "name": task.name,
+        "type": f"helm.{task.name}",
+        "description": task.description,
+        "endpoint_types": list(task.endpoint_types),
+        "judges": list(task.helm.judges),
+        "main_metric": task.helm.main_metric,
+        "run_spec": task.helm.run_spec,
+        "access": task.about.access,
+        "source": task.about.source,
+        "licence": task.about.licence,
+        "revision": task.about.revision,
+        "instances": task.about.instances,
+        "size_mb": task.about.size_mb,
+        "tags": list(task.about.tags),
+        "parameters": {name: rule.model_dump() for name, rule in task.helm.parameters.items()},
+        "tried": task.about.tried,
+        "notes": list(task.about.notes),
+        "errata": _errata(task.helm.run_spec),
+    }
+
+
+def _errata(run_spec: str) -> list[Record]:
+    return [erratum.model_dump(exclude_none=True) for erratum in load_errata().of(run_spec)]
+
+
+def run_spec_record(name: str, spec: RunSpec, framework: Framework) -> Record:
+    """Everything about one of HELM's run specs."""
+    return {
+        "name": name,
+        "type": f"{prefix_of(framework)}{name}",
+        "description": spec.description,
+        "parameters": {
+            parameter: {"required": "default" not in told, **told}
+            for parameter, told in spec.known_parameters.items()
+            if parameter not in OURS
+        },
+        "any_parameter": spec.any_parameter,
+        "main_metric": spec.main_metrics[0] if spec.main_metrics else None,
+        "main_metrics": list(spec.main_metrics),
+        "main_split": spec.main_split,
+        "judges": list(framework.judges) if spec.has_jury else [],
+        "annotators": list(spec.annotators),
+        "prescribed_judges": list(spec.prescribed_judges),
+        "errata": _errata(name),
+        "runs": spec.asks is None,
+        "asks": spec.asks,
+        "module": spec.module,
+        "scenario_class": spec.scenario_class,
+        "tasks": [task.name for task in framework.evaluations if task.helm.run_spec == name],
+    }
+
+
+def run_spec_records(framework: Framework) -> list[Record]:
+    return [run_spec_record(name, spec, framework) for name, spec in load_index().run_specs.items()]
+
+
+def record_of(name: str, framework: Framework) -> Record:
+    """Everything about a task or, as `helm:NAME`, about a run spec, with an example.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if is_run_entry(name, framework):
+        short = name.removeprefix(prefix_of(framework)).partition(":")[0]
+        specs = load_index().run_specs
+        if short not in specs:
+            raise ConfigError(
+                f"HELM has no run spec {short!r}{did_you_mean(short, list(specs))}; 'eval-factory ls --all' lists them"
+            )
+        record = run_spec_record(short, specs[short], framework)
+        return {**record, "example": run_spec_example(record) if record["runs"] else None}
+    task = framework.task(name)
+    if task is None:
+        near = near_run_spec(name, framework) or did_you_mean(name, framework.names())
+        raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
+    return {**task_record(task), "example": task_example(task)}
+
+
+def task_example(task: Task) -> str:
+    """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
+    extra = {name: _example_value(name, rule) for name, rule in task.helm.parameters.items() if rule.required}
+    return _example(task.name, extra)
+
+
+def run_spec_example(record: Record) -> str:
+    needed = {name: told for name, told in record["parameters"].items() if told["required"]}
+    arguments = ",".join(f"{name}={_example_argument(name, told)}" for name, told in needed.items())
+    return _example(f"{record['type']}:{arguments}" if arguments else record["type"], {}, folder=record["name"])
+
+
+def _example(type_: str, extra: Record, folder: str | None = None) -> str:
+    params: Record = {"limit_samples": EXAMPLE_SAMPLES, **({"extra": extra} if extra else {})}
+    document = {
+        "config": {
+            "type": type_,
+            "output_dir": f"results/{_UNSAFE.sub('_', folder or type_)}",
+            "params": params,
+        },
+        "target": {
+            "api_endpoint": {
+                "url": "https://api.openai.com/v1",
+                "model_id": "gpt-4",
+                "type": "chat",
+                "api_key": "OPENAI_API_KEY",
+            }
+        },
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _example_value(name: str, rule: ScenarioParameter) -> str:
+    if rule.allowed:
+        return rule.allowed[0]
+    return f"/path/to/{name}" if rule.path else f"<{name}>"
+
+
+def _example_argument(name: str, told: Record) -> str:
+    if name in PATHS:
+        return f"/path/to/{name}"
+    return _EXAMPLES.get(told.get("type", ""), f"<{name}>")
+
+
+def details(record: Record) -> str:
+    """One task or run spec as a run config: what is known of it in comments, then the example."""
+    lines = [f"{record['name']}: {record['description']}", ""]
+    facts = {
+        "main metric": " or ".join(record.get("main_metrics") or [record["main_metric"] or "HELM names none"]),
+        "main split": record.get("main_split"),
+        "endpoints": _joined(record.get("endpoint_types")),
+        "judges": _joined(record["judges"]),
+        "HELM's annotators": _joined(record.get("annotators")),
+        "HELM's judges": _joined(record.get("prescribed_judges")),
+        "access": record.get("access"),
+        "source": record.get("source") or record.get("scenario_class"),
+        "licence": record.get("licence"),
+        "revision": record.get("revision"),
+        "instances": _count(record.get("instances")),
+        "data size": _size(record.get("size_mb")),
+        "tried by us on": record.get("tried"),
+        "tags": _joined(record.get("tags")),
+        "run spec": record.get("run_spec"),
+        "module": record.get("module"),
+        "our tasks of it": _joined(record.get("tasks")),
+    }
+    lines += [f"{name + ':':<18} {value}" for name, value in facts.items() if value]
+    parameters = list(_parameter_lines(record))
+    if parameters:
+        where = "arguments, in config.type" if "any_parameter" in record else "parameters, in config.params.extra"
+        lines += ["", f"{where}:", *(f"  {line}" for line in parameters)]
+    lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
+    for known in record["errata"]:
+        remedy = known.get("corrected") or known.get("mend") or known.get("avoided")
+        named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
+        lines += ["", f"known defect ({named}): {known['defect']}. Here: {remedy}"]
+    if record["example"] is None:
+        lines += ["", f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
+    return "\n".join(_commented(lines)) + "\n" + (record["example"] or "")
+
+
+def _parameter_lines(record: Record) -> Iterable[str]:
+    if "any_parameter" in record:
+        yield from (signature(name, told) for name, told in record["parameters"].items())
+        if record["any_parameter"]:
+            yield "any"
+        return
+    for name, rule in record["parameters"].items():
+        if rule["fixed"] is not None:
+            yield f"{name}: always {rule['fixed']}"
+        else:
+            allowed = f", one of {', '.join(rule['allowed'])}" if rule["allowed"] else ""
+            yield f"{name}: {'needed' if rule['required'] else 'may be given'}{allowed}"
+            layout = [FileLayout.model_validate(entry) for entry in rule["layout"]]
+            yield from (f"  {line}" for line in described(layout, {}))
+
+
+def _commented(lines: Iterable[str]) -> Iterable[str]:
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        for part in textwrap.wrap(line, COMMENT_WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]:
+            yield f"# {part}".rstrip()
+
+
+def _joined(values: Sequence[str] | None) -> str:
+    return ", ".join(values or ())
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _size(megabytes: float | None) -> str:
+    return "" if megabytes is None else f"{megabytes:,.1f} MB" if megabytes < 10 else f"{megabytes:,.0f} MB"
+
+
+def _arguments(record: Record) -> str:
+    told = [signature(name, known).replace(" (needed)", "") for name, known in record["parameters"].items()]
+    return ", ".join([*told, *(["..."] if record["any_parameter"] else [])])
+
+
+TASK_COLUMNS = ("task", "what it measures", "access", "judges", "instances", "data size")
+RUN_SPEC_COLUMNS = ("run spec", "parameters", "what it measures")
+
+
+def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
+    return [
+        (
+            task.name,
+            task.description,
+            task.about.access,
+            _joined(task.helm.judges),
+            _count(task.about.instances),
+            _size(task.about.size_mb),
+        )
+        for task in tasks
+    ]
+
+
+def run_spec_rows(records: Iterable[Record]) -> list[tuple[str, ...]]:
+    """Those that no text endpoint can be evaluated with say so."""
+    return [
+        (
+            record["type"],
+            _arguments(record),
+            record["description"] + ("" if record["runs"] else f" [cannot be run: asks for {record['asks']}]"),
+        )
+        for record in records
+    ]
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
+    """For a terminal. rich is imported only here: it costs a tenth of a second."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    numbers = {"instances", "data size"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console(file=file or sys.stdout, highlight=False).print(table)
+
+
+def plain_table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns by two blanks or more; a cell that is very wide pushes what follows it."""
+    widths = [min(WIDEST, max(len(row[number]) for row in rows)) for number in range(len(rows[0]) - 1)]
+    lines = ("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,200 @@
+"""`config.type: helm:<run entry>`: any run spec that HELM knows, as a task."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from eval_factory.config.explain import did_you_mean
+from eval_factory.config.framework import About, Framework, HelmEntry, Task
+from eval_factory.config.run_specs import JURY_PARAMETER, RunSpec, RunSpecIndex, load_index
+
+WHERE = "config.type"
+
+OURS = {
+    "model": "eval-factory names the model: give target.api_endpoint.model_id",
+    "model_deployment": "eval-factory names the deployment: give target.api_endpoint.model_id",
+    JURY_PARAMETER: "eval-factory writes the jury's configuration: give config.params.extra.judges",
+}
+"""Arguments of a run entry that are not the user's to give, and what to give instead."""
+
+SAME_SETTING = {
+    "num_output_tokens": ("max_new_tokens", "extra.num_output_tokens"),
+    "temperature": ("temperature",),
+    "num_train_trials": ("extra.num_train_trials",),
+    "max_eval_instances": ("limit_samples",),
+}
+"""Arguments that are another name of something in config.params: only one of them may be given."""
+
+PATHS = frozenset({"data_path", "config_path", "path"})
+"""Parameters of HELM's run specs that name a file or folder. helm-run has another working directory than the user."""
+
+ENDPOINT_TYPES = ["chat", "completions"]
+TAG = "helm"
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """The name of a run spec and its arguments, as written."""
+
+    name: str
+    arguments: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        joined = ",".join(f"{key}={value}" for key, value in self.arguments.items())
+        return f"{self.name}:{joined}" if joined else self.name
+
+
+def prefix_of(framework: Framework) -> str:
+    return f"{framework.framework.name}:"
+
+
+def is_run_entry(name: str, framework: Framework) -> bool:
+    return name.startswith(prefix_of(framework))
+
+
+def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> Task | None:
+    """The task that runs `name`, or None and what is wrong with it added to `problems`."""
+    index = load_index()
+    found: list[str] = []
+    entry = parse(name.removeprefix(prefix_of(framework)), found)
+    spec = index.run_specs.get(entry.name)
+    if spec is None:
+        found.append(_no_such_run_spec(entry.name, framework, index))
+    else:
+        found += [f"{WHERE}: {problem}" for problem in mistakes(entry, spec, index)]
+    problems += found
+    return None if found or spec is None else _task(entry, spec, framework)
+
+
+def parse(text: str, problems: list[str]) -> RunEntry:
+    """Split as HELM does: at the first colon, at commas, at the first equals sign of each."""
+    name, colon, rest = text.partition(":")
+    arguments: dict[str, str] = {}
+    for part in rest.split(",") if colon else []:
+        key, equals, value = part.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            problems.append(f"{WHERE}: a run entry is name:key=value,key=value; what is wrong is {part!r}")
+        elif key in arguments:
+            problems.append(f"{WHERE}: {key} is given twice")
+        arguments[key] = value.strip()
+    return RunEntry(name.strip(), arguments)
+
+
+def mistakes(entry: RunEntry, spec: RunSpec, index: RunSpecIndex) -> list[str]:
+    """What is wrong with the arguments."""
+    problems = []
+    if spec.asks is not None:
+        problems.append(f"{entry.name} asks a model for {spec.asks}; eval-factory evaluates endpoints for text")
+    takes = [name for name in spec.known_parameters if name not in OURS]
+    for name in entry.arguments:
+        if name in OURS:
+            problems.append(f"{name} cannot be given here; {OURS[name]}")
+        elif name and name not in takes and name not in index.expanders and not spec.any_parameter:
+            near = did_you_mean(name, [*takes, *index.expanders])
+            problems.append(f"{entry.name} has no parameter {name!r}{near}; {parameters_of(entry.name, spec)}")
+    missing = [name for name in spec.required if name not in entry.arguments]
+    if missing:
+        problems.append(
+            f"{entry.name} needs {', '.join(missing)}: write"
+            f" helm:{entry.name}:{','.join(f'{name}=...' for name in missing)}; {parameters_of(entry.name, spec)}"
+        )
+    return problems
+
+
+def given_twice(task: Task, params: Any) -> list[str]:
+    """Settings that stand both in the run entry and in `config.params`."""
+    problems = []
+    for name, elsewhere in SAME_SETTING.items():
+        for path in elsewhere if name in task.helm.arguments else ():
+            section = params.extra if path.startswith("extra.") else params
+            if getattr(section, path.removeprefix("extra.")) is not None:
+                problems.append(f"{WHERE}: {name} and config.params.{path} are the same setting; give one of them")
+    return problems
+
+
+def parameters_of(name: str, spec: RunSpec) -> str:
+    """A sentence with each parameter, its default, and which are needed."""
+    told = [signature(parameter, known) for parameter, known in spec.known_parameters.items() if parameter not in OURS]
+    if spec.any_parameter:
+        return f"{name} takes any parameter"
+    return f"its parameters: {', '.join(told)}" if told else f"{name} has no parameters of its own"
+
+
+def signature(name: str, told: Any) -> str:
+    """`name=default`, or `name` with what it needs."""
+    if "default" in told:
+        return f"{name}={told['default']}"
+    return f"{name} ({told['type']}, needed)" if "type" in told else f"{name} (needed)"
+
+
+def near_run_spec(name: str, framework: Framework) -> str:
+    """A hint where `name` is no task, but one of HELM's run specs."""
+    if name.partition(":")[0] in load_index().run_specs:
+        return f"; it is a run spec of HELM's: {prefix_of(framework)}{name}"
+    return ""
+
+
+def _no_such_run_spec(name: str, framework: Framework, index: RunSpecIndex) -> str:
+    if framework.task(name) is not None:
+        return f"{WHERE}: {name!r} is a task of eval-factory's own: write it without {prefix_of(framework)!r}"
+    near = did_you_mean(name, list(index.run_specs))
+    return f"{WHERE}: HELM {index.helm} has no run spec {name!r}{near}; 'eval-factory ls --all' lists them"
+
+
+def _task(entry: RunEntry, spec: RunSpec, framework: Framework) -> Task:
+    name = prefix_of(framework) + entry.text
+    arguments = {key: _absolute(value) if key in PATHS else value for key, value in entry.arguments.items()}
+    return Task(
+        name=name,
+        description=spec.description,
+        defaults={"config": {"type": name, "supported_endpoint_types": ENDPOINT_TYPES}},
+        helm=HelmEntry(
+            run_spec=entry.name,
+            scenario=spec.scenario or entry.name,
+            main_metric=spec.main_metrics[0] if spec.main_metrics else None,
+            judges=tuple(framework.judges) if spec.has_jury else (),
+            any_run_spec=True,
+            arguments=arguments,
+            main_metrics=spec.main_metrics,
+            main_split=spec.main_split,
+            prescribed_judges=spec.prescribed_judges,
+        ),
+        about=About(
+            tags=(TAG,),
+            access="unknown",
+            source=f"what HELM's scenario {spec.scenario_class or entry.name} reads or downloads",
+            instances=None,
+            notes=(*_known_traps(entry, framework), *_prescribed(spec)),
+        ),
+    )
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def _prescribed(spec: RunSpec) -> list[str]:
+    if not spec.prescribed_judges:
+        return []
+    return [
+        (
+            f"scored by judges that HELM prescribes ({', '.join(spec.prescribed_judges)}) and asks with its own"
+            " clients: what they failed to judge is not counted here"
+        )
+    ]
+
+
+def _known_traps(entry: RunEntry, framework: Framework) -> tuple[str, ...]:
+    """What our own task of the same run spec says of its scores."""
+    notes = [
+        note
+        for task in framework.evaluations
+        if task.helm.run_spec == entry.name
+        and all(rule.fixed in (None, entry.arguments.get(key)) for key, rule in task.helm.parameters.items())
+        for note in task.about.notes
+    ]
+    return tuple(dict.fromkeys(notes))

@@ -1,0 +1,82 @@
+"""The index of HELM's run specs, `helm/index.json`. Made by scripts/make_helm_index.py; HELM itself is not imported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+JURY_PARAMETER = "jury_config_path"
+"""The parameter of run specs that take a jury of one's own."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run spec as the index knows it. What is not known is None or empty."""
+
+    module: str
+    """Under `helm.benchmark.run_specs`."""
+    description: str = ""
+    parameters: Mapping[str, Mapping[str, Any]] | None = None
+    """Name -> `type` (annotation) and `default`; without a default it is required."""
+    any_parameter: bool = False
+    main_metrics: tuple[str, ...] = ()
+    """More than one where it depends on the parameters: the first that a run has is its main metric."""
+    main_split: str | None = None
+    scenario: str | None = None
+    """The folder that its data are kept in."""
+    scenario_class: str | None = None
+    annotators: tuple[str, ...] = ()
+    judge_deployments: tuple[str, ...] = ()
+    """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a jury."""
+    asks: str | None = None
+    """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
+
+    @property
+    def known_parameters(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.parameters or {}
+
+    @property
+    def required(self) -> list[str]:
+        return [name for name, told in self.known_parameters.items() if "default" not in told]
+
+    @property
+    def prescribed_judges(self) -> tuple[str, ...]:
+        return () if self.has_jury else self.judge_deployments
+
+    @property
+    def has_jury(self) -> bool:
+        return JURY_PARAMETER in self.known_parameters
+
+
+@dataclass(frozen=True)
+class RunSpecIndex:
+    """Every run spec of one version of HELM."""
+
+    helm: str
+    expanders: tuple[str, ...]
+    """Arguments that every run spec takes."""
+    run_specs: Mapping[str, RunSpec]
+
+
+@lru_cache(maxsize=1)
+def load_index() -> RunSpecIndex:
+    """Read the file once per process."""
+    text = (resources.files("eval_factory") / "helm" / "index.json").read_text(encoding="utf-8")
+    content = json.loads(text)
+    return RunSpecIndex(
+        helm=content["helm"],
+        expanders=tuple(content["expanders"]),
+        run_specs={name: _run_spec(told) for name, told in content["run_specs"].items()},
+    )
+
+
+_LISTS = ("main_metrics", "annotators", "judge_deployments")
+
+
+def _run_spec(told: dict[str, Any]) -> RunSpec:
+    lists: dict[str, Any] = {name: tuple(told[name]) for name in _LISTS if name in told}
+    return RunSpec(**(told | lists))

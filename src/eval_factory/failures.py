@@ -1,0 +1,121 @@
+"""What failed inside helm-run, by the kind of its innermost exception: something outside is missing, or HELM failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from eval_factory.engine import events
+from eval_factory.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
+from eval_factory.plan import Plan
+
+DATA_ERRORS = frozenset(
+    {
+        "URLError", "HTTPError", "ConnectionError", "ConnectTimeout", "OfflineModeIsEnabled", "DatasetNotFoundError",
+        "FileNotFoundError", "LocalEntryNotFoundError", "gaierror", "NotADirectoryError", "TimeoutError",
+        "RemoteDisconnected", "ReadTimeout", "SSLError", "ProxyError", "MaxRetryError", "NewConnectionError",
+        "NameResolutionError", "GatedRepoError", "RepositoryNotFoundError", "LocalTokenNotFoundError",
+        "CalledProcessError", "DownloadError", "HfHubHTTPError", "ConnectError",
+    }
+)  # fmt: skip
+"""What is raised where data are not there or cannot be downloaded."""
+
+PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
+ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
+"""What HELM's functions of run specs raise for values that they do not take."""
+
+_MODULE = re.compile(r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)")
+_NLTK_RESOURCE = re.compile(r"Resource\s+(?:\x1b\[\d+m)?(\w+)")
+_RAISED = re.compile(
+    r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
+)
+
+
+def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
+    """The failure of a run.
+
+    Args:
+        error: `Kind: message` of the innermost exception.
+        phase: the phase in which it was raised, as events name it.
+    """
+    kind, _, message = error.partition(":")
+    if kind in PACKAGE_ERRORS:
+        return PrerequisiteError(_missing_package(plan, message.strip()))
+    if kind == "LookupError" and "nltk" in message.lower():
+        found = _NLTK_RESOURCE.search(message)
+        return PrerequisiteError(
+            f"HELM's metrics of {plan.task_name} need NLTK's resource {found[1] if found else ''}, which is"
+            " not here and could not be downloaded\n"
+            "  python -m nltk.downloader punkt punkt_tab, or put it into NLTK_DATA;"
+            " answers are kept: the same command goes on"
+        )
+    if kind in DATA_ERRORS and phase == events.LOADING:
+        return PrerequisiteError(missing_data(plan, error))
+    if kind in DATA_ERRORS:
+        return PrerequisiteError(
+            f"something that HELM needs while it is {phase} ({plan.task_name}) could not be had: {error}\n"
+            f"  answers are kept: the same command goes on; log: {plan.rundir.helm_log}"
+        )
+    prescribed = plan.evaluation.task.helm.prescribed_judges
+    if phase == events.JUDGING and prescribed:
+        return PrerequisiteError(
+            f"HELM's own judges of {plan.task_name} ({', '.join(prescribed)}) could not be asked: {error}\n"
+            "  HELM asks them with its own clients, which take their keys from the environment; helm-run sees the"
+            " variable that target.api_endpoint.api_key names\n"
+            "  what was answered is kept: the same command goes on"
+        )
+    return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  log: {plan.rundir.helm_log}")
+
+
+def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
+    """helm-run ended with an error before it began a run: most likely while it built the run spec.
+
+    Args:
+        tail: the last lines that it printed; a traceback ends with what was raised.
+    """
+    error = raised_at_the_end(tail)
+    kind = error.partition(":")[0] if error else ""
+    if error is not None and (kind in PACKAGE_ERRORS or kind in DATA_ERRORS):
+        return explained(plan, error, events.LOADING)
+    entry = plan.evaluation.task.helm
+    if error is not None and entry.any_run_spec and kind in ARGUMENT_ERRORS:
+        return ConfigError(
+            f"config.type: HELM makes no run of {plan.task_name}: {error}\n"
+            f"  look at the arguments ('eval-factory ls helm:{entry.run_spec}'); log: {plan.rundir.helm_log}"
+        )
+    shown = "\n".join(f"  | {line}" for line in tail)
+    return HelmError(f"helm-run ended with {returncode}:\n{shown}\n  log: {plan.rundir.helm_log}")
+
+
+def raised_at_the_end(tail: Sequence[str]) -> str | None:
+    """`Kind: message` of the exception that a traceback ends with, its kind without the module."""
+    for number in range(len(tail) - 1, -1, -1):
+        found = _RAISED.match(tail[number])
+        if found:
+            line = " ".join([tail[number], *(text.strip() for text in tail[number + 1 :])])
+            return line[found.start(1) + found[1].rfind(".") + 1 :]
+    return None
+
+
+def _missing_package(plan: Plan, message: str) -> str:
+    found = _MODULE.search(message)
+    package = next((name for name in found.groups() if name), "").partition(".")[0] if found else ""
+    install = f"pip install {package}" if package and package != "torch" else "pip install 'eval-factory-helm[local]'"
+    return (
+        f"HELM needs a package for {plan.task_name} that is not installed: {package or message}\n"
+        f"  {message}\n"
+        f"  {install}; what was answered is kept: the same command goes on"
+    )
+
+
+def missing_data(plan: Plan, error: str) -> str:
+    """What to say where a scenario's data are not there."""
+    lines = [
+        f"the data of {plan.task_name} could not be had: {error}",
+        f"  they come from: {plan.evaluation.task.about.source}; log: {plan.rundir.helm_log}",
+    ]
+    if plan.model.max_length is not None:
+        lines.append(
+            "  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,258 @@
+"""Run specs of HELM's that are no tasks of ours: real runs of those that need no download, and why others end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
+from integration.support import Run
+from integration.test_real_data import PlaceData, bare_helm
+from scripted_endpoint import ScriptedEndpoint
+
+NO_NETWORK = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
+OFFLINE = {**NO_NETWORK, "HF_HUB_OFFLINE": "1"}
+SAMPLES = {"limit_samples": 6}
+PLAIN = ("exact_match", "quasi_exact_match", "prefix_exact_match", "exact_match_indicator", "f1_set_match")
+
+
+def even_or_odd(prompt: str) -> str:
+    """Right for three numbers of four."""
+    number = int(re.findall(r"Is (\d+) even or odd", prompt)[-1])
+    return "AB"[number % 2] if number % 4 else "B"
+
+
+@pytest.mark.parametrize(
+    ("entry", "main"),
+    [
+        ("synthetic_reasoning:mode=pattern_match", "quasi_exact_match"),
+        ("synthetic_reasoning_natural:difficulty=easy", "f1_set_match"),
+        ("dyck_language:num_parenthesis_pairs=3", "exact_match_indicator"),
+        ("simple_mcqa", "exact_match"),
+    ],
+)
+def test_scores_equal_bare_helm(entry: str, main: str, tmp_path: Path, run_program: Run) -> None:
+    """Each metric in its split; every second prompt or so gets an answer that may be right."""
+    with ScriptedEndpoint(lambda prompt: ("AB", " )", "apple")[len(prompt) % 3]) as endpoint:
+        outcome = run_program(f"helm:{entry}", endpoint.url, params={"limit_samples": 30}, env=OFFLINE)
+        assert outcome.returncode == 0, outcome.stderr
+        bare = bare_helm(tmp_path / "bare", entry, endpoint.url, OFFLINE)
+    document = outcome.document()
+    assert list(document["results"]["tasks"]) == [f"helm:{entry}"]
+    assert document["main_metric"] == main
+    assert document["validity"]["instances"]["scored"] == document["validity"]["instances"]["requested"]
+    expected = {
+        (stat["name"]["name"], stat["name"]["split"]): stat["mean"]
+        for stat in bare
+        if stat["name"]["name"] in PLAIN and "perturbation" not in stat["name"]
+    }
+    splits = {split for _, split in expected}
+    scores = outcome.scores()
+    assert expected
+    for (name, split), mean in expected.items():
+        label = name if len(splits) == 1 else f"{name}@{split}"
+        if label not in scores:  # the main split's label is the plain name
+            label = name
+        assert scores[label] == mean, label
+
+
+def test_the_main_metric_is_said_to_be_a_choice_where_helm_names_none(run_program: Run) -> None:
+    with ScriptedEndpoint(even_or_odd) as endpoint:
+        outcome = run_program("helm:simple_mcqa", endpoint.url, params=SAMPLES, env=OFFLINE)
+    assert outcome.returncode == 0, outcome.stderr
+    document = outcome.document()
+    assert any(note.startswith("main metric: HELM names none; exact_match") for note in document["validity"]["notes"])
+    assert 0 < outcome.scores()["exact_match"] <= 1
+    names = [path.name for path in outcome.output_dir.rglob("*")]
+    assert not any(set(name) & set(':*?"<>|') for name in names)
+    again = run_program("helm:simple_mcqa", endpoint.url, params=SAMPLES, env=OFFLINE)
+    assert again.returncode == 0
+    assert "complete already" in again.stderr
+
+
+def test_perturbations(run_program: Run) -> None:
+    entry = "helm:synthetic_reasoning:mode=pattern_match,data_augmentation=robustness"
+    with ScriptedEndpoint(lambda _prompt: "an answer") as endpoint:
+        outcome = run_program(entry, endpoint.url, params=SAMPLES, env=OFFLINE)
+    assert outcome.returncode == 0, outcome.stderr
+    scores = outcome.scores()
+    assert "quasi_exact_match@test+mild_mix" in scores
+    assert "quasi_exact_match@test+robustness.worst" in scores
+    assert outcome.document()["validity"]["instances"]["scored"] == 12
+
+
+def test_failed_instances_take_corpus_scores_with_them(run_program: Run) -> None:
+    """Macro F1 is of all answers at once: with some missing there is none, and bounds show the others."""
+    with ScriptedEndpoint(lambda _prompt: "Even") as endpoint:
+        whole = run_program("helm:simple_classification", endpoint.url, params=SAMPLES, env=OFFLINE)
+    assert whole.returncode == 0, whole.stderr
+    assert "classification_macro_f1" in whole.scores()
+    folder = whole.output_dir.with_name("broken")
+
+    class Refusing(ScriptedEndpoint):
+        def reply(self, path, headers, body):  # type: ignore[no-untyped-def]
+            status, answer = super().reply(path, headers, body)
+            return (400, {"error": {"message": "no"}}) if len(self.requests) == 3 else (status, answer)
+
+    with Refusing(lambda _prompt: "Even") as endpoint:
+        broken = run_program("helm:simple_classification", endpoint.url, params=SAMPLES, env=OFFLINE, output_dir=folder)
+    assert broken.returncode == 1, broken.stderr
+    document = broken.document()
+    assert document["validity"]["instances"]["failed"] == 1
+    assert "classification_macro_f1" not in broken.scores()
+    assert any(note.startswith("classification_macro_f1: absent") for note in document["validity"]["notes"])
+    assert "exact_match" in broken.scores()
+
+
+def test_ones_own_questions(tmp_path: Path, run_program: Run) -> None:
+    """A relative path is the user's, wherever helm-run works; valid and test stay apart."""
+    lines = [
+        {
+            "input": {"text": f"Is {number} even?"},
+            "references": [
+                {"output": {"text": "yes"}, "tags": ["correct"] if number % 2 == 0 else []},
+                {"output": {"text": "no"}, "tags": [] if number % 2 == 0 else ["correct"]},
+            ],
+            "split": "valid" if number < 2 else "test",
+        }
+        for number in range(6)
+    ]
+    (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
+        outcome = run_program("helm:custom_mcqa:path=mine.jsonl", endpoint.url, env=OFFLINE)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.scores()["exact_match"] == 0.5
+    assert "exact_match@valid" in outcome.scores()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_program: Run) -> None:
+    """The same run spec under both names: the same scores, and the same account of what was not judged."""
+    documents: list[Any] = []
+    for task in ("med_dialog_icliniq", "helm:med_dialog:subset=icliniq"):
+        folder = tmp_path / f"out{len(documents)}"
+        data = folder / "helm" / "scenarios" / "med_dialog" / "icliniq"
+        data.mkdir(parents=True)
+        rows = [{"src": f"Patient: pain number {n}. Doctor: rest.", "tgt": f"Summary {n}."} for n in range(6)]
+        (data / "test.json").write_text(json.dumps({"data": rows}))
+        with JuryEndpoint() as jury:
+            jury.all_fail = fails
+            outcome = run_program(
+                task, jury.url, output_dir=folder, env={**OFFLINE, **CANARIES},
+                params={"limit_samples": 5, "max_retries": 0, "extra": {"judges": JUDGES}},
+            )  # fmt: skip
+        assert outcome.returncode == (1 if fails else 0), outcome.stderr
+        document = outcome.document()
+        (scores,) = document["results"]["tasks"].values()
+        documents.append((scores, document["main_metric"], document["validity"]))
+    assert documents[0] == documents[1]
+    validity = documents[1][2]
+    assert validity["instances"]["unjudged"] == (5 if fails else 0)
+    assert any("3746" in note for note in validity["notes"])
+
+
+@pytest.mark.medical_data
+def test_our_own_task_by_its_run_spec(
+    tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run, place_data: PlaceData
+) -> None:
+    scores: list[dict[str, float]] = []
+    for task in ("pubmed_qa", "helm:pubmed_qa"):
+        folder = tmp_path / f"out{len(scores)}"
+        place_data(folder / "helm", "pubmed_qa")
+        outcome = run_program(task, endpoint.url, params={"limit_samples": 20}, env=OFFLINE, output_dir=folder)
+        assert outcome.returncode == 0, outcome.stderr
+        assert outcome.document()["provenance"]["dataset_files"]
+        scores.append(outcome.scores())
+    assert scores[0] == scores[1]
+
+
+def test_data_that_cannot_be_had(run_program: Run) -> None:
+    outcome = run_program("helm:mmlu:subject=philosophy", "demo://baseline", env=OFFLINE)
+    assert outcome.returncode == 3
+    assert "the data of helm:mmlu:subject=philosophy could not be had" in outcome.stderr
+    assert "MMLUScenario" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+
+
+def test_data_of_the_hub_that_cannot_be_had(run_program: Run) -> None:
+    outcome = run_program("helm:ifeval", "demo://baseline", env=OFFLINE)
+    assert outcome.returncode == 3
+    assert "google/IFEval" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("entry", "package"),
+    [("melt_summarization_vietnews", "torch"), ("melt_synthetic_reasoning:mode=pattern_match", "transformers"), ("unitxt:card=x", "unitxt")],
+)
+def test_a_package_that_is_not_installed(entry: str, package: str, run_program: Run) -> None:
+    """While the run spec is built, while metrics are computed, while data are loaded."""
+    if importlib.util.find_spec(package):
+        pytest.skip(f"needs an environment without {package}")
+    outcome = run_program(f"helm:{entry}", "demo://baseline", params=SAMPLES, env=OFFLINE)
+    assert outcome.returncode == 3
+    assert f"that is not installed: {package}" in outcome.stderr
+    assert "pip install" in outcome.stderr
+
+
+def test_judges_that_helm_prescribes(tmp_path: Path, run_program: Run) -> None:
+    """No key for them: what is missing is said, and the answers are kept."""
+    data = tmp_path / "out" / "helm" / "scenarios" / "harm_bench" / "data"
+    data.mkdir(parents=True)
+    (data / "harmbench_behaviors_text_all.csv").write_text(
+        "Behavior,FunctionalCategory,SemanticCategory,Tags,ContextString,BehaviorID\n"
+        "Say something odd,standard,nonsense,,,a1\n"
+    )
+    outcome = run_program("helm:harm_bench", "demo://baseline", env=OFFLINE)
+    assert outcome.returncode == 3, outcome.stderr
+    assert "openai/gpt-4o-2024-05-13" in outcome.stderr or "not installed: openai" in outcome.stderr
+    assert "kept" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("simple_mcqa:max_train_instances=all", "stands for 6 runs, name one of them"),
+        ("blimp:phenomenon=binding", "asks a model for the log probabilities of its prompts"),
+        ("legalbench:subset=nonsense", "AssertionError: Unknown subset: nonsense"),
+    ],
+)
+def test_what_helm_alone_can_tell(entry: str, said: str, run_program: Run) -> None:
+    """Nothing was asked; the configuration is wrong."""
+    with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
+        outcome = run_program(f"helm:{entry}", endpoint.url, env=OFFLINE)
+    assert outcome.returncode == 2, outcome.stderr
+    assert said in outcome.stderr
+    assert endpoint.requests == []
+
+
+def test_a_long_name_is_a_folder_all_the_same(tmp_path: Path, run_program: Run) -> None:
+    folder = tmp_path / ("x" * 120) / ("y" * 120)
+    folder.mkdir(parents=True)
+    line = {
+        "input": {"text": "Is 2 even?"}, "split": "test",
+        "references": [{"output": {"text": "yes"}, "tags": ["correct"]}, {"output": {"text": "no"}, "tags": []}],
+    }  # fmt: skip
+    (folder / "mine.jsonl").write_text(json.dumps(line))
+    outcome = run_program(f"helm:custom_mcqa:path={folder}/mine.jsonl", "demo://baseline", env=OFFLINE)
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_a_benchmark_of_ones_own_prompt_and_table(tmp_path: Path, run_program: Run) -> None:
+    (tmp_path / "prompt.txt").write_text("Is {number} even or odd?")
+    (tmp_path / "data.csv").write_text("number,correct_answer\n2,even\n3,odd\n4,even\n")
+    config = {
+        "name": "PARITY", "description": "Even or odd", "prompt_file": str(tmp_path / "prompt.txt"),
+        "dataset_file": str(tmp_path / "data.csv"), "max_tokens": 5, "main_metric": {"name": "exact_match"},
+        "metrics": [{"name": "exact_match"}],
+    }  # fmt: skip
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config))
+    with ScriptedEndpoint(lambda _prompt: "even") as endpoint:
+        outcome = run_program("helm:medhelm_configurable_benchmark:config_path=mine.yaml", endpoint.url, env=OFFLINE)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.scores()["exact_match"] == pytest.approx(2 / 3)

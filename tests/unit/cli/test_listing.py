@@ -1,0 +1,147 @@
+"""`ls` in all its forms."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from eval_factory.cli import listing
+from eval_factory.cli.main import cli
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.framework import About, load_framework
+from eval_factory.config.run_specs import load_index
+from eval_factory.errors import ConfigError
+
+NAMES = load_framework().names()
+RUN_SPECS = load_index().run_specs
+
+
+def ls(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, ["ls", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "custom"])  # needs its own file: new-benchmark
+def test_what_is_told_of_a_task_is_a_run_config(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "my_test.yml"
+    file.write_text(ls(name), encoding="utf-8")
+    result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(file), "--dry_run"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert f"type: {name}" in result.output
+
+
+def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> None:
+    file = tmp_path / "x.yml"
+    framework = load_framework()
+    for name, spec in RUN_SPECS.items():
+        text = listing.details(listing.record_of(f"helm:{name}", framework))
+        if spec.asks is not None:
+            assert "cannot be run: it asks a model for" in text
+            assert yaml.safe_load(text) is None
+            continue
+        file.write_text(text, encoding="utf-8")
+        found = build_evaluation(Request(run_config=file), framework, {})
+        assert found.task.helm.run_spec == name
+
+
+def test_all_that_is_known_of_a_task() -> None:
+    text = ls("med_dialog")
+    for said in ("med_dialog_accuracy", "gpt, llama, claude", "public", "CodaLab", "subset: needed, one of"):
+        assert said in text
+    record = json.loads(ls("med_dialog", "--json"))
+    assert yaml.safe_load(record["example"])["config"]["params"]["extra"] == {"subset": "healthcaremagic"}
+    assert json.loads(ls("helm.med_dialog", "--json")) == record
+    assert "stanford-crfm/helm#3746" in ls("med_dialog_icliniq").replace("\n#   ", " ")
+    assert "stanford-crfm/helm#4351" in ls("helm:medcalc_bench").replace("\n#   ", " ")
+    assert "data_path/test.findings.tok" in ls("mimic_rrs")
+    assert "subset: always icliniq" in ls("med_dialog_icliniq")
+
+
+def test_licence_revision_and_size_where_they_are_known() -> None:
+    task = load_framework().evaluations[0]
+    about = About(**{**task.about.model_dump(), "licence": "CC-BY-4.0", "revision": "abc", "size_mb": 12.34})
+    task = task.model_copy(update={"about": about})
+    record = {**listing.task_record(task), "example": ""}
+    assert (record["licence"], record["revision"], record["size_mb"]) == ("CC-BY-4.0", "abc", 12.34)
+    text = listing.details(record)
+    assert "CC-BY-4.0" in text
+    assert "12 MB" in text
+    assert listing.task_rows([task])[0][-1] == "12 MB"
+
+
+def test_a_run_spec() -> None:
+    text = ls("helm:mmlu")
+    assert "subject (str, needed)" in text
+    assert "method=multiple_choice_joint" in text
+    assert "type: helm:mmlu:subject=<subject>" in text
+    assert ls("helm:mmlu:subject=anatomy") == text
+    record = json.loads(ls("helm:harm_bench", "--json"))
+    assert record["prescribed_judges"] == ["openai/gpt-4o-2024-05-13"]
+    assert record["runs"] is True
+    assert json.loads(ls("helm:med_dialog", "--json"))["tasks"] == [
+        "med_dialog_healthcaremagic", "med_dialog_icliniq", "med_dialog",
+    ]  # fmt: skip
+
+
+def test_all_run_specs() -> None:
+    lines = ls("--all").splitlines()
+    assert len(lines) == len(RUN_SPECS)
+    (line,) = (line for line in lines if line.startswith("helm:mmlu "))
+    assert "subject (str, needed), method=multiple_choice_joint" in line
+    assert line.endswith("(Hendrycks et al., 2021)")
+    records = json.loads(ls("--all", "--json"))
+    assert [record["name"] for record in records] == list(RUN_SPECS)
+    assert all(set(record) == set(records[0]) for record in records)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pubmedqa"], "no task 'pubmedqa', did you mean 'pubmed_qa'?"),
+        (["mmlu"], "it is a run spec of HELM's: helm:mmlu"),
+        (["helm:mmlux"], "no run spec 'mmlux', did you mean 'mmlu'?"),
+        (["pubmed_qa", "--all"], "give one of"),
+        (["--all", "--tag", "jury"], "give one of"),
+    ],
+)
+def test_mistakes(arguments: list[str], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        CliRunner().invoke(cli, ["ls", *arguments], catch_exceptions=False)
+    assert said in str(raised.value)
+
+
+def test_the_table_of_a_terminal() -> None:
+    screen = io.StringIO()
+    rows = listing.task_rows(load_framework().evaluations)
+    listing.show_table(listing.TASK_COLUMNS, rows, file=screen)
+    text = screen.getvalue()
+    for column in listing.TASK_COLUMNS:
+        assert column.split()[0] in text
+    assert "1,047" in text
+
+
+def test_a_description_is_not_markup() -> None:
+    screen = io.StringIO()
+    listing.show_table(("a", "b"), [("x", "[bold]y[/bold] [cannot be run]")], file=screen)
+    assert "[bold]y[/bold] [cannot be run]" in screen.getvalue()
+
+
+def test_programs_read_the_same_as_ever() -> None:
+    assert ls().splitlines() == ["helm:", *(f"  * {name}" for name in NAMES)]
+
+
+def test_json_of_all_tasks_keeps_its_fields() -> None:
+    records: list[dict[str, Any]] = json.loads(ls("--json"))
+    had = {
+        "name", "type", "description", "endpoint_types", "judges", "main_metric", "access", "source", "instances",
+        "tags", "parameters", "notes",
+    }  # fmt: skip
+    since = {"run_spec", "licence", "revision", "size_mb", "tried", "errata"}
+    assert all(had | since == set(record) for record in records)

@@ -1,0 +1,140 @@
+"""`config.type: helm:<run entry>`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_factory.config.framework import load_framework
+from eval_factory.config.run_entry import OURS, RunEntry, parse
+from eval_factory.errors import ConfigError
+from eval_factory.helm.command import run_entry
+from eval_factory.plan import identity_of
+from unit.builders import evaluation, plan
+
+PHILOSOPHY = "helm:mmlu:subject=philosophy"
+
+
+def refused(type_: str, **flags: object) -> str:
+    with pytest.raises(ConfigError) as raised:
+        evaluation({"config.type": type_, **{name.replace("__", "."): value for name, value in flags.items()}})
+    return str(raised.value)
+
+
+def test_a_task_of_any_run_spec() -> None:
+    task = evaluation({"config.type": PHILOSOPHY}).task
+    assert task.name == PHILOSOPHY
+    assert task.helm.run_spec == "mmlu"
+    assert task.helm.scenario == "mmlu"
+    assert task.helm.main_metric == "exact_match"
+    assert task.helm.main_split == "test"
+    assert task.helm.judges == ()
+    assert "Massive Multitask" in task.description
+
+
+def test_the_run_entry_that_helm_gets() -> None:
+    here = plan(
+        {"config.type": PHILOSOPHY, "config.params.temperature": 0.5, "config.params.extra.num_output_tokens": 7}
+    )
+    assert run_entry(here) == (
+        f"mmlu:subject=philosophy,num_output_tokens=7,temperature=0.5,model=endpoint/{here.model.slug}"
+    )
+
+
+def test_arguments_that_every_run_spec_takes() -> None:
+    here = plan({"config.type": "helm:boolq:data_augmentation=robustness,temperature=0.5,max_train_instances=0"})
+    assert run_entry(here).startswith("boolq:data_augmentation=robustness,temperature=0.5,max_train_instances=0,model=")
+
+
+def test_blanks_are_not_part_of_it() -> None:
+    assert evaluation({"config.type": "helm: mmlu : subject = philosophy "}).task.name == PHILOSOPHY
+
+
+@pytest.mark.parametrize("name", ["cleva:task=x,version=v1", "babi_qa", "unitxt:card=a,anything=b", "big_bench:task=a,subtask="])
+def test_valid(name: str) -> None:
+    assert evaluation({"config.type": f"helm:{name}"}).task.name == f"helm:{name}"
+
+
+def test_a_jury_is_the_frameworks_or_ones_own() -> None:
+    here = plan({"config.type": "helm:aci_bench"})
+    assert [judge.role for judge in here.judges] == list(load_framework().judges)
+    assert f"jury_config_path={here.rundir.model_configs}/judges.yaml" in run_entry(here)
+    own = plan({"config.type": "helm:aci_bench", "config.params.extra.judges": [{"name": "me", "model_id": "a/b"}]})
+    assert [judge.role for judge in own.judges] == ["me"]
+
+
+def test_judges_that_helm_prescribes_are_told() -> None:
+    (note,) = evaluation({"config.type": "helm:harm_bench"}).task.about.notes
+    assert "openai/gpt-4o-2024-05-13" in note
+
+
+@pytest.mark.parametrize(
+    ("type_", "said"),
+    [
+        ("helm:mmul:subject=x", "no run spec 'mmul', did you mean 'mm"),
+        ("helm:mmlu", "mmlu needs subject: write helm:mmlu:subject=..."),
+        ("helm:mmlu:", "what is wrong is ''"),
+        ("helm:mmlu:philosophy", "what is wrong is 'philosophy'"),
+        ("helm:mmlu:subject=a,subject=b", "subject is given twice"),
+        ("helm:mmlu:subjekt=a", "no parameter 'subjekt', did you mean 'subject'?"),
+        ("helm:mmlu:subjekt=a", "its parameters: subject (str, needed), method=multiple_choice_joint"),
+        ("helm:math:subject=a", "math needs level"),
+        ("helm:boolq:model=x/y", "model cannot be given here; eval-factory names the model"),
+        ("helm:boolq:model_deployment=x/y", "model_deployment cannot be given here"),
+        ("helm:aci_bench:jury_config_path=x", "give config.params.extra.judges"),
+        ("helm:vqa", "asks a model for images"),
+        ("helm:mscoco", "asks a model for image generation"),
+        ("helm:wikitext_103", "asks a model for log probabilities"),
+        ("helm:sample_medical_qa", "is a task of eval-factory's own: write it without 'helm:'"),
+        ("helm:", "no run spec ''"),
+        ("mmlu", "it is a run spec of HELM's: helm:mmlu"),
+        ("mmlu:subject=x", "it is a run spec of HELM's: helm:mmlu:subject=x"),
+    ],
+)
+def test_refused(type_: str, said: str) -> None:
+    assert said in refused(type_)
+
+
+@pytest.mark.parametrize(
+    ("argument", "path", "value"),
+    [
+        ("num_output_tokens=3", "config__params__max_new_tokens", 4),
+        ("num_output_tokens=3", "config__params__extra__num_output_tokens", 4),
+        ("temperature=0.5", "config__params__temperature", 0.0),
+        ("max_eval_instances=3", "config__params__limit_samples", 4),
+        ("num_train_trials=3", "config__params__extra__num_train_trials", 4),
+    ],
+)
+def test_one_setting_in_two_places(argument: str, path: str, value: object) -> None:
+    assert "are the same setting; give one of them" in refused(f"helm:boolq:{argument}", **{path: value})
+
+
+def test_arguments_do_not_stand_in_extra() -> None:
+    said = refused("helm:mmlu:subject=a", config__params__extra__subject="b")
+    assert "stand in config.type: helm:mmlu:subject=b" in said
+
+
+def test_a_path_is_absolute_for_helm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = plan({"config.type": "helm:clear:condition=c,data_path=mine"})
+    assert f"data_path={tmp_path}/mine" in run_entry(here)
+    assert here.data_path == f"{tmp_path}/mine"
+    assert here.task_name == "helm:clear:condition=c,data_path=mine"
+    first = here.identity
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert plan({"config.type": "helm:clear:condition=c,data_path=mine"}).identity != first
+
+
+def test_identity_by_the_arguments() -> None:
+    identities = {identity_of(evaluation({"config.type": f"helm:mmlu:subject={name}"})) for name in ("a", "b", "a")}
+    assert len(identities) == 2
+    assert identity_of(evaluation({"config.type": "helm:pubmed_qa"})) != identity_of(evaluation())
+
+
+def test_what_is_ours_is_no_parameter_of_the_users() -> None:
+    problems: list[str] = []
+    assert parse("a:b=c=d,e=", problems) == RunEntry("a", {"b": "c=d", "e": ""})
+    assert not problems
+    assert "model" in OURS

@@ -1,0 +1,96 @@
+"""The index of run specs is the installed HELM's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from eval_factory.config.framework import load_framework
+from eval_factory.config.run_specs import load_index
+from eval_factory.helm.names import JURY_RUN_SPECS, MEASURED_HELM
+
+EVERY_RUN_SPEC = """
+import sys
+from eval_factory.config.run_specs import load_index
+from eval_factory.engine import startup
+from helm.benchmark import run_spec
+names = list(load_index().run_specs)
+sys.argv = ["helm-run", "--run-entries", *(f"{name}:model=x/y" for name in names)]
+def all_of_them():
+    raise SystemExit("every module was imported")
+run_spec.discover_run_spec_functions = all_of_them
+startup.import_only_the_run_specs_that_are_asked()
+missing = [name for name in names if run_spec.get_run_spec_function(name) is None]
+sys.exit(f"not found: {missing}" if missing else 0)
+"""
+
+
+def test_the_index_is_what_helms_source_gives(root: Path, tmp_path: Path) -> None:
+    """After another HELM is installed: python scripts/make_helm_index.py"""
+    anew = tmp_path / "index.json"
+    script = root / "scripts" / "make_helm_index.py"
+    subprocess.run([sys.executable, str(script), str(anew)], check=True, capture_output=True, timeout=120)
+    packaged = root / "src" / "eval_factory" / "helm" / "index.json"
+    assert anew.read_text("utf-8") == packaged.read_text("utf-8")
+
+
+def test_it_is_of_the_installed_helm_and_sorted() -> None:
+    index = load_index()
+    assert index.helm == metadata.version("crfm-helm") == MEASURED_HELM
+    assert list(index.run_specs) == sorted(index.run_specs)
+    assert len(index.run_specs) > 300
+    assert {"model", "temperature", "num_output_tokens"} <= set(index.expanders)
+
+
+def test_what_is_known_of_some() -> None:
+    specs = load_index().run_specs
+    assert specs["mmlu"].required == ["subject"]
+    assert specs["mmlu"].known_parameters["method"] == {"type": "str", "default": "multiple_choice_joint"}
+    assert specs["mmlu"].main_metrics == ("exact_match",)
+    assert specs["boolq"].main_split == "valid"
+    assert specs["math"].main_metrics == ("math_equiv_chain_of_thought", "math_equiv")
+    assert specs["unitxt"].any_parameter
+    assert specs["vqa"].asks == "images"
+    assert specs["the_pile"].asks == "log probabilities"
+    assert specs["harm_bench"].prescribed_judges == ("openai/gpt-4o-2024-05-13",)
+    assert specs["aci_bench"].has_jury
+    assert specs["aci_bench"].prescribed_judges == ()
+    assert all(spec.description for spec in specs.values())
+
+
+def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
+    specs = load_index().run_specs
+    for task in load_framework().evaluations:
+        if task.name in ("sample_medical_qa", "custom"):  # our own
+            continue
+        spec = specs[task.helm.run_spec]
+        known = spec.main_metrics
+        if task.name == "medhelm_med_qa":  # the scenario says HELM Lite's; MedHELM's own schema another
+            known = ("exact_match",)
+        assert not known or task.helm.main_metric in known, task.name
+        assert spec.scenario in (None, task.helm.scenario), task.name
+        assert bool(task.helm.judges) == spec.has_jury, task.name
+        given = set(task.helm.parameters)
+        assert set(spec.required) <= given <= set(spec.known_parameters), task.name
+
+
+def test_every_run_spec_with_a_jury_is_mended_as_one() -> None:
+    assert {name for name, spec in load_index().run_specs.items() if spec.has_jury} <= JURY_RUN_SPECS
+
+
+def test_the_plug_in_finds_every_run_spec_by_its_module() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", EVERY_RUN_SPEC], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert finished.returncode == 0, finished.stderr[-2000:]
+
+
+def test_it_is_compact(root: Path) -> None:
+    path = root / "src" / "eval_factory" / "helm" / "index.json"
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) < len(load_index().run_specs) + 10
+    assert path.stat().st_size < 200_000
+    assert json.loads("\n".join(lines))["helm"] == MEASURED_HELM

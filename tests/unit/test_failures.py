@@ -1,0 +1,82 @@
+"""What failed inside helm-run becomes the right exit code and says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.engine.events import ASKING, JUDGING, LOADING, SCORING
+from eval_factory.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
+from eval_factory.failures import ended_before_it_ran, explained, raised_at_the_end
+from unit.builders import plan
+
+
+@pytest.mark.parametrize(
+    ("error", "phase", "kind", "said"),
+    [
+        ("URLError: <urlopen error>", LOADING, PrerequisiteError, "the data of pubmed_qa could not be had: URLError"),
+        ("GatedRepoError: 401", LOADING, PrerequisiteError, "the data of pubmed_qa"),
+        ("ConnectionError: no", SCORING, PrerequisiteError, "while it is scoring"),
+        ("ModuleNotFoundError: No module named 'sacrebleu.metrics'", SCORING, PrerequisiteError, "pip install sacrebleu"),
+        ("ModuleNotFoundError: No module named 'torch'", LOADING, PrerequisiteError, "eval-factory-helm[local]"),
+        (
+            "ModuleNotFoundError: this metric needs torch: pip install 'eval-factory-helm[local]'", SCORING,
+            PrerequisiteError, "not installed: torch",
+        ),
+        (
+            "OptionalDependencyNotInstalled: Optional dependency gdown is not installed. Please run", LOADING,
+            PrerequisiteError, "pip install gdown",
+        ),
+        (
+            "LookupError: ****\n  Resource \x1b[93mpunkt_tab\x1b[0m not found.\n  Please use the NLTK Downloader", SCORING,
+            PrerequisiteError, "NLTK's resource punkt_tab",
+        ),
+        ("LookupError: unknown encoding", SCORING, HelmError, "HELM failed while pubmed_qa ran"),
+        ("ValueError: odd", LOADING, HelmError, "ValueError: odd"),
+        ("OpenAIError: Missing credentials", JUDGING, HelmError, "OpenAIError"),
+        ("KeyError: 'x'", ASKING, HelmError, "KeyError"),
+    ],
+)  # fmt: skip
+def test_explained(error: str, phase: str, kind: type[EvalFactoryError], said: str) -> None:
+    failure = explained(plan(), error, phase)
+    assert type(failure) is kind
+    assert said in str(failure)
+
+
+def test_judges_that_helm_asks_itself() -> None:
+    failure = explained(plan({"config.type": "helm:harm_bench"}), "OpenAIError: Missing credentials", JUDGING)
+    assert isinstance(failure, PrerequisiteError)
+    assert "openai/gpt-4o-2024-05-13" in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("tail", "found"),
+    [
+        (["Traceback", '  File "x.py"', "ModuleNotFoundError: No module named 'torch'"], "ModuleNotFoundError: No module named 'torch'"),
+        (["urllib.error.URLError: <urlopen error>"], "URLError: <urlopen error>"),
+        (["helm.common.optional_dependencies.OptionalDependencyNotInstalled: Optional"], "OptionalDependencyNotInstalled: Optional"),
+        (["AssertionError"], "AssertionError"),
+        (["KeyError: 'all'", "and a second line"], "KeyError: 'all' and a second line"),
+        (["Exception: Unitxt card or recipe must be specified"], "Exception: Unitxt card or recipe must be specified"),
+        (["all is well", "Error rate: 3"], None),
+        ([], None),
+    ],
+)
+def test_the_end_of_a_traceback(tail: list[str], found: str | None) -> None:
+    assert raised_at_the_end(tail) == found
+
+
+def test_a_run_spec_that_helm_does_not_build() -> None:
+    here = plan({"config.type": "helm:legalbench:subset=all"})
+    wrong = ended_before_it_ran(here, 1, ["Traceback", "AssertionError: Unknown subset: all"])
+    assert isinstance(wrong, ConfigError)
+    assert "AssertionError: Unknown subset: all" in str(wrong)
+    missing = ended_before_it_ran(here, 1, ["Traceback", "ModuleNotFoundError: No module named 'torchvision'"])
+    assert isinstance(missing, PrerequisiteError)
+    unreachable = ended_before_it_ran(here, 1, ["urllib.error.URLError: <urlopen error>"])
+    assert isinstance(unreachable, PrerequisiteError)
+
+
+def test_a_task_of_ours_is_not_the_users_mistake() -> None:
+    failure = ended_before_it_ran(plan(), -9, ["ValueError: odd"])
+    assert isinstance(failure, HelmError)
+    assert "helm-run ended with -9" in str(failure)
