@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from eval_factory import __version__
+from eval_factory.data.place import bundle_record
 from eval_factory.helm import output
 from eval_factory.plan import Plan
 from eval_factory.results import Provenance
@@ -31,6 +32,7 @@ def provenance_of(plan: Plan, prompts_sha256: str, git_hash: str | None) -> Prov
         run_identity=plan.identity,
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
+        data_bundle=bundle_record(plan),
     )
 
 

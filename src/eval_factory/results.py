@@ -113,6 +113,8 @@ class Provenance:
     run_identity: str
     git_hash: str | None
     target: str
+    data_bundle: Mapping[str, Any] | None = None
+    """Where the data came from a bundle: its manifest's hash; data sets of the Hub by revision and hash."""
 
 
 @dataclass(frozen=True)

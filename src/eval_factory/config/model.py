@@ -114,6 +114,8 @@ class Extra(_Strict):
     """`config.params.extra`."""
 
     data_path: Line | None
+    data_dir: Line | None
+    offline: Annotated[bool, Field(strict=True)]
     num_output_tokens: Positive | None
     max_length: Positive | None
     subject: Line | None

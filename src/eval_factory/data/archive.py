@@ -130,7 +130,7 @@ class _Bounded:
 def _opened(zipped: Any, limit: int) -> tarfile.TarFile:
     overhead = 4096 * 1024 + limit // 8
     bounded: Any = _Bounded(zipped, limit + overhead)
-    return tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115 - the caller's `with`
+    return tarfile.open(fileobj=bounded, mode="r:")
 
 
 def _looked_through(source: Path, limit: int) -> tuple[Manifest, int]:

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval_factory.data.manifest import (
-    LOCK, MANIFEST, STAGING_PREFIX, FileEntry, HubEntry, Manifest, files_under, now, read_manifest, sha256_of,
+    LOCK,
+    MANIFEST,
+    STAGING_PREFIX,
+    FileEntry,
+    HubEntry,
+    Manifest,
+    files_under,
+    now,
+    read_manifest,
+    sha256_of,
     write_manifest,
 )  # fmt: skip
 from eval_factory.data.sources import Sources, TaskSources
@@ -38,7 +47,9 @@ class Need:
     """What is not there, for a message."""
 
 
-def needs_of(task: TaskSources, manifest: Manifest, root: Path, sources: Sources, *, all_files: bool = False) -> list[Need]:
+def needs_of(
+    task: TaskSources, manifest: Manifest, root: Path, sources: Sources, *, all_files: bool = False
+) -> list[Need]:
     """Each thing that a task needs, found in a bundle or not, by its manifest."""
     listed = manifest.paths()
     needs = []

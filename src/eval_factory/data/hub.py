@@ -98,7 +98,7 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
         PrerequisiteError: it cannot be read.
     """
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
     workspace = staging.folder.with_name(f"{staging.folder.name}-hub")

@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-
 from eval_factory import __version__
 from eval_factory.data.sources import RelativePath, Sha256
 from eval_factory.errors import PrerequisiteError
@@ -168,14 +167,16 @@ def compare(root: Path, manifest: Manifest, *, only: Iterable[str] | None = None
         path, entry = root / name, listed[name]
         if not path.is_symlink() and not path.exists():
             missing.append(name)
-        elif _through_link(root, path) or not path.is_file() or path.stat().st_size != entry.size:
-            altered.append(name)
-        elif sha256_of(path) != entry.sha256:
+        elif _through_link(root, path) or not _is_as_listed(path, entry):
             altered.append(name)
     extra: list[str] = []
     if only is None:
         extra = sorted(name for name in files_under(root) if name not in listed and name not in OURS)
     return Differences(tuple(missing), tuple(altered), tuple(extra))
+
+
+def _is_as_listed(path: Path, entry: FileEntry) -> bool:
+    return path.is_file() and path.stat().st_size == entry.size and sha256_of(path) == entry.sha256
 
 
 def _through_link(root: Path, path: Path) -> bool:

@@ -9,7 +9,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from eval_factory.data.bundle import (
-    FILE_LISTS, LIST_LIMIT, NLTK_DATA, SCENARIOS, TIKTOKEN, Staging, file_list_text, staging,
+    FILE_LISTS,
+    LIST_LIMIT,
+    NLTK_DATA,
+    SCENARIOS,
+    TIKTOKEN,
+    Staging,
+    file_list_text,
+    staging,
 )  # fmt: skip
 from eval_factory.data.fetch import Fetcher, FetchError
 from eval_factory.data.hub import pull_dataset

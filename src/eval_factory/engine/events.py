@@ -24,6 +24,8 @@ RUN_DONE = "run_done"
 RUN_FAILED = "run_failed"
 FATAL = "fatal"
 WARNING = "warning"
+BLOCKED = "blocked"
+"""Offline, something wanted a host that is not an endpoint's."""
 
 LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
 """The phases of a run."""

@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import startup
+from eval_factory.engine import listing, offline, startup
 from eval_factory.helm import names
 
 SPACY_MODEL = "en_core_web_sm"
@@ -97,8 +97,10 @@ def mend_jury_benchmarks() -> None:
         answer_for_qafacteval()
 
 
+offline.guard_from_environment()
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 answer_for_torch()
 mend_jury_benchmarks()
+listing.list_files_without_github()
 discard_bare_prints()

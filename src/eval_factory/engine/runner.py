@@ -13,7 +13,7 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 
-from eval_factory.engine import events, scoring, startup
+from eval_factory.engine import events, offline, scoring, startup
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.results import MODEL_ROLE
@@ -29,6 +29,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._session = session_for(Path(self.output_path).absolute().parent)
+        self._guard = offline.guard()
+        if self._guard is not None:
+            self._guard.tell = lambda place: self._session.events.emit(events.BLOCKED, place=place)
+        self._blocked_before = 0
         executor: Any = self.executor
         annotator: Any = self.annotator_executor
         self.executor: Any = _Reporting(executor, self._before_asking, self._after_asking)
@@ -44,6 +48,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         for run_spec in run_specs:
             try:
                 self._session.events.emit(events.PHASE, phase=events.LOADING, run=run_spec.name)
+                self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -66,8 +71,15 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(events.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
 
     def _before_asking(self, state: ScenarioState) -> None:
+        self._stop_where_data_were_refused()
         self._session.expect(MODEL_ROLE, len(state.request_states))
         self._session.events.emit(events.PHASE, phase=events.ASKING, total=len(state.request_states))
+
+    def _stop_where_data_were_refused(self) -> None:
+        """Some scenarios go on without a file that they could not download: with fewer instances, and another score."""
+        blocked = self._guard.blocked[self._blocked_before :] if self._guard else []
+        if blocked:
+            raise offline.BlockedConnectionError(f"offline: its data were to be downloaded from {blocked[0]}")
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
