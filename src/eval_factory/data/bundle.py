@@ -114,11 +114,11 @@ def file_list_text(names: list[str], source: str) -> str:
 
 
 def complete_tasks(manifest: Manifest, root: Path, sources: Sources) -> list[str]:
-    """Tasks all of whose public data the bundle holds; those that need nothing are not counted."""
+    """Tasks all of whose data the bundle holds; those that need none, or the user's own, are not counted."""
     found = []
     for name, task in sources.tasks.items():
         needs = needs_of(task, manifest, root, sources)
-        if needs and not any(need.missing for need in needs):
+        if needs and not task.own_data and not any(need.missing for need in needs):
             found.append(name)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -134,7 +134,7 @@ def _explained(name: str, endpoint: str, error: Exception) -> FetchError:
     return FetchError(f"{endpoint} cannot be reached ({type(error).__name__})", unreachable=True)
 
 
-def caches_of(env: dict[str, str]) -> Path:
+def caches_of(env: Mapping[str, str]) -> Path:
     """Where the `datasets` package looks under these variables."""
     if env.get("HF_DATASETS_CACHE"):
         return Path(env["HF_DATASETS_CACHE"]).expanduser()

@@ -214,7 +214,7 @@ def proxy_for(url: str) -> str | None:
 def proxy_from_environment(url: str) -> str | None:
     """By requests' rules; what has no scheme is an HTTP proxy."""
     proxy: str | None = select_proxy(url, get_environ_proxies(url))
-    return prepend_scheme_if_needed(proxy, "http") if proxy else None
+    return str(prepend_scheme_if_needed(proxy, "http")) if proxy else None  # type: ignore[no-untyped-call]
 
 
 def _pool_manager(url: str, connections: int) -> urllib3.PoolManager:
