@@ -19,7 +19,7 @@ TIMEOUT_S = (10.0, 60.0)
 LARGEST_FILE = 4 << 30
 CHUNK = 1 << 18
 
-_RETRIES = Retry(
+RETRIES = Retry(
     total=4, connect=1, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=("GET",),
     raise_on_status=False,
 )  # fmt: skip
@@ -39,7 +39,7 @@ class Fetcher:
     def __init__(self, *, connections: int = 8) -> None:
         self._session = requests.Session()
         self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
-        adapter = HTTPAdapter(max_retries=_RETRIES, pool_maxsize=connections)
+        adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=connections)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
         self._unreachable: set[str] = set()

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pyarrow
+import pyarrow.parquet as parquet
 from typing_extensions import Self
 
 from eval_factory.data.sources import Sources
@@ -21,9 +23,17 @@ QUESTIONS = b'{"1": "Is it?"}\n'
 NOTES = {"B - 2.txt": b"PLAN: rest", "a 1.txt": b"PLAN: walk"}
 VOCABULARY = b"YQ== 0\n"
 REVISION = "ab" * 20
-CARD = b"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: test\n    path: t.csv\n---\n"
-TABLE = b"question,answer\nwhy?,so\nwho?,she\n"
+CARD = b"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: test\n    path: t.parquet\n---\n"
 PUNKT = b"dr\nprof\n"
+
+
+def _table() -> bytes:
+    held = io.BytesIO()
+    parquet.write_table(pyarrow.table({"question": ["why?", "who?"], "answer": ["so", "she"]}), held)
+    return held.getvalue()
+
+
+TABLE = _table()
 
 
 def digest(data: bytes) -> str:
@@ -60,7 +70,7 @@ def folder_to_import(folder: Path) -> Path:
         "scenarios/questions/data/set.json": QUESTIONS,
         **{f"scenarios/notes/{name}": text for name, text in NOTES.items()},
         "hub/org/Some-Calc/README.md": CARD,
-        "hub/org/Some-Calc/t.csv": TABLE,
+        "hub/org/Some-Calc/t.parquet": TABLE,
         "tiktoken/0123": VOCABULARY,
     }
     for name, content in files.items():
@@ -83,7 +93,7 @@ class Origin:
     """Serves every file of the invented table. `altered`: path -> (status, body, headers) instead of what is there."""
 
     def __init__(self) -> None:
-        hub = {"README.md": CARD, "t.csv": TABLE}
+        hub = {"README.md": CARD, "t.parquet": TABLE}
         info = {"id": "org/Some-Calc", "sha": REVISION, "siblings": [{"rfilename": name} for name in hub]}
         tree = [{"type": "file", "path": name, "size": len(data), "oid": "0" * 40} for name, data in hub.items()]
         self.files: dict[str, bytes] = {

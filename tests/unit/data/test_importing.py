@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,16 +34,14 @@ def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
 
 
 def test_an_imported_data_set_is_loaded_as_the_hubs(tmp_path: Path) -> None:
-    from datasets import load_dataset_builder
-    from datasets.load import CachedDatasetModuleFactory
-
     root = tmp_path / "bundle"
     import_folder(folder_to_import(tmp_path / "given"), root, sources(), no_line)
-    cache = str(root / "hf" / "datasets")
-    module = CachedDatasetModuleFactory("org/Some-Calc", cache_dir=cache, dynamic_modules_path=str(tmp_path / "m"))
-    assert module.get_module().module_path == "datasets.packaged_modules.cache.cache"
-    builder = load_dataset_builder("cache", dataset_name="org/Some-Calc", version="auto", hash="auto", cache_dir=cache)
-    assert builder.as_dataset(split="test")["answer"] == ["so", "she"]
+    script = "import datasets; print(datasets.load_dataset('org/Some-Calc', revision='x')['test']['answer'])"
+    env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(root / "hf"), "PATH": os.environ["PATH"]}
+    finished = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert finished.stdout == "['so', 'she']\n", finished.stderr
 
 
 @pytest.mark.parametrize("kind", ["altered", "missing", "not in SHA256SUMS", "is a link"])

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.data import fetch
 from eval_factory.data.bundle import read_file_list
 from eval_factory.data.manifest import compare, read_manifest
 from eval_factory.data.pull import pull
 from eval_factory.errors import ConfigError, PrerequisiteError
 from unit.data.invented import NOTES, QUESTIONS, REVISION, Origin, sources
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "RETRIES", fetch.RETRIES.new(backoff_factor=0))
 
 
 def no_line(_line: str) -> None:
