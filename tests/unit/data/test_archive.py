@@ -48,7 +48,7 @@ def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, 
 
 
 HOSTILE = {
-    "absolute": (plain("/tmp/evil"), "leads elsewhere"),
+    "absolute": (plain("/etc/evil"), "leads elsewhere"),
     "parent": (plain("scenarios/../../evil"), "leads elsewhere"),
     "parent only": (plain(".."), "leads elsewhere"),
     "backslash": (plain("..\\evil"), "leads elsewhere"),

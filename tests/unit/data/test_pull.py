@@ -85,7 +85,7 @@ def test_a_busy_server_is_asked_again(tmp_path: Path, origin: Origin) -> None:
 @pytest.mark.parametrize("names", ['["../x.txt"]', '[{"name": "../x.txt"}, {"name": "y.txt"}]', '[{"name": "a.txt"}]'])
 def test_a_list_of_files_that_is_none_is_refused(names: str, tmp_path: Path, origin: Origin) -> None:
     origin.altered["/list"] = (200, names.encode(), {})
-    with pytest.raises(PrerequisiteError, match="is no list of files|lists 1 files, 2 are known"):
+    with pytest.raises(PrerequisiteError, match=r"is no list of files|lists 1 files, 2 are known"):
         pull(["notes"], tmp_path / "b", origin.sources(), no_line)
     assert not (tmp_path / "b").exists()
 

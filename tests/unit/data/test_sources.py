@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,8 @@ def test_the_files_are_those_that_helm_downloads(task: str, tmp_path: Path, monk
         if hasattr(kind, step):
             monkeypatch.setattr(kind, step, lambda *_: [])
     monkeypatch.setattr(module, "create_csv_from_word", lambda *_: None, raising=False)
-    try:
+    with contextlib.suppress(FileNotFoundError):  # of the file that was not downloaded
         scenario.get_instances(str(tmp_path))
-    except (OSError, ValueError) as error:  # the file that was not downloaded
-        assert "such file" in str(error).lower() or "not found" in str(error).lower(), error
     assert asked == {file.path: upstream(file) for file in entry.files}
 
 
