@@ -172,17 +172,21 @@ PubMedQAScenario.get_instances = get_instances_and_more
 '''
 
 
+def meddling_package(site: Path, url: str) -> Path:
+    (site / "meddler-1.0.dist-info").mkdir(parents=True)
+    (site / "meddler-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: meddler\nVersion: 1.0\n")
+    (site / "meddler-1.0.dist-info/entry_points.txt").write_text("[helm]\nmeddler = meddler\n")
+    (site / "meddler.py").write_text(MEDDLER.replace("{place!r}", repr(url)))
+    return site
+
+
 @pytest.mark.medical_data
 def test_any_other_connection_fails_the_run(
     real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
 ) -> None:
     """A scenario that goes on without what it could not download would give another score: it is stopped."""
     with ScriptedEndpoint(lambda _: "") as other:
-        site = tmp_path / "site"
-        (site / "meddler-1.0.dist-info").mkdir(parents=True)
-        (site / "meddler-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: meddler\nVersion: 1.0\n")
-        (site / "meddler-1.0.dist-info/entry_points.txt").write_text("[helm]\nmeddler = meddler\n")
-        (site / "meddler.py").write_text(MEDDLER.replace("{place!r}", repr(other.url)))
+        site = meddling_package(tmp_path / "site", other.url)
         params = {"limit_samples": INSTANCES}
         arguments = ("--offline", "--data_dir", str(real_bundle))
         outcome = run_program("pubmed_qa", endpoint.url, *arguments, params=params, env={"PYTHONPATH": str(site)})
@@ -193,6 +197,27 @@ def test_any_other_connection_fails_the_run(
         assert [event["place"] for event in events_of(outcome) if event["event"] == "blocked"] == [place]
         assert other.paths == []
         assert endpoint.requests == []
+
+
+@pytest.mark.medical_data
+def test_the_endpoints_proxy_is_no_way_round(
+    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+) -> None:
+    """`endpoint` plays a proxy: it answers whatever host it is asked for."""
+    site = meddling_package(tmp_path / "site", "http://elsewhere.invalid/x")
+    proxy = endpoint.url.removesuffix("/v1")
+    arguments = ("--offline", "--data_dir", str(real_bundle))
+    params = {"limit_samples": INSTANCES}
+    env = {"HTTP_PROXY": proxy, "http_proxy": proxy}
+    stopped = run_program(
+        "pubmed_qa", "http://model.invalid/v1", *arguments, params=params, env={**env, "PYTHONPATH": str(site)}
+    )
+    assert stopped.returncode == 3
+    assert "offline: pubmed_qa wanted elsewhere.invalid" in stopped.stderr
+    assert endpoint.paths == []
+    outcome = run_program("pubmed_qa", "http://model.invalid/v1", *arguments, params=params, env=env)
+    assert outcome.returncode == 0, outcome.stderr
+    assert set(endpoint.paths) == {"http://model.invalid/v1/chat/completions"}
 
 
 def test_the_embedded_endpoint_is_offline(run_program: Run) -> None:
