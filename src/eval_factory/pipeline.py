@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation, data_faults
 from eval_factory.config.framework import framework_path, load_framework
@@ -29,6 +29,9 @@ from eval_factory.keys import key_report
 from eval_factory.plan import EndpointPlan, Plan, make_plan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
+
+if TYPE_CHECKING:  # its modules take time to import, and most runs use no bundle
+    from eval_factory.data.place import BundleInUse
 
 NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.collect", "eval_factory.report.write")
 
@@ -61,6 +64,7 @@ def run_evaluation(
     wrong = data_faults(evaluation)
     if wrong:
         raise PrerequisiteError("config.params.extra.data_path: " + "\n  ".join(wrong))
+    bundle = data_of(plan, env)
     keys = key_report(plan, env)
     env = {**env, **keys.found}
     for key in keys.found.values():
@@ -71,12 +75,14 @@ def run_evaluation(
         for line in keys.lines:
             log.info(line)
         prepare(plan, argv, redactor, log, options)
-        ran = finished_before(plan, log, screen) if not options.fresh else None
+        data_bundle = bundle.sha256 if bundle else None
+        ran = finished_before(plan, data_bundle, log, screen) if not options.fresh else None
         if ran is None:
             if not options.no_preflight:
                 preflight(plan, env, redactor, log, screen)
-            ran = run_helm(plan, argv, env=env, redactor=redactor, screen=screen, log=log)
-        report(plan, argv, ran, redactor=redactor, output=output, log=log)
+            settings = place_data(plan, bundle, env, log)
+            ran = run_helm(plan, argv, env=env, settings=settings, redactor=redactor, screen=screen, log=log)
+        report(plan, argv, ran, data_bundle=data_bundle, redactor=redactor, output=output, log=log)
 
 
 @dataclass(frozen=True)
@@ -88,12 +94,47 @@ class Ran:
     wall_s: float
 
 
-def finished_before(plan: Plan, log: logging.Logger, screen: TextIO) -> Ran | None:
+def data_of(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
+    """The data bundle of the run, looked through; None where none is used.
+
+    Raises:
+        PrerequisiteError: what the run will read is not there.
+    """
+    extra = plan.evaluation.run.config.params.extra
+    if extra.data_dir is None and not extra.offline:
+        return None
+    from eval_factory.data.place import check_data
+
+    return check_data(plan, env)
+
+
+def place_data(
+    plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str], log: logging.Logger
+) -> dict[str, str]:
+    """Put a bundle's files where helm-run looks. Returns the variables that helm-run is to see."""
+    offline = plan.evaluation.run.config.params.extra.offline
+    if bundle is None and not offline:
+        return {}
+    from eval_factory.data.network import urls_of, variables_for
+    from eval_factory.data.place import HF_OFFLINE, place, variables_of
+
+    settings: dict[str, str] = {}
+    if bundle is not None:
+        place(bundle, plan)
+        settings = variables_of(bundle, plan)
+        log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
+    if offline:
+        settings |= {**HF_OFFLINE, **variables_for(plan, env)}
+        log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, env)) or "nothing")
+    return settings
+
+
+def finished_before(plan: Plan, data_bundle: str | None, log: logging.Logger, screen: TextIO) -> Ran | None:
     """The complete run that this folder already holds, if it is the same."""
     from eval_factory.resume import finished_run, read_state
 
     state = read_state(plan.rundir)
-    folders = finished_run(plan, state)
+    folders = finished_run(plan, state, data_bundle)
     if state is None or folders is None:
         data_path = plan.data_path
         if data_path is not None and state is not None and state.data_path != data_path:
@@ -239,11 +280,12 @@ def run_helm(
     argv: Sequence[str],
     *,
     env: Mapping[str, str],
+    settings: Mapping[str, str],
     redactor: Redactor,
     screen: TextIO,
     log: logging.Logger,
 ) -> Ran:
-    """Run helm-run to its end.
+    """Run helm-run to its end; `settings` are variables on top of what it may see of `env`.
 
     Raises:
         PrerequisiteError, HelmError, InterruptedRunError
@@ -254,7 +296,11 @@ def run_helm(
 
     plan.rundir.run_state.unlink(missing_ok=True)
     run_id = uuid.uuid4().hex
-    ours = {event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
+    ours = {**settings, event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
+    if plan.evaluation.run.config.params.extra.offline:
+        from eval_factory.data.network import PROXY_VARIABLES
+
+        env = {name: value for name, value in env.items() if name not in PROXY_VARIABLES}
     child_env = child_environment(env, [*plan.evaluation.key_names(), *plan.evaluation.setting_names()], ours)
     try:
         run = run_locally(
@@ -275,6 +321,9 @@ def run_helm(
         redactor.learn(kept_token(service) or "")
     log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
     _raise_for_failure(plan, run.events, run.finished.returncode, run.finished.tail, log)
+    for place in _blocked(run.events):
+        log.warning("offline: something wanted %s; it was not contacted", place)
+        screen.write(f"warning: offline: something wanted {place}; it was not contacted\n")
     folders = [plan.rundir.helm / event["path"] for event in run.events if event["event"] == event_names.RUN_DONE]
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
@@ -305,6 +354,11 @@ def _raise_for_failure(
     plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
 ) -> None:
     raise_if_stopped(events, tail, log)
+    if blocked := _blocked(events):
+        failed = next((event["error"] for event in events if event["event"] == event_names.RUN_FAILED), None)
+        if failed is not None and not any(event.get("stopped") for event in events):
+            log.error(failed)
+            raise PrerequisiteError(_wanted_elsewhere(plan, blocked, failed))
     phase = ""
     for event in events:
         if event["event"] == event_names.PHASE:
@@ -316,11 +370,26 @@ def _raise_for_failure(
         raise ended_before_it_ran(plan, returncode, tail)
 
 
+def _blocked(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Hosts that an offline run wanted and did not get."""
+    return list(dict.fromkeys(event["place"] for event in events if event["event"] == event_names.BLOCKED))
+
+
+def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
+    return (
+        f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"
+        f"  ({error})\n"
+        f"  on a machine with a network: eval-factory data pull {plan.task_name} --to DIR, then run with --data_dir DIR"
+        f"; log: {plan.rundir.helm_log}"
+    )
+
+
 def report(
     plan: Plan,
     argv: Sequence[str],
     ran: Ran,
     *,
+    data_bundle: str | None,
     redactor: Redactor,
     output: TextIO,
     log: logging.Logger,
@@ -345,7 +414,9 @@ def report(
     command = shlex.join(argv)
     write_reports(result, plan.rundir, config=plan.evaluation.as_dict(), command=command, redactor=redactor)
     complete = not result.something_to_ask
-    remember(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete)
+    remember(
+        plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, data_bundle=data_bundle
+    )
     log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     output.write(redactor.text(summary(result, plan.rundir)) + "\n")
     if not result.reportable:

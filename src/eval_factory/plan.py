@@ -25,6 +25,8 @@ RUNTIME_ONLY = frozenset(
         "config.params.parallelism",
         "config.params.max_retries",
         "config.params.request_timeout",
+        "config.params.extra.data_dir",  # which bundle it was, .run_state.json remembers
+        "config.params.extra.offline",
         "config.params.extra.on_failure",
         "config.params.extra.min_coverage",
         "config.params.extra.gpt_judge_api_key",

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from eval_factory import __version__
+from eval_factory.data.place import bundle_record
 from eval_factory.errata.load import load_errata
 from eval_factory.helm import output
 from eval_factory.plan import Plan
@@ -36,6 +37,7 @@ def provenance_of(plan: Plan, scenario: str, prompts_sha256: str, git_hash: str 
         errata_version=load_errata().version,
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
+        data_bundle=bundle_record(plan),
     )
 
 

@@ -114,6 +114,8 @@ class Provenance:
     errata_version: int
     git_hash: str | None
     target: str
+    data_bundle: Mapping[str, Any] | None = None
+    """Where the data came from a bundle: its manifest's hash; data sets of the Hub by revision and hash."""
 
 
 @dataclass(frozen=True)

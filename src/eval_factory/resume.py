@@ -25,6 +25,8 @@ class RunState:
     runs: Sequence[str]
     """Run folders, relative to the output folder."""
     complete: bool
+    data_bundle: str | None = None
+    """The manifest's hash of the data bundle that was read."""
 
 
 def versions() -> dict[str, str]:
@@ -40,15 +42,19 @@ def read_state(rundir: RunDir) -> RunState | None:
         return None
 
 
-def finished_run(plan: Plan, state: RunState | None) -> list[Path] | None:
-    """The run folders of a complete run of the same identity, still there with their files."""
+def finished_run(plan: Plan, state: RunState | None, data_bundle: str | None = None) -> list[Path] | None:
+    """The run folders of a complete run of the same identity and data, still there with their files."""
     if state is None or not state.complete or state.identity != plan.identity or state.versions != versions():
+        return None
+    if state.data_bundle != data_bundle:
         return None
     folders = [plan.rundir.root / name for name in state.runs]
     return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
 
 
-def remember(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool) -> None:
+def remember(
+    plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, data_bundle: str | None = None
+) -> None:
     """Write down that a run ended."""
     state = RunState(
         identity=plan.identity,
@@ -58,5 +64,6 @@ def remember(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, co
         wall_s=wall_s,
         runs=[folder.relative_to(plan.rundir.root).as_posix() for folder in runs],
         complete=complete,
+        data_bundle=data_bundle,
     )
     write_atomic(plan.rundir.run_state, json.dumps(asdict(state), indent=2))

@@ -67,6 +67,11 @@ class RunDir:
         return self.root / "helm"
 
     @property
+    def hf_home(self) -> Path:
+        """Hugging Face data sets of a data bundle."""
+        return self.helm / "hf"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

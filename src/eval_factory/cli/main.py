@@ -107,6 +107,7 @@ _FLAGS = {
     "model_type": "target.api_endpoint.type",
     "model_url": "target.api_endpoint.url",
     "api_key_name": "target.api_endpoint.api_key",
+    "data_dir": "config.params.extra.data_dir",
 }
 
 
@@ -118,6 +119,8 @@ _FLAGS = {
 @_option("model_type", default=None, help="chat or completions.")
 @_option("model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
 @_option("api_key_name", default=None, help="NAME of the environment variable that holds the key.")
+@_option("data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
+@_option("offline", is_flag=True, help="Contact nothing but the endpoints.")
 @_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @_option("dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
 @_option("fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
@@ -132,13 +135,16 @@ def run_eval(
     dry_run: bool,
     fresh: bool,
     no_preflight: bool,
+    offline: bool,
     debug: bool,
     **flags: str | None,
 ) -> None:
     """Run one evaluation."""
     from eval_factory.pipeline import Options, run_evaluation
 
-    given = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
+    given: dict[str, Any] = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
+    if offline:
+        given["config.params.extra.offline"] = True
     request = Request(run_config=run_config, flags=given, overrides=overrides)
     options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
     run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout)
@@ -156,6 +162,7 @@ def new_benchmark(folder: Path, jury: bool) -> None:
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
 
 
+cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "Bundles of what runs need, for use without a network."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))
 
 

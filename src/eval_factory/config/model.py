@@ -115,6 +115,8 @@ class Extra(_Strict):
 
     data_path: Line | None
     benchmark: Line | None
+    data_dir: Line | None
+    offline: Annotated[bool, Field(strict=True)]
     num_output_tokens: Positive | None
     max_length: Positive | None
     subject: Line | None

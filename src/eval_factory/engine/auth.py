@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 from urllib3.util.retry import Retry
 
+from eval_factory.engine.transport import PROXIES_VARIABLE, proxy_for
 from eval_factory.rundir import PRIVATE, write_atomic
 from eval_factory.secrets import Redactor, variable_of
 
@@ -159,8 +160,9 @@ class OAuthSignIn:
         session.register_compliance_hook("access_token_response", lambda reply: _with_status(reply, statuses))
         try:
             answer = session.fetch_token(
-                self._url, client_id=self._id, client_secret=self._secret, timeout=TOKEN_TIMEOUT_S
-            )
+                self._url, client_id=self._id, client_secret=self._secret, timeout=TOKEN_TIMEOUT_S,
+                proxies=_proxies(self._url),
+            )  # fmt: skip
             value = answer["access_token"]
             lifetime = float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
         except requests.Timeout:
@@ -183,6 +185,14 @@ class OAuthSignIn:
             f"Error creating {self.service} OAuth token: {shown}\n"
             f"  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
         )
+
+
+def _proxies(url: str) -> dict[str, str] | None:
+    """None: requests looks into the environment itself."""
+    if PROXIES_VARIABLE not in os.environ:
+        return None
+    proxy = proxy_for(url)
+    return {urlsplit(url).scheme: proxy} if proxy else {}
 
 
 def _with_status(reply: Any, statuses: list[int]) -> Any:

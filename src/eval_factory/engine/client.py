@@ -22,7 +22,7 @@ from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestRes
 from helm.proxy.retry import NonRetriableException
 
 from eval_factory.demo.server import DemoServer
-from eval_factory.engine import events, wire
+from eval_factory.engine import events, offline, wire
 from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
 from eval_factory.engine.auth import sign_in
 from eval_factory.engine.session import Session, session_for
@@ -289,4 +289,7 @@ def _served_url(url: str) -> str:
     with _demo_lock:
         if _demo_server is None:
             _demo_server = DemoServer().__enter__()
+            guard, place = offline.guard(), offline.place_of(_demo_server.base_url)
+            if guard is not None and place is not None:
+                guard.allow(*place)
         return _demo_server.base_url

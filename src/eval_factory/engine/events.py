@@ -26,6 +26,8 @@ FATAL = "fatal"
 REFUSED = "refused"
 """The run entry stands for what cannot be evaluated here."""
 WARNING = "warning"
+BLOCKED = "blocked"
+"""Offline, something wanted a host that is not an endpoint's."""
 
 LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
 """The phases of a run."""

@@ -15,7 +15,7 @@ import types
 from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import entries, mends, startup
+from eval_factory.engine import entries, listing, mends, offline, startup
 from eval_factory.helm import names
 
 SPACY_MODEL = "en_core_web_sm"
@@ -148,6 +148,7 @@ def mend_scenarios() -> None:
         mends.supply_medbullets_freetext()
 
 
+offline.guard_from_environment()
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 answer_for_torch()
@@ -156,4 +157,5 @@ if entries.are_of_a_conf_file(sys.argv):
 mend_custom_benchmarks()
 mend_jury_benchmarks()
 mend_scenarios()
+listing.list_files_without_github()
 discard_bare_prints()

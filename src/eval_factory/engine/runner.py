@@ -14,7 +14,7 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 
-from eval_factory.engine import entries, events, scoring, startup
+from eval_factory.engine import entries, events, offline, scoring, startup
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.engine.text_only import asks_for_more
@@ -35,6 +35,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._session = session_for(Path(self.output_path).absolute().parent)
         self._levers_are_pulled = False
+        self._guard = offline.guard()
+        if self._guard is not None:
+            self._guard.tell = lambda place: self._session.events.emit(events.BLOCKED, place=place)
+        self._blocked_before = 0
         executor: Any = self.executor
         annotator: Any = self.annotator_executor
         self.executor: Any = _Reporting(executor, self._before_asking, self._after_asking)
@@ -49,7 +53,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
-        self._refuse(run_specs)
+        self.refuse(run_specs)
         failed = entries.some_could_not_be_made()
         begun: set[str] = set()
         for number, run_spec in enumerate(run_specs, start=1):
@@ -61,6 +65,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._session.events.emit(
                     events.PHASE, phase=events.LOADING, run=run_spec.name, number=number, of=len(run_specs)
                 )
+                self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -72,7 +77,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if failed:
             sys.exit(1)
 
-    def _refuse(self, run_specs: list[RunSpec]) -> None:
+    def refuse(self, run_specs: list[RunSpec]) -> None:
         """Before anything is asked: an output folder holds one run, and an endpoint gives text for text."""
         needed = next((more for spec in run_specs if (more := asks_for_more(spec.adapter_spec))), None)
         if needed is not None:
@@ -100,8 +105,15 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(events.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
 
     def _before_asking(self, state: ScenarioState) -> None:
+        self._stop_where_data_were_refused()
         self._session.expect(MODEL_ROLE, len(state.request_states))
         self._session.events.emit(events.PHASE, phase=events.ASKING, total=len(state.request_states))
+
+    def _stop_where_data_were_refused(self) -> None:
+        """Some scenarios go on without a file that they could not download: with fewer instances, and another score."""
+        blocked = self._guard.blocked[self._blocked_before :] if self._guard else []
+        if blocked:
+            raise offline.BlockedConnectionError(f"offline: its data were to be downloaded from {blocked[0]}")
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
@@ -119,7 +131,16 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
 
 class HelmNamedRunner(EvalRunner):
-    """The same with HELM's own names of run folders, colons and all: helm-server looks for them by these."""
+    """Any number of runs, with HELM's own names of run folders, colons and all: helm-server looks for them by these."""
+
+    def refuse(self, run_specs: list[RunSpec]) -> None:
+        """What asks for more than text fails when its turn comes, and leaves the others alone."""
+
+    def run_one(self, run_spec: RunSpec) -> None:
+        needed = asks_for_more(run_spec.adapter_spec)
+        if needed is not None:
+            raise ValueError(f"it asks a model for {needed}; eval-factory evaluates endpoints for text")
+        super().run_one(run_spec)
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         return str(Path(self.runs_path) / run_spec.name)

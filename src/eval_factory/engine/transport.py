@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 import urllib3
 from certifi import where
-from requests.utils import get_environ_proxies, select_proxy
+from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
 from urllib3.connectionpool import HTTPConnectionPool
 
 CONNECT_TIMEOUT_S = 10.0
@@ -28,6 +28,9 @@ LARGEST_BODY = 64 << 20
 """No answer of a language model is that large; what is would fill the disk."""
 
 TOO_LATE = "no whole answer within {:g} s"
+
+PROXIES_VARIABLE = "EVAL_FACTORY_PROXIES"
+"""JSON: scheme and host of an endpoint -> its proxy. Where it is set, the usual variables are not looked at."""
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
@@ -198,6 +201,22 @@ def _described(error: urllib3.exceptions.HTTPError, timeout_s: float) -> Transpo
     return TransportError("the connection was closed before the whole answer came")
 
 
+def proxy_for(url: str) -> str | None:
+    """The proxy that leads to an endpoint."""
+    given = os.environ.get(PROXIES_VARIABLE)
+    if given is None:
+        return proxy_from_environment(url)
+    parts = urlsplit(url)
+    proxy: str | None = json.loads(given).get(f"{parts.scheme}://{parts.netloc}")
+    return proxy
+
+
+def proxy_from_environment(url: str) -> str | None:
+    """By requests' rules; what has no scheme is an HTTP proxy."""
+    proxy: str | None = select_proxy(url, get_environ_proxies(url))
+    return str(prepend_scheme_if_needed(proxy, "http")) if proxy else None  # type: ignore[no-untyped-call]
+
+
 def _pool_manager(url: str, connections: int) -> urllib3.PoolManager:
     bundle = next((os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None) or where()
     settings: dict[str, Any] = {"num_pools": 4, "maxsize": connections, "block": False}
@@ -205,7 +224,7 @@ def _pool_manager(url: str, connections: int) -> urllib3.PoolManager:
         settings["ca_cert_dir"] = bundle
     else:
         settings["ca_certs"] = bundle
-    proxy = select_proxy(url, get_environ_proxies(url))
+    proxy = proxy_for(url)
     if not proxy:
         return urllib3.PoolManager(**settings)
     parts = urlsplit(proxy)

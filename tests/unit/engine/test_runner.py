@@ -28,7 +28,7 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
         events=told, start_counting=lambda: told.emit("counted anew"), report=lambda *_, **__: None
     )
     made._levers_are_pulled = False
-    made._refuse = lambda _run_specs: None
+    made._guard = None
 
     def run_one(run_spec: Any) -> None:
         outcome = outcomes[run_spec.name]

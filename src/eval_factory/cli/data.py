@@ -1,0 +1,183 @@
+"""`eval-factory data ...`: bundles of benchmark data for runs without a network."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eval_factory.errors import ConfigError, PrerequisiteError
+
+if TYPE_CHECKING:  # the modules themselves are imported inside the commands: `--help` is to be quick
+    from eval_factory.data.bundle import Need
+    from eval_factory.data.manifest import Manifest
+    from eval_factory.data.sources import Sources, TaskSources
+
+NO_DATA, OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there", "incomplete", "not there"
+_FOLDER = click.Path(path_type=Path)
+
+
+@click.group("data")
+def data() -> None:
+    """Data bundles: all that runs of some tasks read, to run without a network."""
+
+
+@data.command("ls")
+@click.option("--data_dir", "--data-dir", "data_dir", type=_FOLDER, default=None, help="The data bundle to look into.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def list_data(data_dir: Path | None, as_json: bool) -> None:
+    """What each task needs, and whether the bundle holds it."""
+    from eval_factory.data.manifest import Manifest, read_manifest
+    from eval_factory.data.sources import load_sources
+
+    manifest = Manifest() if data_dir is None else read_manifest(data_dir)
+    root = data_dir or Path()
+    sources = load_sources()
+    records = [_record(name, task, manifest, root, sources) for name, task in sources.tasks.items()]
+    if as_json:
+        click.echo(json.dumps(records, indent=2))
+    elif sys.stdout.isatty():
+        _print_table(records, data_dir)
+    else:
+        for record in records:
+            needs = ",".join(record["needs"]) or "-"
+            size = "-" if record["size"] is None else str(record["size"])
+            click.echo(f"{record['task']}\t{record['state']}\t{size}\t{needs}\t{record['where']}")
+
+
+def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources) -> dict[str, Any]:
+    """One task: `size` in bytes of what is there, `where` a folder of the bundle or the hosts that have it."""
+    from eval_factory.data.bundle import needs_of
+
+    needs = needs_of(task, manifest, root, sources)
+    listed = manifest.paths()
+    paths = {path for need in needs for path in need.paths}
+    missing = [need.missing for need in needs if need.missing]
+    return {
+        "task": name,
+        "state": _state(task, needs),
+        "needs": [_need_text(need, task) for need in needs],
+        "missing": missing,
+        "size": sum(listed[path].size for path in paths) if paths else None,
+        "where": _where(needs, paths, root),
+        "sources": sorted({need.source for need in needs}),
+        "hub": [
+            {"id": dataset.id, "config": dataset.config, "pinned": dataset.revision, "here": entry and entry.revision}
+            for dataset in task.hub
+            for entry in [manifest.hub_entry(dataset.id, dataset.config)]
+        ],
+    }
+
+
+def _need_text(need: Need, task: TaskSources) -> str:
+    if need.kind == "listing" and task.listing is not None:
+        return f"{task.listing.count} text files and their list"
+    return f"hub:{need.name}" if need.kind == "hub" else need.name
+
+
+def _state(task: TaskSources, needs: list[Need]) -> str:
+    if not needs:
+        return OWN_DATA if task.own_data else NO_DATA
+    missing = [need for need in needs if need.missing]
+    if not missing:
+        return THERE
+    return PARTLY if any(need.paths for need in needs) else NOT_THERE
+
+
+def _where(needs: list[Need], paths: set[str], root: Path) -> str:
+    if paths:
+        folders = sorted({"/".join(path.split("/")[:2]) for path in paths})
+        return ", ".join(str(root / folder) for folder in folders)
+    return ", ".join(sorted({need.source.split("/")[2] for need in needs})) or "-"
+
+
+def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
+    from rich.console import Console
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    table = Table(title=None if data_dir is None else str(data_dir))
+    for heading in ("task", "state", "size", "needs", "where"):
+        table.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold")
+    for record in records:
+        size = "" if record["size"] is None else decimal(record["size"])
+        table.add_row(record["task"], record["state"], size, "\n".join(record["needs"]), record["where"])
+    Console().print(table)
+
+
+@data.command("pull")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.option("--to", "target", type=_FOLDER, required=True, metavar="DIR", help="The bundle; made if it is not there.")
+@click.option("--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin.")
+def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
+    """Download what runs of these tasks read ('all': of every task)."""
+    from eval_factory.data.pull import pull
+    from eval_factory.data.sources import load_sources
+
+    given = dict(origin.partition("=")[::2] for origin in origins)
+    sources = load_sources().with_origins(given)
+    names = list(sources.tasks) if "all" in tasks else [name.removeprefix("helm.") for name in tasks]
+    pull(names, target, sources, _say)
+
+
+@data.command("verify")
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+def verify_data(folder: Path) -> None:
+    """Compare every file with the manifest."""
+    from eval_factory.data.manifest import compare, read_manifest
+
+    manifest = read_manifest(folder)
+    differences = compare(folder, manifest)
+    for line in differences.lines():
+        click.echo(line)
+    if differences:
+        counts = (
+            f"{len(differences.missing)} missing, {len(differences.altered)} altered, {len(differences.extra)} extra"
+        )
+        raise PrerequisiteError(f"{folder}: differs from its manifest: {counts}")
+    click.echo(f"{folder}: {len(manifest.files)} files are as the manifest says")
+
+
+@data.command("pack")
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("archive", type=_FOLDER, metavar="FILE.tar.gz")
+def pack_data(folder: Path, archive: Path) -> None:
+    """Put a bundle into one archive."""
+    from eval_factory.data.archive import pack
+
+    size = pack(folder, archive)
+    click.echo(f"{archive}: {size} bytes")
+
+
+@data.command("unpack")
+@click.argument("archive", type=_FOLDER, metavar="FILE.tar.gz")
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.option("--max_bytes", "--max-bytes", "max_bytes", type=click.IntRange(min=1), default=None,
+              help="What the archive may unpack to; 20 GiB unless given.")  # fmt: skip
+def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
+    """Make a bundle of an archive: checked before it is unpacked, and after."""
+    from eval_factory.data.archive import DEFAULT_LIMIT, unpack
+
+    manifest = unpack(archive, Path(os.path.abspath(folder)), limit=max_bytes or DEFAULT_LIMIT)
+    click.echo(f"{folder}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
+
+
+@data.command("import")
+@click.argument("folder", type=_FOLDER, metavar="FOLDER")
+@click.option("--to", "target", type=_FOLDER, required=True, metavar="DIR", help="The bundle; made if it is not there.")
+def import_data(folder: Path, target: Path) -> None:
+    """Take a folder of benchmark data (scenarios/, hub/, nltk_data/, tiktoken/, SHA256SUMS) into a bundle."""
+    from eval_factory.data.importing import import_folder
+    from eval_factory.data.sources import load_sources
+
+    if target.absolute() == folder.absolute():
+        raise ConfigError(f"{target}: is the folder that is imported; name another one")
+    import_folder(folder, target, load_sources(), _say)
+
+
+def _say(line: str) -> None:
+    click.echo(line)

@@ -1,0 +1,115 @@
+"""One download: retries, a size limit, the known hash; a file is whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+from eval_factory import __version__
+
+TIMEOUT_S = (10.0, 60.0)
+"""To connect, and between two pieces of an answer."""
+LARGEST_FILE = 4 << 30
+CHUNK = 1 << 18
+
+RETRIES = Retry(
+    total=4, connect=1, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=("GET",),
+    raise_on_status=False,
+)  # fmt: skip
+
+
+class FetchError(Exception):
+    """A file could not be had; the message says why. `unreachable`: the host itself did not answer."""
+
+    def __init__(self, message: str, *, unreachable: bool = False) -> None:
+        super().__init__(message)
+        self.unreachable = unreachable
+
+
+class Fetcher:
+    """Downloads over connections that are kept; safe among threads. A host that was not there is not tried again."""
+
+    def __init__(self, *, connections: int = 8) -> None:
+        self._session = requests.Session()
+        self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
+        adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=connections)
+        self._session.mount("https://", adapter)
+        self._session.mount("http://", adapter)
+        self._unreachable: set[str] = set()
+
+    def close(self) -> None:
+        self._session.close()
+
+    def file(self, url: str, target: Path, *, sha256: str | None = None) -> None:
+        """GET `url` into `target`.
+
+        Raises:
+            FetchError: it did not come whole, or is not what is known by its hash. `target` is then not there.
+        """
+        partial = target.with_name(f"{target.name}.part")
+        try:
+            found = self._stream(url, partial)
+            if sha256 is not None and found != sha256:
+                raise FetchError(f"{url}: its content is not what it was (SHA-256 {found}, known is {sha256})")
+            os.replace(partial, target)  # noqa: PTH105
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def json(self, url: str) -> Any:
+        """
+        Raises:
+            FetchError
+        """
+        with self._get(url) as response:
+            try:
+                return response.json()
+            except ValueError:
+                raise FetchError(f"{url}: the answer is no JSON") from None
+
+    def _stream(self, url: str, target: Path) -> str:
+        digest, size = hashlib.sha256(), 0
+        with self._get(url) as response, target.open("wb") as file:
+            try:
+                for block in response.iter_content(CHUNK):
+                    size += len(block)
+                    if size > LARGEST_FILE:
+                        raise FetchError(f"{url}: is larger than {LARGEST_FILE >> 30} GiB")
+                    digest.update(block)
+                    file.write(block)
+            except (requests.RequestException, OSError) as error:
+                if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
+                    raise  # the disk
+                raise FetchError(f"{url}: the connection ended before the whole file came") from error
+            declared = response.headers.get("Content-Length", "")
+            if declared.isdigit() and "Content-Encoding" not in response.headers and int(declared) != size:
+                raise FetchError(f"{url}: {size} of {declared} bytes came")
+        return digest.hexdigest()
+
+    def _get(self, url: str) -> requests.Response:
+        host = urlsplit(url).netloc
+        if host in self._unreachable:
+            raise FetchError(f"{host} cannot be reached", unreachable=True)
+        try:
+            response = self._session.get(url, timeout=TIMEOUT_S, stream=True)
+        except (requests.ConnectionError, requests.Timeout) as error:
+            self._unreachable.add(host)
+            raise FetchError(f"{host} cannot be reached", unreachable=True) from error
+        except requests.RequestException as error:
+            raise FetchError(f"{url}: {type(error).__name__}") from error
+        if response.status_code != requests.codes.ok:
+            response.close()
+            raise FetchError(f"{url}: HTTP {response.status_code}{_hint(response)}")
+        return response
+
+
+def _hint(response: requests.Response) -> str:
+    if response.headers.get("X-RateLimit-Remaining") == "0":
+        return " (the limit of requests without an account is used up; try again in an hour)"
+    return ""

@@ -1,0 +1,142 @@
+"""Hugging Face data sets as a prepared cache: what `load_dataset` reads when it may not ask the Hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from eval_factory.data.bundle import HF_HOME, Staging
+from eval_factory.data.fetch import FetchError
+from eval_factory.data.manifest import HubEntry, files_under
+from eval_factory.data.sources import HubDataset
+from eval_factory.errors import PrerequisiteError
+
+UNKNOWN_REVISION = "0" * 40
+"""The name of a revision's folder where nobody knows the revision: `load_dataset` wants a name."""
+DATASETS = "datasets"
+INFO = "dataset_info.json"
+
+
+def cache_folder(dataset: str) -> str:
+    """The name that the `datasets` package gives a data set's folder in its cache."""
+    from datasets.naming import camelcase_to_snakecase
+
+    *namespace, name = dataset.split("/")
+    return "___".join([*namespace, str(camelcase_to_snakecase(name))])
+
+
+def prepare_cache(
+    repository: Path, dataset: HubDataset, *, revision: str | None, source: str, staging: Staging
+) -> None:
+    """Turn a copy of a data set's repository into a cache and stage it.
+
+    Raises:
+        PrerequisiteError: the `datasets` package cannot read it.
+    """
+    workspace = staging.folder.with_name(f"{staging.folder.name}-cache")
+    try:
+        with _quiet_datasets():
+            built, config, version = _build(repository, dataset, workspace)
+        folder = f"{HF_HOME}/{DATASETS}/{cache_folder(dataset.id)}/{config}/{version}/{revision or UNKNOWN_REVISION}"
+        _forget_where_it_was_made(built / INFO)
+        for name in sorted(files_under(built)):
+            target = staging.path(f"{folder}/{name}", source)
+            shutil.move(built / name, target)
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+    staging.hub.append(
+        HubEntry(id=dataset.id, config=dataset.config, revision=revision, folder=folder, source=source)
+    )
+
+
+def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
+    from datasets import load_dataset_builder
+
+    script = dataset.script and any(repository.glob("*.py"))
+    try:
+        builder = load_dataset_builder(
+            str(repository), dataset.config, cache_dir=str(workspace), trust_remote_code=True if script else None
+        )
+        builder.download_and_prepare()
+    except Exception as error:  # whatever a data set's files, or its script, make the package raise
+        cause = error.__cause__ or error
+        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {type(cause).__name__}: {cause}") from error
+    return Path(builder.cache_dir), str(builder.config.name), str(builder.config.version or "0.0.0")
+
+
+def _forget_where_it_was_made(info: Path) -> None:
+    """The package notes the paths of the files that it read: names of somebody's folders."""
+    document = json.loads(info.read_text(encoding="utf-8"))
+    document["download_checksums"] = None
+    info.write_text(json.dumps(document), encoding="utf-8")
+
+
+@contextmanager
+def _quiet_datasets() -> Iterator[None]:
+    import datasets
+
+    level, bars = datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()
+    datasets.logging.set_verbosity_error()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(level)
+        if not bars:
+            datasets.enable_progress_bars()
+
+
+def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
+    """Download at the pinned revision, or at the newest, and stage it. Returns the revision.
+
+    Raises:
+        FetchError: the Hub did not give it.
+        PrerequisiteError: it cannot be read.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    disable_progress_bars()
+    workspace = staging.folder.with_name(f"{staging.folder.name}-hub")
+    folder = workspace / dataset.id.rpartition("/")[2]
+    try:
+        try:
+            revision = HfApi(endpoint=endpoint).dataset_info(dataset.id, revision=dataset.revision).sha
+            if not revision:
+                raise FetchError(f"{endpoint}: names no revision of {dataset.id}")
+            snapshot_download(
+                dataset.id, repo_type="dataset", revision=revision, endpoint=endpoint, local_dir=folder
+            )
+        except (FetchError, PrerequisiteError):
+            raise
+        except Exception as error:  # its HTTP library's own classes, which change with its version
+            raise _explained(dataset.id, endpoint, error) from error
+        shutil.rmtree(folder / ".cache", ignore_errors=True)
+        source = f"hub:{dataset.id}@{revision}"
+        prepare_cache(folder, dataset, revision=revision, source=source, staging=staging)
+        return revision
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _explained(name: str, endpoint: str, error: Exception) -> FetchError:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if type(error).__name__ == "OfflineModeIsEnabled":
+        return FetchError(f"{name}: HF_HUB_OFFLINE is set; unset it to pull")
+    if isinstance(error, OSError) and not status and type(error).__module__ == "builtins":
+        return FetchError(f"{name}: {error}")
+    if status:
+        return FetchError(f"{name}: {endpoint} answered HTTP {status} ({type(error).__name__})")
+    return FetchError(f"{endpoint} cannot be reached ({type(error).__name__})", unreachable=True)
+
+
+def caches_of(env: Mapping[str, str]) -> Path:
+    """Where the `datasets` package looks under these variables."""
+    if env.get("HF_DATASETS_CACHE"):
+        return Path(env["HF_DATASETS_CACHE"]).expanduser()
+    home = env.get("HF_HOME") or os.path.join(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")  # noqa: PTH118
+    return Path(home).expanduser() / DATASETS

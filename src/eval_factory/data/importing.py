@@ -1,0 +1,110 @@
+"""`data import`: a folder of benchmark data that somebody put together by hand becomes a bundle.
+
+Its layout: scenarios/<scenario>/..., hub/<org>/<name>/... (copies of data sets' repositories), nltk_data/, tiktoken/,
+presentation/, and SHA256SUMS over them. Folders of other names are left where they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from eval_factory.data.bundle import FILE_LISTS, NLTK_DATA, PRESENTATION, SCENARIOS, TIKTOKEN, file_list_text, staging
+from eval_factory.data.hub import prepare_cache
+from eval_factory.data.manifest import Manifest, files_under, sha256_of
+from eval_factory.data.sources import HubDataset, Sources, relative_path
+from eval_factory.errors import ConfigError, PrerequisiteError
+
+SUMS = "SHA256SUMS"
+HUB = "hub"
+COPIED = (SCENARIOS, NLTK_DATA, TIKTOKEN, PRESENTATION)
+SHOWN = 5
+
+Say = Callable[[str], None]
+
+
+def import_folder(folder: Path, root: Path, sources: Sources, say: Say) -> Manifest:
+    """Copy what can be used of `folder` into the bundle `root`; data sets of the Hub are prepared as a cache.
+
+    Raises:
+        ConfigError: there is nothing to import.
+        PrerequisiteError: a file is not what SHA256SUMS says, or cannot be used.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: is no folder")
+    names = sorted(
+        f"{part}/{name}" for part in (*COPIED, HUB) if (folder / part).is_dir() for name in files_under(folder / part)
+    )
+    if not names:
+        raise ConfigError(f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import")
+    check_sums(folder, names, say)
+    source = f"import:{folder.resolve().name}"
+    with staging(root, sources) as stage:
+        for name in names:
+            if not name.startswith(f"{HUB}/"):
+                shutil.copyfile(folder / name, stage.path(name, source))
+        for task in sources.tasks.values():
+            here = folder / SCENARIOS / task.scenario
+            if task.listing is not None and here.is_dir():
+                texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)  # as git sorts them
+                target = stage.path(f"{FILE_LISTS}/{task.scenario}.json", source)
+                target.write_text(file_list_text(texts, source), encoding="utf-8")
+        for dataset in _datasets(folder / HUB, sources):
+            prepare_cache(folder / HUB / dataset.id, dataset, revision=None, source=source, staging=stage)
+            say(f"{dataset.id}: prepared; its revision is not known")
+        manifest = stage.commit()
+    say(f"{root}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
+    return manifest
+
+
+def _datasets(hub: Path, sources: Sources) -> list[HubDataset]:
+    """The data sets that are there, each with the configuration that the table asks for."""
+    known = {dataset.id: dataset for task in sources.tasks.values() for dataset in task.hub}
+    found = []
+    for folder in sorted(hub.glob("*/*")):
+        if folder.is_dir():
+            name = folder.relative_to(hub).as_posix()
+            found.append(known.get(name) or HubDataset(id=name, config=None, revision=None))
+    return found
+
+
+def check_sums(folder: Path, names: list[str], say: Say) -> None:
+    """
+    Raises:
+        PrerequisiteError: naming each file that is a link, missing, altered or not listed.
+    """
+    problems = [f"is a link: {name}" for name in names if (folder / name).is_symlink()]
+    sums = folder / SUMS
+    if not sums.is_file():
+        say(f"warning: {folder} has no {SUMS}; its files are taken as they are")
+    else:
+        listed = _read_sums(sums)
+        problems += [f"not in {SUMS}: {name}" for name in names if name not in listed]
+        for name, digest in listed.items():
+            path = folder / name
+            if not path.is_file():
+                problems.append(f"missing: {name}")
+            elif sha256_of(path) != digest:
+                problems.append(f"altered: {name}")
+    if problems:
+        more = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        shown = "\n".join([*(f"  {problem}" for problem in problems[:SHOWN]), *more])
+        raise PrerequisiteError(f"{folder}: its files are not those of {SUMS}; nothing was imported\n{shown}")
+
+
+def _read_sums(path: Path) -> dict[str, str]:
+    listed: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        digest, _, name = line.partition(" ")
+        name = name.lstrip(" *").removeprefix("./")
+        try:
+            if len(digest) != 64:
+                raise ValueError("no SHA-256 and name")
+            listed[relative_path(name)] = digest.lower()
+        except ValueError as error:
+            raise PrerequisiteError(f"{path}: line {number}: {error}") from None
+    return listed

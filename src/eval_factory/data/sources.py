@@ -1,0 +1,134 @@
+"""The source table `sources.yml`: what each task reads, from where, at which revision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+from eval_factory.errors import ConfigError
+
+TABLE = "sources.yml"
+
+
+def relative_path(text: str) -> str:
+    """A path that stays where it is put: relative, forward, of plain parts.
+
+    Raises:
+        ValueError: it is none; the message quotes it.
+    """
+    parts = text.split("/")
+    bad = not text or any(part in ("", ".", "..") for part in parts)
+    if bad or "\\" in text or PurePosixPath(text).is_absolute() or any(ord(letter) < 32 for letter in text):
+        raise ValueError(f"{text!r} is no plain relative path")
+    if len(parts[0]) == 2 and parts[0][1] == ":":
+        raise ValueError(f"{text!r} names a drive")
+    return text
+
+
+RelativePath = Annotated[str, AfterValidator(relative_path)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceFile(_Strict):
+    """A file of a scenario; `path` is relative to the scenario's folder."""
+
+    path: RelativePath
+    url: str
+    sha256: Sha256 | None = None
+    upstream: str | None = None
+    instead: RelativePath | None = None
+    when: str | None = None
+    member: RelativePath | None = None
+
+
+class Listing(_Strict):
+    """A folder of text files; `count` is how many of them HELM sees."""
+
+    url: str
+    files: str
+    count: int
+    upstream: str | None = None
+
+
+class HubDataset(_Strict):
+    """`script`: it comes with a loading script, which is run at the pinned revision, as HELM runs it."""
+
+    id: RelativePath
+    config: str | None
+    revision: str | None
+    script: bool = False
+
+
+class Nltk(_Strict):
+    """A zip file of which the members under `members` are put into `folder` of NLTK_DATA."""
+
+    url: str
+    folder: RelativePath
+    members: str
+
+
+class TaskSources(_Strict):
+    scenario: RelativePath
+    files: tuple[SourceFile, ...] = ()
+    listing: Listing | None = None
+    hub: tuple[HubDataset, ...] = ()
+    tiktoken: tuple[str, ...] = ()
+    own_data: bool = False
+
+    def of_subset(self, subset: str | None) -> TaskSources:
+        """Without what belongs to other subsets; None means all."""
+        files = tuple(file for file in self.files if subset is None or file.when in (None, subset))
+        return self.model_copy(update={"files": files})
+
+
+class Sources(_Strict):
+    """The whole table."""
+
+    format: Literal[1]
+    origins: dict[str, str]
+    tasks: dict[str, TaskSources]
+    tiktoken: dict[str, SourceFile]
+    nltk: dict[str, Nltk]
+
+    def url(self, template: str) -> str:
+        return template.format_map(self.origins)
+
+    def task(self, name: str) -> TaskSources:
+        """What a task needs; nothing where the table does not know it."""
+        return self.tasks.get(name) or TaskSources(scenario=name)
+
+    def with_origins(self, origins: Mapping[str, str]) -> Sources:
+        """The same from mirrors.
+
+        Raises:
+            ConfigError: an origin is unknown, or its URL none.
+        """
+        problems = []
+        for name, url in origins.items():
+            if name not in self.origins:
+                problems.append(f"--origin: there is no origin {name!r}; origins: {', '.join(self.origins)}")
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+                problems.append(f"--origin {name}: needs http(s)://host, without a user name or password")
+        if problems:
+            raise ConfigError(problems)
+        replaced = {name: url.rstrip("/") for name, url in origins.items()}
+        return self.model_copy(update={"origins": {**self.origins, **replaced}})
+
+
+@lru_cache(maxsize=1)
+def load_sources() -> Sources:
+    """The packaged table."""
+    text = resources.files("eval_factory.data").joinpath(TABLE).read_text(encoding="utf-8")
+    return Sources.model_validate(yaml.safe_load(text))

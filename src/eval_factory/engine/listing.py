@@ -1,0 +1,58 @@
+"""The MTSamples scenarios ask api.github.com which files there are, in every run, even when all of them are on disk.
+
+Where a bundle has the list, or the run is offline, it is answered from disk. GitHub's answer stops at 1,000 entries in
+the order of a git tree, which is that of the names' bytes; so does ours, unless MEDICAL_DATA_ALL_FILES=1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from eval_factory.engine import offline
+from eval_factory.helm import names
+
+LISTS_VARIABLE = "EVAL_FACTORY_FILE_LISTS"
+"""A folder of <scenario>.json."""
+ALL_FILES_VARIABLE = "MEDICAL_DATA_ALL_FILES"
+LIMIT = 1000
+SCENARIOS = {
+    "mtsamples_replicate": "MTSamplesReplicateScenario",
+    "mtsamples_procedures": "MTSamplesProceduresScenario",
+}
+
+
+def known_names(scenario: str, folder: Path) -> list[str] | None:
+    """The names as GitHub would give them: the bundle's list, or offline the files that are there; None: ask GitHub."""
+    lists = os.environ.get(LISTS_VARIABLE)
+    if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
+        found = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]
+    elif offline.guard() is not None:
+        found = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
+    else:
+        return None
+    return found if os.environ.get(ALL_FILES_VARIABLE) == "1" else found[:LIMIT]
+
+
+def list_files_without_github() -> None:
+    """Only for the scenarios that this run asks for: importing the others takes time."""
+    import importlib
+
+    for scenario in SCENARIOS.keys() & names.asked_run_specs(sys.argv):
+        module = importlib.import_module(f"helm.benchmark.scenarios.{scenario}_scenario")
+        _answer_for(getattr(module, SCENARIOS[scenario]), scenario)
+
+
+def _answer_for(scenario_class: Any, scenario: str) -> None:
+    get_instances = scenario_class.get_instances
+
+    def get_instances_of_known(self: Any, output_path: str) -> Any:
+        found = known_names(scenario, Path(output_path))
+        if found is not None:
+            self.fetch_file_list = lambda: found
+        return get_instances(self, output_path)
+
+    scenario_class.get_instances = get_instances_of_known

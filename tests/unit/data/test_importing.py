@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_factory.data.bundle import read_file_list
+from eval_factory.data.importing import import_folder
+from eval_factory.data.manifest import compare, read_manifest
+from eval_factory.errors import ConfigError, PrerequisiteError
+from unit.data.invented import digest, folder_to_import, sources
+
+
+def no_line(_line: str) -> None:
+    pass
+
+
+def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
+    given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
+    said: list[str] = []
+    manifest = import_folder(given, root, sources(), said.append)
+    assert manifest.tasks == ["questions", "notes", "calc"]
+    assert not compare(root, read_manifest(root))
+    assert read_file_list(root / "file_lists/notes.json") == ["B - 2.txt", "a 1.txt"]  # by bytes, as git sorts
+    (entry,) = manifest.hub
+    assert entry.folder == f"hf/datasets/org___some-calc/default/0.0.0/{'0' * 40}"
+    assert entry.revision is None
+    info = (root / entry.folder / "dataset_info.json").read_text("utf-8")
+    assert str(tmp_path) not in info
+    assert "org/Some-Calc: prepared; its revision is not known" in said
+
+
+def test_an_imported_data_set_is_loaded_as_the_hubs(tmp_path: Path) -> None:
+    root = tmp_path / "bundle"
+    import_folder(folder_to_import(tmp_path / "given"), root, sources(), no_line)
+    script = "import datasets; print(datasets.load_dataset('org/Some-Calc', revision='x')['test']['answer'])"
+    env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(root / "hf"), "PATH": os.environ["PATH"]}
+    finished = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert finished.stdout == "['so', 'she']\n", finished.stderr
+
+
+@pytest.mark.parametrize("kind", ["altered", "missing", "not in SHA256SUMS", "is a link"])
+def test_what_the_sums_do_not_vouch_for_is_not_imported(kind: str, tmp_path: Path) -> None:
+    given = folder_to_import(tmp_path / "given")
+    note = given / "scenarios/notes/a 1.txt"
+    if kind == "altered":
+        note.write_text("PLAN: rune")
+    elif kind == "missing":
+        note.unlink()
+    elif kind == "is a link":
+        note.rename(tmp_path / "note")
+        note.symlink_to(tmp_path / "note")
+    else:
+        (given / "scenarios/notes/z.txt").write_text("x")
+    with pytest.raises(PrerequisiteError, match=kind):
+        import_folder(given, tmp_path / "bundle", sources(), no_line)
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_sums_file_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    given = folder_to_import(tmp_path / "given")
+    with (given / "SHA256SUMS").open("a") as file:
+        file.write(f"{digest(b'')}  ../../etc/passwd\n")
+    with pytest.raises(PrerequisiteError, match="line 7"):
+        import_folder(given, tmp_path / "bundle", sources(), no_line)
+
+
+def test_a_folder_without_sums_is_taken_with_a_warning(tmp_path: Path) -> None:
+    given = folder_to_import(tmp_path / "given")
+    (given / "SHA256SUMS").unlink()
+    said: list[str] = []
+    import_folder(given, tmp_path / "bundle", sources(), said.append)
+    assert said[0].startswith("warning: ")
+
+
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    with pytest.raises(ConfigError, match="nothing to import"):
+        import_folder(tmp_path / "given", tmp_path / "bundle", sources(), no_line)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(ConfigError, match=r"thesis\.txt"):
+        import_folder(folder_to_import(tmp_path / "given"), tmp_path / "mine", sources(), no_line)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.data import place as placing
+from eval_factory.data.importing import import_folder
+from eval_factory.data.place import bundle_record, check_data, place, variables_of
+from eval_factory.data.sources import Sources
+from eval_factory.errors import PrerequisiteError
+from eval_factory.plan import Plan
+from unit.builders import plan
+from unit.data.invented import NOTES, QUESTIONS, folder_to_import, sources
+
+
+@pytest.fixture(autouse=True)
+def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The invented tasks under names of real ones."""
+    table = sources()
+    tasks = {
+        "pubmed_qa": table.tasks["questions"], "mtsamples_procedures": table.tasks["notes"],
+        "medcalc_bench": table.tasks["calc"], "medalign": table.tasks["records"],
+    }  # fmt: skip
+    renamed: Sources = table.model_copy(update={"tasks": tasks})
+    vocabularies = {"cl100k_base": renamed.tiktoken["words"], **renamed.tiktoken}
+    renamed = renamed.model_copy(update={"tiktoken": vocabularies})
+    monkeypatch.setattr(placing, "load_sources", lambda: renamed)
+
+
+def plan_of(task: str, tmp_path: Path, bundle: Path | None, **extra: Any) -> Plan:
+    flags = {f"config.params.extra.{name}": value for name, value in extra.items()}
+    if bundle is not None:
+        flags["config.params.extra.data_dir"] = str(bundle)
+    return plan({"config.type": task, "config.output_dir": str(tmp_path / "out"), **flags})
+
+
+def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_path: Path) -> None:
+    this = plan_of("pubmed_qa", tmp_path, bundle)
+    found = check_data(this, {})
+    assert found is not None
+    place(found, this)
+    folder = tmp_path / "out/helm/scenarios/questions"
+    copy = folder / "data/set.json"
+    assert copy.read_bytes() == QUESTIONS
+    assert not copy.is_symlink()
+    assert copy.stat().st_ino != (bundle / "scenarios/questions/data/set.json").stat().st_ino
+    copy.write_text("altered by a run")
+    (folder / "made.csv").write_text("made of other data")
+    place(found, this)
+    assert copy.read_bytes() == QUESTIONS
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["set.json"]
+
+
+def test_the_variables_name_the_bundle(bundle: Path, tmp_path: Path) -> None:
+    this = plan_of("mtsamples_procedures", tmp_path, bundle)
+    found = check_data(this, {})
+    assert found is not None
+    variables = variables_of(found, this)
+    assert variables["EVAL_FACTORY_FILE_LISTS"] == str(bundle / "file_lists")
+    assert variables["TIKTOKEN_CACHE_DIR"] == str(bundle / "tiktoken")
+    assert variables["HF_HUB_OFFLINE"] == variables["HF_DATASETS_OFFLINE"] == "1"
+    assert variables["HF_DATASETS_CACHE"] == str(tmp_path / "out/helm/hf/datasets")
+    assert "NLTK_DATA" not in variables  # the bundle has none: a user's own goes on being found
+
+
+def test_what_is_missing_or_altered_is_named_with_the_command(bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match=r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to"):
+        check_data(plan_of("medcalc_bench", tmp_path, bundle), {})
+    (bundle / "scenarios/questions/data/set.json").write_text("x")
+    with pytest.raises(PrerequisiteError, match=r"altered: scenarios/questions/data/set\.json\n.*data pull pubmed_qa"):
+        check_data(plan_of("pubmed_qa", tmp_path, bundle), {})
+    check_data(plan_of("mtsamples_procedures", tmp_path, bundle), {})  # another task's files are its own
+
+
+def test_a_bundle_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="is no data bundle"):
+        check_data(plan_of("pubmed_qa", tmp_path, tmp_path / "none"), {})
+
+
+def test_a_limit_on_prompts_needs_its_vocabulary(bundle: Path, tmp_path: Path) -> None:
+    found = check_data(plan_of("pubmed_qa", tmp_path, bundle, max_length=100), {})
+    assert found is not None
+    assert "tiktoken/0123" in [path for need in found.needs for path in need.paths]
+
+
+def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> None:
+    root = tmp_path / "bundle"
+    import_folder(folder_to_import(tmp_path / "given"), root, sources(), lambda _line: None)
+    this = plan_of("medcalc_bench", tmp_path, root)
+    found = check_data(this, {})
+    assert found is not None
+    place(found, this)
+    record = bundle_record(this)
+    assert record is not None
+    assert record["manifest_sha256"] == found.sha256
+    (dataset,) = record["hub"]
+    assert (dataset["id"], dataset["revision"], dataset["source"]) == ("org/Some-Calc", None, "import:given")
+    listed = {Path(path).name: entry.sha256 for path, entry in found.manifest.paths().items() if path.startswith("hf/")}
+    assert dataset["files"] == listed
+    assert bundle_record(plan_of("medcalc_bench", tmp_path, None)) is None
+
+
+def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -> None:
+    this = plan_of("pubmed_qa", tmp_path, None, offline=True)
+    with pytest.raises(PrerequisiteError, match=r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR"):
+        check_data(this, {})
+    (tmp_path / "out/helm/scenarios/questions/data").mkdir(parents=True)
+    (tmp_path / "out/helm/scenarios/questions/data/set.json").write_bytes(QUESTIONS)
+    assert check_data(this, {}) is None
+
+
+def test_offline_without_a_bundle_counts_files_and_looks_into_caches(tmp_path: Path) -> None:
+    notes = plan_of("mtsamples_procedures", tmp_path, None, offline=True)
+    folder = tmp_path / "out/helm/scenarios/notes"
+    folder.mkdir(parents=True)
+    (folder / "a 1.txt").write_bytes(NOTES["a 1.txt"])
+    with pytest.raises(PrerequisiteError, match="1 of 2 text files"):
+        check_data(notes, {})
+    (folder / "B - 2.txt").write_bytes(NOTES["B - 2.txt"])
+    check_data(notes, {})
+
+    calc = plan_of("medcalc_bench", tmp_path, None, offline=True)
+    with pytest.raises(PrerequisiteError, match=r"org/Some-Calc in .*/home/datasets"):
+        check_data(calc, {"HF_HOME": str(tmp_path / "home")})
+    import_folder(folder_to_import(tmp_path / "given"), tmp_path / "b", sources(), lambda _line: None)
+    check_data(calc, {"HF_HOME": str(tmp_path / "b/hf")})
+
+    limited = plan_of("pubmed_qa", tmp_path, None, offline=True, max_length=9)
+    with pytest.raises(PrerequisiteError, match="TIKTOKEN_CACHE_DIR"):
+        check_data(limited, {})
+
+
+def test_without_either_nothing_is_looked_for(tmp_path: Path) -> None:
+    assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None

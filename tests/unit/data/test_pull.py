@@ -1,0 +1,163 @@
+"""`data pull` against a server on loopback that plays GitHub and the Hub."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from eval_factory.data import fetch
+from eval_factory.data.bundle import read_file_list
+from eval_factory.data.manifest import compare, read_manifest
+from eval_factory.data.pull import pull
+from eval_factory.data.sources import Sources
+from eval_factory.errors import ConfigError, PrerequisiteError
+from unit.data.invented import NOTES, QUESTIONS, REVISION, Origin, sources
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "RETRIES", fetch.RETRIES.new(backoff_factor=0))
+
+
+def no_line(_line: str) -> None:
+    pass
+
+
+def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
+    said: list[str] = []
+    pull(["questions", "notes", "calc", "records", "own"], tmp_path / "b", origin.sources(), said.append)
+    manifest = read_manifest(tmp_path / "b")
+    assert not compare(tmp_path / "b", manifest)
+    assert manifest.tasks == ["calc", "notes", "questions"]
+    listed = manifest.paths()
+    assert listed["scenarios/questions/data/set.json"].source == f"{origin.url}/q/set.json"
+    assert (tmp_path / "b/scenarios/questions/data/set.json").read_bytes() == QUESTIONS
+    assert read_file_list(tmp_path / "b/file_lists/notes.json") == list(NOTES)
+    assert {"tiktoken/0123", "nltk_data/tokenizers/punkt_tab/english/abbrev_types.txt"} <= set(listed)
+    assert not any("danish" in path for path in listed)
+    (entry,) = manifest.hub
+    assert (entry.revision, entry.source) == (REVISION, f"hub:org/Some-Calc@{REVISION}")
+    assert entry.folder.endswith(f"/default/0.0.0/{REVISION}")
+    assert any("no revision was pinned: this one is recorded" in line for line in said)
+    assert any(line.startswith("own: its data are your own") for line in said)
+
+
+def test_without_a_network_each_task_says_so_and_nothing_is_left(tmp_path: Path) -> None:
+    nowhere = sources().with_origins({"raw": "http://127.0.0.1:9", "hub": "http://127.0.0.1:9"})
+    with pytest.raises(PrerequisiteError) as raised:
+        pull(["questions", "notes", "calc"], tmp_path / "new" / "b", nowhere, no_line)
+    lines = str(raised.value).splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["questions", "notes", "calc"]
+    assert all("cannot be reached" in line and "is there a network here?" in line for line in lines)
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_one_task_lacks_does_not_keep_another_back(tmp_path: Path, origin: Origin) -> None:
+    origin.altered["/notes/a 1.txt"] = (404, b"", {})
+    with pytest.raises(PrerequisiteError, match=r"^notes: not pulled, nothing was written: .*HTTP 404$"):
+        pull(["notes", "questions"], tmp_path / "b", origin.sources(), no_line)
+    manifest = read_manifest(tmp_path / "b")
+    assert manifest.tasks == ["questions"]
+    assert not compare(tmp_path / "b", manifest)
+
+
+BAD_ANSWERS = {
+    "other content": (200, b'{"1": "Was it?"}', {}),
+    "cut off": (200, QUESTIONS, {"Content-Length": "400"}),
+    "an error": (500, b"", {"Retry-After": "0"}),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_a_file_is_whole_and_as_known_or_not_there(kind: str, tmp_path: Path, origin: Origin) -> None:
+    origin.altered["/q/set.json"] = BAD_ANSWERS[kind]
+    with pytest.raises(PrerequisiteError, match="questions: not pulled"):
+        pull(["questions"], tmp_path / "b", origin.sources(), no_line)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_busy_server_is_asked_again(tmp_path: Path, origin: Origin) -> None:
+    origin.fail_first["/q/set.json"] = 2
+    pull(["questions"], tmp_path / "b", origin.sources(), no_line)
+    assert origin.asked["/q/set.json"] == 3
+
+
+@pytest.mark.parametrize("names", ['["../x.txt"]', '[{"name": "../x.txt"}, {"name": "y.txt"}]', '[{"name": "a.txt"}]'])
+def test_a_list_of_files_that_is_none_is_refused(names: str, tmp_path: Path, origin: Origin) -> None:
+    origin.altered["/list"] = (200, names.encode(), {})
+    with pytest.raises(PrerequisiteError, match=r"is no list of files|lists 1 files, 2 are known"):
+        pull(["notes"], tmp_path / "b", origin.sources(), no_line)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_new_revision_takes_the_place_of_the_old_one(tmp_path: Path, origin: Origin) -> None:
+    pull(["calc"], tmp_path / "b", origin.sources(), no_line)
+    for path in list(origin.files):
+        if REVISION in path or path.startswith("/api/"):
+            content = origin.files[path].replace(REVISION.encode(), b"cd" * 20)
+            origin.files[path.replace(REVISION, "cd" * 20)] = content
+    pull(["calc"], tmp_path / "b", origin.sources(), no_line)
+    manifest = read_manifest(tmp_path / "b")
+    assert [entry.revision for entry in manifest.hub] == ["cd" * 20]
+    assert not compare(tmp_path / "b", manifest)
+
+
+def test_what_no_benchmark_reads_may_be_missing(tmp_path: Path, origin: Origin) -> None:
+    origin.altered["/punkt_tab.zip"] = (200, b"no zip", {})
+    said: list[str] = []
+    pull(["questions"], tmp_path / "b", origin.sources(), said.append)
+    assert said[-1].startswith("nltk punkt_tab: not pulled")
+    assert not compare(tmp_path / "b", read_manifest(tmp_path / "b"))
+
+
+def test_mistakes_are_said_before_anything_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no task pubmed"):
+        pull(["pubmed"], tmp_path / "b", sources(), no_line)
+    with pytest.raises(ConfigError, match="no origin 'rww'"):
+        sources().with_origins({"rww": "http://x"})
+    with pytest.raises(ConfigError, match="without a user name") as raised:
+        sources().with_origins({"raw": "http://user:canary@x"})
+    assert "canary" not in str(raised.value)
+
+
+ARCHIVED = {
+    "format": 1,
+    "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid"},
+    "tasks": {
+        "exam": {
+            "scenario": "exam",
+            "files": [
+                {"path": f"data/{name}", "url": "{raw}/exam.zip", "member": name} for name in ("dev.json", "train.json")
+            ],
+        }
+    },
+    "tiktoken": {},
+    "nltk": {},
+}
+
+
+def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr("dev.json", "1")
+        archive.writestr("train.json", "2")
+        archive.writestr("../outside", "3")
+    origin.files["/exam.zip"] = held.getvalue()
+    table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
+    pull(["exam"], tmp_path / "b", table, no_line)
+    assert origin.asked["/exam.zip"] == 1
+    assert set(read_manifest(tmp_path / "b").paths()) == {
+        "scenarios/exam/data/dev.json", "scenarios/exam/data/train.json"
+    }  # fmt: skip
+    assert not compare(tmp_path / "b", read_manifest(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("content", [b"<html>are you a robot?</html>", b"PK\x05\x06" + bytes(18)])
+def test_an_archive_that_is_none_or_holds_something_else(content: bytes, tmp_path: Path, origin: Origin) -> None:
+    origin.files["/exam.zip"] = content
+    table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
+    with pytest.raises(PrerequisiteError, match=r"is no zip file that can be used|the archive holds no"):
+        pull(["exam"], tmp_path / "b", table, no_line)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_factory.engine.listing import known_names
+from eval_factory.engine.offline import BlockedConnectionError, Guard, place_of
+from eval_factory.engine.transport import Transport, proxy_for
+from scripted_endpoint import ScriptedEndpoint
+
+
+def test_place_of() -> None:
+    assert place_of("https://Host.example/v1") == ("host.example", 443)
+    assert place_of("http://[::1]:8000/v1") == ("::1", 8000)
+    assert place_of("demo://baseline") is None
+    assert place_of("") is None
+
+
+@pytest.mark.parametrize(
+    ("event", "argument"),
+    [
+        ("socket.connect", ("10.0.0.1", 443)), ("socket.connect", ("93.184.216.34", 443)), ("socket.connect", ("::1", 1, 0, 0)),
+        ("socket.connect", ("10.0.0.2", 80)), ("socket.sendto", ("8.8.8.8", 53)), ("socket.connect", (b"elsewhere", 443)),
+    ],
+)  # fmt: skip
+def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
+    guard = Guard([("host.example", 443), ("10.0.0.1", 8000)])
+    guard.learn("host.example", ["10.0.0.2"])
+    told: list[str] = []
+    guard.tell = told.append
+    with pytest.raises(BlockedConnectionError, match=r"only host\.example:443, 10\.0\.0\.1:8000"):
+        guard.audit(event, (None, argument))
+    assert len(told) == 1
+    assert told == guard.blocked
+
+
+@pytest.mark.parametrize("argument", [("10.0.0.1", 8000), ("10.0.0.2", 443), "/run/socket", None, ("10.0.0.3", 5)])
+def test_addresses_that_are(argument: object) -> None:
+    guard = Guard([("host.example", 443), ("10.0.0.1", 8000)])
+    guard.learn("host.example", ["10.0.0.2"])
+    guard.allow("10.0.0.3", 5)
+    guard.audit("socket.connect", (None, argument))
+    assert guard.blocked == []
+
+
+def test_names() -> None:
+    guard = Guard([("host.example", 443)])
+    for name in ("host.example", b"HOST.example", "Host.Example.", "", None, "127.0.0.1", "::1"):
+        guard.audit("socket.getaddrinfo", (name, 443, 0, 0, 0))
+    for event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        with pytest.raises(BlockedConnectionError, match=r"api\.github\.com may not be contacted"):
+            guard.audit(event, ("api.github.com", 443, 0, 0, 0))
+    guard.audit("open", ("file", "r", 0))
+
+
+ATTEMPTS = """
+import asyncio, ctypes, json, socket, sys, urllib.request
+import requests, urllib3
+from eval_factory.engine import offline
+offline.guard_from_environment()
+offline.guard_from_environment()
+url, port = sys.argv[1], int(sys.argv[2])
+def reached(ask):
+    try:
+        ask()
+        return "reached"
+    except BaseException as error:
+        return type(error).__name__
+async def stream():
+    await asyncio.open_connection("127.0.0.1", port)
+def datagram():
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", port))
+other = f"http://127.0.0.1:{port}/"
+print(json.dumps({
+    "endpoint": reached(lambda: requests.post(url, json={"prompt": "p", "model": "m"}, timeout=5).raise_for_status()),
+    "requests": reached(lambda: requests.get(other, timeout=5)),
+    "urllib": reached(lambda: urllib.request.urlopen(other, timeout=5)),
+    "urllib3": reached(lambda: urllib3.PoolManager().request("GET", other, retries=False)),
+    "socket": reached(lambda: socket.create_connection(("127.0.0.1", port))),
+    "connect_ex": reached(lambda: socket.socket().connect_ex(("127.0.0.1", port))),
+    "asyncio": reached(lambda: asyncio.run(stream())),
+    "datagram": reached(datagram),
+    "name": reached(lambda: socket.gethostbyname("api.github.com")),
+    "blocked": len(offline.guard().blocked),
+}))
+"""
+
+
+def test_nothing_but_the_endpoint_is_reached_whatever_asks(endpoint_and_other: tuple[str, ScriptedEndpoint]) -> None:
+    url, other = endpoint_and_other
+    place, port = place_of(url), place_of(other.url)
+    assert port is not None
+    env = {"PATH": os.environ["PATH"], "EVAL_FACTORY_OFFLINE": json.dumps([place])}
+    finished = subprocess.run(
+        [sys.executable, "-c", ATTEMPTS, f"{url}/completions", str(port[1])],
+        env=env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    found = json.loads(finished.stdout)
+    assert found.pop("endpoint") == "reached", finished.stderr
+    assert found.pop("blocked") >= 8
+    assert "reached" not in found.values()
+    assert other.paths == []
+
+
+@pytest.fixture
+def endpoint_and_other():  # type: ignore[no-untyped-def]
+    with ScriptedEndpoint(lambda _: "yes") as endpoint, ScriptedEndpoint(lambda _: "yes") as other:
+        yield endpoint.url, other
+
+
+def test_the_endpoints_proxy_is_the_one_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://other.example:1")
+    assert proxy_for("http://host.example/v1") == "http://other.example:1"
+    monkeypatch.setenv("EVAL_FACTORY_PROXIES", '{"http://host.example": "http://proxy.example:2"}')
+    assert proxy_for("http://host.example/v1") == "http://proxy.example:2"
+    assert proxy_for("http://host.example:8/v1") is None
+    with ScriptedEndpoint(lambda _: "yes") as endpoint:
+        transport = Transport(endpoint.url, timeout_s=5, connections=1)
+        assert transport.post(f"{endpoint.url}/completions", {"prompt": "p", "model": "m"}).status == 200
+
+
+def test_lists_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    assert known_names("mtsamples_procedures", tmp_path / "data") is None
+    names = [f"{number:04}.txt" for number in range(1200)]
+    (tmp_path / "mtsamples_procedures.json").write_text(json.dumps({"names": names}))
+    monkeypatch.setenv("EVAL_FACTORY_FILE_LISTS", str(tmp_path))
+    assert known_names("mtsamples_procedures", tmp_path / "data") == names[:1000]
+    assert known_names("mtsamples_replicate", tmp_path / "data") is None
+    monkeypatch.setenv("MEDICAL_DATA_ALL_FILES", "1")
+    assert known_names("mtsamples_procedures", tmp_path / "data") == names
+
+
+def test_offline_the_files_that_are_there_are_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b.txt", "B.txt", "a.md"):
+        (tmp_path / name).write_text("x")
+    monkeypatch.setattr("eval_factory.engine.offline._guard", Guard([]))
+    assert known_names("mtsamples_procedures", tmp_path) == ["B.txt", "b.txt"]
