@@ -23,6 +23,8 @@ def provenance_of(plan: Plan, scenario: str, prompts_sha256: str, git_hash: str 
     """The record of a finished run; files of the scenario and prompts by their SHA-256."""
     files = output.scenario_files(plan.rundir.helm, scenario)
     data = {path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files}
+    for dataset in output.hub_datasets(plan.rundir.helm):
+        data.update({name: _sha256(path) for name, path in dataset.files().items()})
     if plan.evaluation.benchmark is not None:
         data.update(plan.evaluation.benchmark.sha256)
     endpoint = plan.evaluation.run.target.api_endpoint

@@ -55,6 +55,9 @@ def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[di
     return stats
 
 
+FROM_THE_HUB = {"medcalc_bench", "head_qa"}
+
+
 @pytest.mark.medical_data
 @pytest.mark.parametrize("task", TASK_DATA)
 def test_scores_equal_bare_helm(
@@ -83,6 +86,9 @@ def test_scores_equal_bare_helm(
             compared += 1
     assert compared >= 1
     assert outcome.document()["main_metric"] in scores
+    files = outcome.document()["provenance"]["dataset_files"]
+    assert any(name.startswith("hub:") for name in files) is (task in FROM_THE_HUB)
+    assert files
     assert_no_text_in_logs(outcome.output_dir)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -298,3 +300,41 @@ def test_a_foreign_cache_is_set_aside(tmp_path: Path, run_program: Run, endpoint
     outcome = run_program(TASK, endpoint.url, params={"limit_samples": 2})
     assert outcome.returncode == 0, outcome.stderr
     assert [path.name for path in outcome.output_dir.glob("cache.db.set-aside-*")]
+
+
+HOSTILE = (
+    "DROP TABLE patient",
+    "ATTACH DATABASE 'stolen.sqlite' AS stolen",
+    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n",
+    "INSERT INTO patient SELECT * FROM patient",
+)
+
+
+def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
+    """A small database of the benchmark's form: after the run it is byte for byte what it was."""
+    folder = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "eicu.sqlite") as connection:
+        connection.execute("CREATE TABLE patient (id INTEGER)")
+        connection.execute("INSERT INTO patient VALUES (1)")
+    connection.close()
+    (folder / "eicu.sql").write_text("CREATE TABLE patient\n(\n id INTEGER\n);\n")
+    rows = [{"question": f"How many, {n}?", "query": "SELECT count(*) FROM patient"} for n in range(len(HOSTILE) + 1)]
+    for split in ("train", "valid", "test"):
+        (folder / f"ehrsql_{split}.json").write_text(json.dumps(rows if split == "test" else []))
+    before = (folder / "eicu.sqlite").read_bytes()
+
+    def answer(prompt: str) -> str:
+        number = int(re.findall(r"How many, (\d+)\?", prompt)[-1])
+        return HOSTILE[number] if number < len(HOSTILE) else "SELECT 1"
+
+    with ScriptedEndpoint(answer) as endpoint:
+        outcome = run_program("ehr_sql", endpoint.url, params={"parallelism": 8})
+    assert outcome.returncode == 0, outcome.stderr
+    assert (folder / "eicu.sqlite").read_bytes() == before
+    assert {file.name for file in folder.iterdir() if file.suffix != ".lock"} == {
+        "eicu.sqlite", "eicu.sql", "ehrsql_train.json", "ehrsql_valid.json", "ehrsql_test.json"
+    }  # fmt: skip
+    assert not list(tmp_path.rglob("stolen.sqlite"))
+    assert outcome.scores()["ehr_sql_query_validity"] == 1 / len(rows)
+    assert outcome.scores()["ehr_sql_execution_accuracy"] == 1 / len(rows)

@@ -162,7 +162,7 @@ def new_benchmark(folder: Path, jury: bool) -> None:
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
 
 
-cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "Bundles of what runs need, for use without a network."))
+cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))
 
 

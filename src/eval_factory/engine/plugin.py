@@ -15,7 +15,7 @@ import types
 from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import entries, listing, mends, offline, startup
+from eval_factory.engine import entries, hub, listing, mends, offline, startup
 from eval_factory.helm import names
 
 SPACY_MODEL = "en_core_web_sm"
@@ -149,6 +149,7 @@ def mend_scenarios() -> None:
 
 
 offline.guard_from_environment()
+hub.note_what_is_loaded()
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 answer_for_torch()

@@ -14,10 +14,11 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 
-from eval_factory.engine import entries, events, offline, scoring, startup
+from eval_factory.engine import entries, events, hub, offline, scoring, startup
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.engine.text_only import asks_for_more
+from eval_factory.helm import names
 from eval_factory.results import MODEL_ROLE
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
@@ -106,6 +107,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _before_asking(self, state: ScenarioState) -> None:
         self._stop_where_data_were_refused()
+        hub.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
         self._session.expect(MODEL_ROLE, len(state.request_states))
         self._session.events.emit(events.PHASE, phase=events.ASKING, total=len(state.request_states))
 

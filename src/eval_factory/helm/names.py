@@ -58,6 +58,9 @@ JUDGED_RUN_SPECS = JURY_RUN_SPECS | {
 RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
 
+HUB_DATASETS_FILE = "hub_datasets.json"
+"""In HELM's output folder: what our plug-in saw loaded from the Hugging Face Hub."""
+
 RUN_SPEC_FILE = "run_spec.json"
 SCENARIO_STATE_FILE = "scenario_state.json"
 SCENARIO_FILE = "scenario.json"

@@ -258,6 +258,24 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
 
 
+class HubDataset(_Loose):
+    id: str
+    config: str
+    revision: str
+    folder: str
+
+    def files(self) -> dict[str, Path]:
+        """`hub:ID@REVISION/CONFIG/file` -> the prepared table that was read."""
+        name = f"hub:{self.id}@{self.revision}/{self.config}"
+        return {f"{name}/{path.name}": path for path in sorted(Path(self.folder).glob("*.arrow"))}
+
+
+def hub_datasets(helm_dir: Path) -> list[HubDataset]:
+    """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
+    file = helm_dir / names.HUB_DATASETS_FILE
+    return list(_read(file, list[HubDataset])) if file.is_file() else []
+
+
 def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:
     """Criterion -> a judge's rating of one answer, as HELM reads it; empty where it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
