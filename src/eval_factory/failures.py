@@ -25,7 +25,7 @@ ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeEr
 """What HELM's functions of run specs raise for values that they do not take."""
 
 _MODULE = re.compile(r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)")
-_NLTK_RESOURCE = re.compile(r"Resource\s+(?:\x1b\[\d+m)?(\w+)")
+_NLTK_RESOURCE = re.compile(r"Resource\s+(?:\x1b\[\d+m)?'?(\w+)")
 _RAISED = re.compile(
     r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
 )

@@ -13,6 +13,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from eval_factory import __version__
+from eval_factory.data.failure import FetchError
 
 TIMEOUT_S = (10.0, 60.0)
 """To connect, and between two pieces of an answer."""
@@ -23,14 +24,6 @@ RETRIES = Retry(
     total=4, connect=1, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=("GET",),
     raise_on_status=False,
 )  # fmt: skip
-
-
-class FetchError(Exception):
-    """A file could not be had; the message says why. `unreachable`: the host itself did not answer."""
-
-    def __init__(self, message: str, *, unreachable: bool = False) -> None:
-        super().__init__(message)
-        self.unreachable = unreachable
 
 
 class Fetcher:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eval_factory.data.bundle import HF_HOME, Staging
-from eval_factory.data.fetch import FetchError
+from eval_factory.data.failure import FetchError
 from eval_factory.data.manifest import HubEntry, files_under
 from eval_factory.data.sources import HubDataset
 from eval_factory.errors import PrerequisiteError

@@ -20,7 +20,8 @@ from eval_factory.data.bundle import (
     file_list_text,
     staging,
 )  # fmt: skip
-from eval_factory.data.fetch import Fetcher, FetchError
+from eval_factory.data.failure import FetchError
+from eval_factory.data.fetch import Fetcher
 from eval_factory.data.hub import pull_dataset
 from eval_factory.data.sources import Listing, Nltk, Sources, relative_path
 from eval_factory.errors import ConfigError, PrerequisiteError
