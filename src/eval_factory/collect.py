@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eval_factory.corrections import Corrections
 from eval_factory.engine import store, wire
 from eval_factory.engine.judgement import injection_signs
-from eval_factory.errata.load import CORRECTED, Erratum, load_errata
-from eval_factory.errata.rules import Case, Rule, rule_of
+from eval_factory.errata.load import CORRECTED
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.helm.model_files import deployment_of
@@ -54,7 +54,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     run = output.read_run(runs[0])
     entry = plan.evaluation.task.helm
     contexts = _contexts(run, run.main_split(entry.main_split))
-    corrections = _Corrections.of(plan, contexts)
+    corrections = Corrections.of(plan, contexts)
     answers = _answers(plan.rundir.cache_db)
     seen = _look_at_states(plan, run, corrections)
     contexts += corrections.contexts()
@@ -196,57 +196,7 @@ class _Seen:
         )
 
 
-@dataclass
-class _Corrections:
-    """Corrected values of metrics that are known to be wrong, beside HELM's own."""
-
-    version: int
-    errata: Sequence[Erratum]
-    rules: Mapping[str, Rule]
-    helm: Mapping[str, Context]
-    values: dict[str, dict[InstanceKey, float]] = field(default_factory=lambda: defaultdict(dict))
-
-    @classmethod
-    def of(cls, plan: Plan, contexts: Sequence[Context]) -> _Corrections:
-        known = load_errata()
-        helm = {context.label: context for context in contexts}
-        errata = [erratum for erratum in known.of(plan.evaluation.task.helm.run_spec) if erratum.metric in helm]
-        return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
-
-    def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        for erratum in self.errata:
-            helm = self.helm[str(erratum.metric)].values.get(key)
-            if helm is None:
-                continue
-            # A failed instance has no value that counts; it keeps its place, for the bounds.
-            value = 0.0 if has_failed(state) else self.rules[erratum.id](_case(state, helm))
-            if value is not None:
-                self.values[erratum.label][key] = value
-
-    def contexts(self) -> list[Context]:
-        return [Context(label, label, None, merged=True, values=values) for label, values in self.values.items()]
-
-    def notes(self) -> list[str]:
-        return [
-            f"{erratum.label} (errata {', '.join(filter(None, (str(self.version), erratum.id, erratum.upstream)))}):"
-            f" {erratum.defect}. Corrected: {erratum.corrected}"
-            for erratum in self.errata
-        ]
-
-
-def _case(state: output.RequestState, helm: float) -> Case:
-    right = (reference.output.text for reference in state.instance.references if output.CORRECT_TAG in reference.tags)
-    return Case(
-        prompt=state.instance.input.text,
-        completion=_text(state),
-        gold=next(right, ""),
-        helm=helm,
-        extra=state.instance.extra_data or {},
-        annotations=state.annotations or {},
-    )
-
-
-def _look_at_states(plan: Plan, run: output.HelmRun, corrections: _Corrections) -> _Seen:
+def _look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) -> _Seen:
     seen = _Seen()
     jury = run.jury
     roles = {deployment_of(judge): judge.role for judge in plan.judges}
@@ -261,7 +211,7 @@ def _look_at_states(plan: Plan, run: output.HelmRun, corrections: _Corrections) 
             fields["sub_split"] = state.instance.sub_split
         for name, value in fields.items():
             seen.members[name][value].append(key)
-        corrections.add(key, state)
+        corrections.add(key, state, None if has_failed(state) else _text(state))
         if has_failed(state):
             seen.failed.add(key)
             continue

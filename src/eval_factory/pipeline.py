@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Evaluation, Request, build_evaluation, data_faults
+from eval_factory.config.evaluation import Request, build_evaluation, data_faults
 from eval_factory.config.framework import framework_path, load_framework
-from eval_factory.config.merge import Source
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import ended_before_it_ran, explained
@@ -26,7 +25,9 @@ from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.output import scenario_folder
 from eval_factory.keys import key_report
+from eval_factory.logs import open_log
 from eval_factory.plan import EndpointPlan, Plan, make_plan
+from eval_factory.preview import preview
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
@@ -71,9 +72,7 @@ def run_evaluation(
         redactor.learn(key)
     plan.rundir.create()
     with plan.rundir.locked():
-        log = program_log(plan.rundir, redactor, debug=options.debug)
-        for line in keys.lines:
-            log.info(line)
+        log = open_log(plan.rundir, redactor, debug=options.debug, beginning=keys.lines)
         prepare(plan, argv, redactor, log, options)
         data_bundle = bundle.sha256 if bundle else None
         ran = finished_before(plan, data_bundle, log, screen) if not options.fresh else None
@@ -175,61 +174,6 @@ def probe_all(
         if odd:
             log.warning(odd)
             screen.write(f"warning: {odd}\n")
-
-
-def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
-    """The rendered configuration, the source of each value that is not a default, and the exact command."""
-    from eval_factory.report.documents import to_yaml
-
-    lines = ["# rendered configuration"]
-    lines.append(to_yaml(evaluation.as_dict()).rstrip())
-    lines.append("\n# values that are not defaults")
-    shown = {
-        path: source
-        for path, source in evaluation.sources.items()
-        if source not in (Source.FRAMEWORK, Source.TASK)
-    }
-    values = evaluation.as_dict()
-    width = max((len(path) for path in shown), default=0)
-    for path, source in sorted(shown.items()):
-        lines.append(f"#   {path:<{width}}  {source.value}: {_value_at(values, path)}")
-    lines.append("\n# command")
-    lines.append(shlex.join(argv))
-    return "\n".join(lines) + "\n"
-
-
-def _value_at(tree: Any, path: str) -> Any:
-    for name in path.split("."):
-        tree = tree.get(name) if isinstance(tree, Mapping) else None
-    return tree
-
-
-def program_log(rundir: RunDir, redactor: Redactor, *, debug: bool) -> logging.Logger:
-    """logs/eval-factory.log: every line redacted, only the owner may read it."""
-    logger = logging.getLogger("eval_factory.run")
-    logger.setLevel(logging.DEBUG if debug else logging.INFO)
-    logger.propagate = False
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
-    rundir.program_log.touch(mode=PRIVATE)
-    handler = logging.FileHandler(rundir.program_log, encoding="utf-8")
-    handler.setFormatter(_RedactingFormatter(redactor))
-    logger.addHandler(handler)
-    if debug:
-        screen_handler = logging.StreamHandler()
-        screen_handler.setFormatter(_RedactingFormatter(redactor))
-        logger.addHandler(screen_handler)
-    return logger
-
-
-class _RedactingFormatter(logging.Formatter):
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s")
-        self._redactor = redactor
-
-    def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.text(super().format(record))
 
 
 def prepare(

@@ -24,7 +24,8 @@ from eval_factory.leaderboard.catalogue import Leaderboard
 from eval_factory.leaderboard.conf import conf_of
 from eval_factory.leaderboard.entries import Entry, conf_text, missing_data_paths, read_entries, rewritten
 from eval_factory.leaderboard.request import LeaderboardRequest
-from eval_factory.pipeline import probe_all, program_log, raise_if_stopped, ready_store
+from eval_factory.logs import open_log
+from eval_factory.pipeline import probe_all, raise_if_stopped, ready_store
 from eval_factory.plan import EndpointPlan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
@@ -130,9 +131,7 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
         redactor.learn(key)
     job.rundir.create()
     with job.rundir.locked():
-        log = program_log(job.rundir, redactor, debug=request.debug)
-        for line in keys.lines:
-            log.info(line)
+        log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)
         prepare(job, entries, endpoints, log, screen)
         if not request.no_preflight:
             probe_all(endpoints, env, redactor, log, screen)

@@ -1,0 +1,39 @@
+"""The program's own log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from eval_factory.rundir import PRIVATE, RunDir
+from eval_factory.secrets import Redactor
+
+
+def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool, beginning: Iterable[str] = ()) -> logging.Logger:
+    """logs/eval-factory.log: every line redacted, only the owner may read it."""
+    logger = logging.getLogger("eval_factory.run")
+    logger.setLevel(logging.DEBUG if debug else logging.INFO)
+    logger.propagate = False
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    rundir.program_log.touch(mode=PRIVATE)
+    handler = logging.FileHandler(rundir.program_log, encoding="utf-8")
+    handler.setFormatter(_RedactingFormatter(redactor))
+    logger.addHandler(handler)
+    if debug:
+        screen_handler = logging.StreamHandler()
+        screen_handler.setFormatter(_RedactingFormatter(redactor))
+        logger.addHandler(screen_handler)
+    for line in beginning:
+        logger.info(line)
+    return logger
+
+
+class _RedactingFormatter(logging.Formatter):
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redactor.text(super().format(record))
