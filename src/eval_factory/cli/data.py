@@ -114,13 +114,13 @@ def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
 @click.option("--to", "target", type=_FOLDER, required=True, metavar="DIR", help="The bundle; made if it is not there.")
 @click.option("--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin.")
 def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
-    """Download what runs of these tasks read ('all': of every task)."""
-    from eval_factory.data.pull import pull
+    """Download what runs of these tasks read ('all': of every task; 'leaderboards': the run entries of HELM's)."""
+    from eval_factory.data.pull import LEADERBOARDS, pull
     from eval_factory.data.sources import load_sources
 
     given = dict(origin.partition("=")[::2] for origin in origins)
     sources = load_sources().with_origins(given)
-    names = list(sources.tasks) if "all" in tasks else [name.removeprefix("helm.") for name in tasks]
+    names = [*sources.tasks, LEADERBOARDS] if "all" in tasks else [name.removeprefix("helm.") for name in tasks]
     pull(names, target, sources, _say)
 
 

@@ -14,6 +14,7 @@ from eval_factory.data.bundle import (
     FILE_LISTS,
     LIST_LIMIT,
     NLTK_DATA,
+    PRESENTATION,
     SCENARIOS,
     TIKTOKEN,
     Staging,
@@ -27,6 +28,8 @@ from eval_factory.data.sources import Listing, Nltk, Sources, relative_path
 from eval_factory.errors import ConfigError, PrerequisiteError
 
 AT_ONCE = 8
+LEADERBOARDS = "leaderboards"
+"""Not a task: HELM's conf files."""
 LARGEST_NLTK = 256 << 20
 LARGEST_MEMBER = 1 << 30
 MEMBERS_OF = "archives.part"
@@ -41,7 +44,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: Say) -> None:
         ConfigError: a task is unknown.
         PrerequisiteError: a message for each task that could not be had whole; nothing of it was written.
     """
-    unknown = [name for name in tasks if name not in sources.tasks]
+    unknown = [name for name in tasks if name not in sources.tasks and name != LEADERBOARDS]
     if unknown:
         raise ConfigError(
             f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)"
@@ -53,7 +56,8 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: Say) -> None:
             pulled = False
             for name in dict.fromkeys(tasks):
                 try:
-                    notes = _pull_task(name, sources, stage, fetcher, say)
+                    pull_it = _pull_confs if name == LEADERBOARDS else _pull_task
+                    notes = pull_it(name, sources, stage, fetcher, say)
                 except (FetchError, PrerequisiteError) as error:
                     stage.discard()
                     failures.append(_failure(name, error))
@@ -109,6 +113,17 @@ def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, sa
     elif not notes:
         say(f"{name}: needs no data but the package's")
     return notes or None
+
+
+def _pull_confs(_name: str, sources: Sources, stage: Staging, fetcher: Fetcher, _say: Say) -> list[str] | None:
+    """The run entries of HELM's leaderboards."""
+    found = sources.presentation
+    if found is None:
+        return None
+    for file in found.files:
+        url = f"{sources.url(found.url)}{file}"
+        fetcher.file(url, stage.path(f"{PRESENTATION}/{file}", url))
+    return [f"{len(found.files)} files"]
 
 
 def _stage_member(member: str, url: str, target: Path, kept: Path, fetcher: Fetcher) -> None:

@@ -78,6 +78,13 @@ class Nltk(_Strict):
     members: str
 
 
+class Presentation(_Strict):
+    """HELM's conf files: what its leaderboards run."""
+
+    url: str
+    files: tuple[RelativePath, ...]
+
+
 class TaskSources(_Strict):
     scenario: RelativePath
     files: tuple[SourceFile, ...] = ()
@@ -100,6 +107,7 @@ class Sources(_Strict):
     tasks: dict[str, TaskSources]
     tiktoken: dict[str, SourceFile]
     nltk: dict[str, Nltk]
+    presentation: Presentation | None = None
 
     def url(self, template: str) -> str:
         return template.format_map(self.origins)

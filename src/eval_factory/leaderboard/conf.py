@@ -29,7 +29,8 @@ def conf_of(row: Leaderboard, *, file: Path | None, data_dir: Path | None) -> tu
         bundled = data_dir / BUNDLE_FOLDER / row.conf
         if not bundled.is_file():
             raise PrerequisiteError(
-                f"{bundled} is not there\n  put {row.conf} of HELM's repository there, or give it with --conf FILE"
+                f"{bundled} is not there\n  with a network: eval-factory data pull leaderboards --to {data_dir};"
+                f" or give {row.conf} of HELM's repository with --conf FILE"
             )
         return _read(bundled), str(bundled)
     address = ADDRESS.format(version=helm_version(), conf=row.conf)

@@ -161,3 +161,13 @@ def test_an_archive_that_is_none_or_holds_something_else(content: bytes, tmp_pat
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
     with pytest.raises(PrerequisiteError, match=r"is no zip file that can be used|the archive holds no"):
         pull(["exam"], tmp_path / "b", table, no_line)
+
+
+def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
+    origin.files["/confs/run_entries_a.conf"] = b"entries: []"
+    table = Sources.model_validate(
+        {**ARCHIVED, "presentation": {"url": "{raw}/confs/", "files": ["run_entries_a.conf"]}}
+    ).with_origins({"raw": origin.url})
+    pull(["leaderboards"], tmp_path / "b", table, no_line)
+    assert (tmp_path / "b" / "presentation" / "run_entries_a.conf").read_bytes() == b"entries: []"
+    assert not compare(tmp_path / "b", read_manifest(tmp_path / "b"))

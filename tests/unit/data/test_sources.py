@@ -139,3 +139,13 @@ def test_subsets() -> None:
     both = load_sources().tasks["med_dialog"]
     assert [file.path for file in both.of_subset("icliniq").files] == ["icliniq/test.json"]
     assert len(both.of_subset(None).files) == 2
+
+
+def test_the_confs_are_those_of_the_leaderboards() -> None:
+    from eval_factory.leaderboard.catalogue import helm_version, load_catalogue
+
+    found = load_sources().presentation
+    assert found is not None
+    named = {row.conf.format(organization="stanford") for row in load_catalogue().leaderboards}
+    assert set(found.files) == named
+    assert f"/v{helm_version()}/" in found.url
