@@ -24,6 +24,9 @@ PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDepen
 ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
 """What HELM's functions of run specs raise for values that they do not take."""
 
+NOT_IN_THE_CACHE = "Couldn't find cache for"
+"""What `datasets` says offline of another configuration than those it has."""
+
 _MODULE = re.compile(r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)")
 _NLTK_RESOURCE = re.compile(r"Resource\s+(?:\x1b\[\d+m)?'?(\w+)")
 _RAISED = re.compile(
@@ -49,7 +52,7 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             "  python -m nltk.downloader punkt punkt_tab, or put it into NLTK_DATA;"
             " answers are kept: the same command goes on"
         )
-    if kind in DATA_ERRORS and phase == events.LOADING:
+    if phase == events.LOADING and (kind in DATA_ERRORS or NOT_IN_THE_CACHE in message):
         return PrerequisiteError(missing_data(plan, error))
     if kind in DATA_ERRORS:
         return PrerequisiteError(

@@ -320,10 +320,12 @@ def _blocked(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
+    from eval_factory.data.place import asked_of
+
     return (
         f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"
         f"  ({error})\n"
-        f"  on a machine with a network: eval-factory data pull {plan.task_name} --to DIR, then run with --data_dir DIR"
+        f"  on a machine with a network: eval-factory data pull {asked_of(plan)} --to DIR, then run with --data_dir DIR"
         f"; log: {plan.rundir.helm_log}"
     )
 

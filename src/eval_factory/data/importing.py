@@ -62,6 +62,8 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: Say) -> Manif
 def _datasets(hub: Path, sources: Sources) -> list[HubDataset]:
     """The data sets that are there, each with the configuration that the table asks for."""
     known = {dataset.id: dataset for task in sources.tasks.values() for dataset in task.hub}
+    for variant in (variant for task in sources.tasks.values() for variant in task.variants):
+        known |= {dataset.id: dataset for dataset in variant.hub if dataset.id not in known}
     found = []
     for folder in sorted(hub.glob("*/*")):
         if folder.is_dir():

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_factory.config.evaluation import SCENARIO_PARAMETERS
 from eval_factory.data.bundle import (
     FILE_LISTS,
     HF_HOME,
@@ -51,11 +52,18 @@ class BundleInUse:
 
 def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     """What this run reads: of its subset, and with the vocabulary that a limit on prompts needs."""
-    task = sources.task(plan.task_name).of_subset(plan.evaluation.run.config.params.extra.subset)
+    extra = plan.evaluation.run.config.params.extra
+    task = sources.task(plan.task_name).with_values({name: getattr(extra, name) for name in SCENARIO_PARAMETERS})
     vocabularies = task.tiktoken
-    if plan.evaluation.run.config.params.extra.max_length is not None and not vocabularies:
+    if extra.max_length is not None and not vocabularies:
         vocabularies = (DEFAULT_VOCABULARY,)
     return task.model_copy(update={"tiktoken": vocabularies})
+
+
+def asked_of(plan: Plan) -> str:
+    """What to give to `data pull` for this run."""
+    variant = task_sources(plan, load_sources()).variant
+    return f"{plan.task_name}:{variant}" if variant else plan.task_name
 
 
 def data_dir_of(plan: Plan) -> Path | None:
@@ -86,7 +94,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
         lines = "\n".join(f"  {line}" for line in differences.lines()[:SHOWN])
         raise PrerequisiteError(
             f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}\n"
-            f"  get them anew: eval-factory data pull {plan.task_name} --to {root}"
+            f"  get them anew: eval-factory data pull {asked_of(plan)} --to {root}"
         )
     return BundleInUse(root, manifest, manifest_sha256(root), task, needs)
 
@@ -100,11 +108,12 @@ def _all_files(env: Mapping[str, str]) -> bool:
 
 
 def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
+    asked = asked_of(plan)
     shown = "\n".join(f"  missing: {name}" for name in missing[:SHOWN])
     more = f"\n  and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
     return (
         f"{where} does not hold all that {plan.task_name} reads; nothing was started\n{shown}{more}\n"
-        f"  on a machine with a network: eval-factory data pull {plan.task_name} {to}"
+        f"  on a machine with a network: eval-factory data pull {asked} {to}"
     )
 
 
@@ -189,7 +198,7 @@ def bundle_record(plan: Plan) -> dict[str, Any] | None:
         return None
     manifest = read_manifest(root)
     datasets = []
-    for dataset in load_sources().task(plan.task_name).hub:
+    for dataset in task_sources(plan, load_sources()).hub:
         entry = manifest.hub_entry(dataset.id, dataset.config)
         if entry is None:
             continue

@@ -44,7 +44,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: Say) -> None:
         ConfigError: a task is unknown.
         PrerequisiteError: a message for each task that could not be had whole; nothing of it was written.
     """
-    unknown = [name for name in tasks if name not in sources.tasks and name != LEADERBOARDS]
+    unknown = [name for name in tasks if sources.asked(name) is None and name != LEADERBOARDS]
     if unknown:
         raise ConfigError(
             f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)"
@@ -86,7 +86,8 @@ def _failure(name: str, error: Exception) -> str:
 
 def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, say: Say) -> list[str] | None:
     """Stage all of a task. None where there is nothing to pull."""
-    task, notes = sources.tasks[name], []
+    task = sources.asked(name) or sources.task(name)
+    notes: list[str] = []
     for file in task.files:
         url = sources.url(file.url)
         target = stage.path(f"{SCENARIOS}/{task.scenario}/{file.path}", url)

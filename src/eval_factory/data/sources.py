@@ -85,6 +85,13 @@ class Presentation(_Strict):
     files: tuple[RelativePath, ...]
 
 
+class Variant(_Strict):
+    """What a task reads instead where its parameters have these values; `data pull TASK:name=value` pulls it."""
+
+    when: dict[str, str]
+    hub: tuple[HubDataset, ...]
+
+
 class TaskSources(_Strict):
     scenario: RelativePath
     files: tuple[SourceFile, ...] = ()
@@ -92,11 +99,23 @@ class TaskSources(_Strict):
     hub: tuple[HubDataset, ...] = ()
     tiktoken: tuple[str, ...] = ()
     own_data: bool = False
+    variants: tuple[Variant, ...] = ()
+    variant: str = ""
+    """The one that was chosen, as it is written after the task's name: `version=v1.2`."""
 
     def of_subset(self, subset: str | None) -> TaskSources:
         """Without what belongs to other subsets; None means all."""
         files = tuple(file for file in self.files if subset is None or file.when in (None, subset))
         return self.model_copy(update={"files": files})
+
+    def with_values(self, values: Mapping[str, str | None]) -> TaskSources:
+        """What is read with these values of the task's parameters."""
+        chosen = next((entry for entry in self.variants if entry.when.items() <= values.items()), None)
+        task = self.of_subset(values.get("subset"))
+        if chosen is None:
+            return task
+        named = ",".join(f"{name}={value}" for name, value in chosen.when.items())
+        return task.model_copy(update={"hub": chosen.hub, "variant": named})
 
 
 class Sources(_Strict):
@@ -115,6 +134,16 @@ class Sources(_Strict):
     def task(self, name: str) -> TaskSources:
         """What a task needs; nothing where the table does not know it."""
         return self.tasks.get(name) or TaskSources(scenario=name)
+
+    def asked(self, text: str) -> TaskSources | None:
+        """The sources of `TASK` or `TASK:name=value`; None where the table does not know it."""
+        name, _, written = text.partition(":")
+        task = self.tasks.get(name)
+        if task is None or not written:
+            return task
+        values = dict(part.partition("=")[::2] for part in written.split(","))
+        found = task.with_values(values)
+        return found if found.variant == written else None
 
     def with_origins(self, origins: Mapping[str, str]) -> Sources:
         """The same from mirrors.

@@ -149,3 +149,24 @@ def test_the_confs_are_those_of_the_leaderboards() -> None:
     named = {row.conf.format(organization="stanford") for row in load_catalogue().leaderboards}
     assert set(found.files) == named
     assert f"/v{helm_version()}/" in found.url
+
+
+def test_variants() -> None:
+    table = load_sources()
+    medcalc = table.tasks["medcalc_bench"]
+    assert [hub.id for hub in medcalc.with_values({"version": None}).hub] == ["ncbi/MedCalc-Bench"]
+    newest = medcalc.with_values({"version": "v1.2", "subset": None})
+    assert ([hub.id for hub in newest.hub], newest.variant) == (["ncbi/MedCalc-Bench-v1.2"], "version=v1.2")
+    assert table.asked("medcalc_bench:version=v1.2") == newest
+    assert table.asked("medcalc_bench:version=v9") is None
+    assert table.asked("nothing") is None
+
+
+def test_every_variant_is_a_value_that_the_task_takes() -> None:
+    framework = load_framework()
+    for name, entry in load_sources().tasks.items():
+        for variant in entry.variants:
+            for parameter, value in variant.when.items():
+                task = framework.task(name)
+                assert task is not None
+                assert value in task.helm.parameters[parameter].allowed
