@@ -32,6 +32,7 @@ RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
 ERROR_TEXT_LIMIT = 500
+MINUTE_MS = 60_000
 
 NVCF_LONGEST_HOLD_S = 300
 NVCF_FIRST_PAUSE_S = 0.25
@@ -294,14 +295,14 @@ class Asker:
         return self._redactor.text(self._url)
 
 
-def _turns(requests_per_minute: int | None) -> Callable[[], object]:
-    """What waits until another request may be sent."""
-    if requests_per_minute is None:
+def _turns(requests: int | None, per_ms: int = MINUTE_MS) -> Callable[[], object]:
+    """What waits until another request may be sent: so many in any such interval."""
+    if requests is None:
         return lambda: None
-    from pyrate_limiter import Duration, Limiter, Rate  # imported here: few endpoints have such a limit
+    from pyrate_limiter import Limiter, Rate  # imported here: few endpoints have such a limit
 
-    limiter = Limiter(Rate(requests_per_minute, Duration.MINUTE))
-    return lambda: limiter.try_acquire("request")
+    limiter = Limiter(Rate(requests, per_ms))
+    return lambda: limiter.try_acquire("request", blocking=True)
 
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -147,3 +149,16 @@ def test_retry_after() -> None:
     assert pause(retries, {"Retry-After": "100000"}) == 120
     assert pause(retries, {"Retry-After": "soon"}) == retries.get_backoff_time()
     assert pause(retries, {}) == retries.get_backoff_time()
+
+
+def test_so_many_requests_in_an_interval_whoever_asks() -> None:
+    wait, taken = asking._turns(4, per_ms=500), []
+
+    def turn(_number: int) -> None:
+        wait()
+        taken.append(time.monotonic())
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(turn, range(12)))
+    taken.sort()
+    assert all(later - earlier > 0.4 for earlier, later in zip(taken, taken[4:], strict=False))
