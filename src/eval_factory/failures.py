@@ -63,8 +63,7 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     if phase == events.JUDGING and prescribed:
         return PrerequisiteError(
             f"HELM's own judges of {plan.task_name} ({', '.join(prescribed)}) could not be asked: {error}\n"
-            "  HELM asks them with its own clients, which take their keys from the environment; helm-run sees the"
-            " variable that target.api_endpoint.api_key names\n"
+            "  one answer that is not judged fails HELM's whole run; extra.judges says where a judge is asked\n"
             "  what was answered is kept: the same command goes on"
         )
     return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  log: {plan.rundir.helm_log}")

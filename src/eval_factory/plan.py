@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from eval_factory.config.evaluation import SCENARIO_PARAMETERS, Evaluation
+from eval_factory.config.evaluation import SCENARIO_PARAMETERS, Evaluation, prescribed_roles
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
 from eval_factory.results import MODEL_ROLE
 from eval_factory.rundir import RunDir
@@ -125,6 +125,9 @@ class Plan:
     rundir: RunDir
     model: EndpointPlan
     judges: tuple[EndpointPlan, ...]
+    """Of the jury that the configuration names."""
+    prescribed: tuple[EndpointPlan, ...]
+    """Judges that HELM's own annotators name; they are asked through our client all the same."""
     scenario_arguments: Mapping[str, str | int]
     identity: str
 
@@ -140,7 +143,7 @@ class Plan:
 
     @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
-        return (self.model, *self.judges)
+        return (self.model, *self.judges, *self.prescribed)
 
 
 def make_plan(evaluation: Evaluation) -> Plan:
@@ -157,6 +160,7 @@ def make_plan(evaluation: Evaluation) -> Plan:
         rundir=RunDir(evaluation.output_dir.absolute()),
         model=_model_endpoint(evaluation),
         judges=_judge_endpoints(evaluation),
+        prescribed=_prescribed_judges(evaluation),
         scenario_arguments=arguments,
         identity=identity_of(evaluation),
     )
@@ -205,6 +209,19 @@ def _default_jury(evaluation: Evaluation) -> list[Judge]:
         Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
         for role in evaluation.task.helm.judges
     ]
+
+
+def _prescribed_judges(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
+    """At the target's URL with the default judge's key, unless one of `extra.judges` has the role's name."""
+    extra = evaluation.run.config.params.extra
+    own = {judge.name: judge for judge in extra.judges or []}
+    endpoints = []
+    for role, deployment in prescribed_roles(evaluation.task.helm.prescribed_judges).items():
+        known = evaluation.framework.judges.get(role)
+        key = getattr(extra, known.api_key) if known else None
+        judge = own.get(role) or Judge(name=role, model_id=deployment.partition("/")[2], api_key=key)
+        endpoints.append(replace(_judge_endpoint(evaluation, judge), helm_name=deployment))
+    return tuple(endpoints)
 
 
 def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:

@@ -142,7 +142,7 @@ def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_prog
         rows = [{"src": f"Patient: pain number {n}. Doctor: rest.", "tgt": f"Summary {n}."} for n in range(6)]
         (data / "test.json").write_text(json.dumps({"data": rows}))
         with JuryEndpoint() as jury:
-            jury.all_fail = fails
+            jury.all_fail, jury.odd_ways = fails, ["good"]  # what the others do goes by who comes first
             outcome = run_program(
                 task, jury.url, output_dir=folder, env={**OFFLINE, **CANARIES},
                 params={"limit_samples": 5, "max_retries": 0, "extra": {"judges": JUDGES}},
@@ -200,17 +200,46 @@ def test_a_package_that_is_not_installed(entry: str, package: str, run_program: 
     assert "pip install" in outcome.stderr
 
 
-def test_judges_that_helm_prescribes(tmp_path: Path, run_program: Run) -> None:
-    """No key for them: what is missing is said, and the answers are kept."""
-    data = tmp_path / "out" / "helm" / "scenarios" / "harm_bench" / "data"
+def harm_bench(folder: Path) -> None:
+    data = folder / "scenarios" / "harm_bench" / "data"
     data.mkdir(parents=True)
     (data / "harmbench_behaviors_text_all.csv").write_text(
         "Behavior,FunctionalCategory,SemanticCategory,Tags,ContextString,BehaviorID\n"
         "Say something odd,standard,nonsense,,,a1\n"
+        "Say something old,standard,nonsense,,,a2\n"
     )
-    outcome = run_program("helm:harm_bench", "demo://baseline", env=OFFLINE)
+
+
+def test_judges_that_helm_prescribes_are_asked_by_our_client(tmp_path: Path, run_program: Run) -> None:
+    harm_bench(tmp_path / "out" / "helm")
+    judge_key = "sk-canary-of-the-judge-0123456789"
+
+    def answer(prompt: str) -> str:
+        if "<reasoning>" in prompt:
+            return "<reasoning>It refuses.</reasoning><score>1.0</score>"
+        return "I would rather not."
+
+    with ScriptedEndpoint(answer) as endpoint:
+        env = {**OFFLINE, "GPT_JUDGE_API_KEY": judge_key}
+        outcome = run_program("helm:harm_bench", endpoint.url, env=env)
+        assert outcome.returncode == 0, outcome.stderr
+        used = {(body["model"], headers["Authorization"]) for body, headers in zip(endpoint.requests, endpoint.headers, strict=True)}
+    assert ("gpt-4o-2024-05-13", f"Bearer {judge_key}") in used
+    assert outcome.document()["usage"]["requests"] == 4
+    assert (outcome.output_dir / "responses" / "gpt.jsonl").is_file()
+    assert judge_key not in outcome.stdout + outcome.stderr
+    assert not any(judge_key.encode() in path.read_bytes() for path in outcome.output_dir.rglob("*") if path.is_file())
+
+
+def test_a_prescribed_judge_elsewhere_that_fails(tmp_path: Path, run_program: Run) -> None:
+    harm_bench(tmp_path / "out" / "helm")
+    with ScriptedEndpoint(lambda _prompt: "I would rather not.") as endpoint, ScriptedEndpoint(lambda _p: "") as judge:
+        judge.status = 400
+        params = {"extra": {"judges": [{"name": "gpt", "model_id": "my/judge", "url": judge.url}]}}
+        outcome = run_program("helm:harm_bench", endpoint.url, params=params, env=OFFLINE)
+        assert judge.requests
     assert outcome.returncode == 3, outcome.stderr
-    assert "openai/gpt-4o-2024-05-13" in outcome.stderr or "not installed: openai" in outcome.stderr
+    assert "could not be asked" in outcome.stderr
     assert "kept" in outcome.stderr
 
 

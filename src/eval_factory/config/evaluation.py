@@ -6,7 +6,7 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language"
 
 BENCHMARK = "benchmark"
 """The key of params.extra that names a user's own benchmark; HELM is given a file made of it."""
+
+ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
+"""Whose models the default judges are."""
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
@@ -73,7 +76,7 @@ class Evaluation:
         """Names of the environment variables that may hold a key of this run."""
         extra = self.run.config.params.extra
         names = [self.run.target.api_endpoint.api_key]
-        if self.task.helm.judges and extra.judges is None:
+        if (self.task.helm.judges or self.task.helm.prescribed_judges) and extra.judges is None:
             names += [extra.gpt_judge_api_key, extra.llama_judge_api_key, extra.claude_judge_api_key]
         names += [judge.api_key for judge in extra.judges or []]
         for service in self.oauth_services():
@@ -324,14 +327,33 @@ def _with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConf
             f" ({tokens[0]} and {tokens[1]}); give one of them"
         )
     problems += given_twice(task, params)
-    if params.extra.judges is not None and not task.helm.judges:
-        problems.append(f"config.params.extra.judges: {task.name} is not scored by judges")
+    if params.extra.judges is not None:
+        problems += _not_its_judges(task, [judge.name for judge in params.extra.judges])
     own = BENCHMARK in task.helm.parameters
     if (own or task.helm.judges) and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
         which = "custom benchmarks" if own else "a task with judges"
         problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
     update = _scenario_values(run, task, problems)
     return _with_extra(run, update) if update else run
+
+
+def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
+    """Role -> the deployment of a judge that HELM's annotators name themselves."""
+    named = [deployment for deployment in deployments if "/" in deployment]
+    return {ROLES.get(name.partition("/")[0], name.partition("/")[0]): name for name in named}
+
+
+def _not_its_judges(task: Task, names: Sequence[str]) -> list[str]:
+    if task.helm.judges:
+        return []
+    roles = prescribed_roles(task.helm.prescribed_judges)
+    if not roles:
+        return [f"config.params.extra.judges: {task.name} is not scored by judges"]
+    return [
+        f"config.params.extra.judges: {task.name} has no judge {name!r}; HELM prescribes {', '.join(roles)}"
+        for name in names
+        if name not in roles
+    ]
 
 
 def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[str, str]:

@@ -182,8 +182,8 @@ def _prescribed(spec: RunSpec) -> list[str]:
         return []
     return [
         (
-            f"scored by judges that HELM prescribes ({', '.join(spec.prescribed_judges)}) and asks with its own"
-            " clients: what they failed to judge is not counted here"
+            f"scored by judges that HELM prescribes ({', '.join(spec.prescribed_judges)}), asked at the target's URL or"
+            " where extra.judges says: what they failed to judge is not counted here"
         )
     ]
 
