@@ -19,6 +19,8 @@ UNKNOWN_REVISION = "0" * 40
 """The name of a revision's folder where nobody knows the revision: `load_dataset` wants a name."""
 DATASETS = "datasets"
 INFO = "dataset_info.json"
+CONVERTED = "refs/convert/parquet"
+"""Where the Hub keeps its conversion of a data set to Parquet."""
 
 
 def cache_folder(dataset: str) -> str:
@@ -105,12 +107,23 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
     folder = workspace / dataset.id.rpartition("/")[2]
     try:
         try:
-            revision = HfApi(endpoint=endpoint).dataset_info(dataset.id, revision=dataset.revision).sha
+            info = HfApi(endpoint=endpoint).dataset_info(dataset.id, revision=dataset.revision)
+            revision = info.sha
             if not revision:
                 raise FetchError(f"{endpoint}: names no revision of {dataset.id}")
-            snapshot_download(
-                dataset.id, repo_type="dataset", revision=revision, endpoint=endpoint, local_dir=folder
-            )
+            names = {file.rfilename for file in info.siblings or []}
+            if f"{folder.name}.py" in names and not dataset.script:
+                # A loading script that nobody runs: the `datasets` package then reads the Hub's own conversion.
+                config = dataset.config or "default"
+                snapshot_download(
+                    dataset.id, repo_type="dataset", revision=CONVERTED, endpoint=endpoint, local_dir=folder,
+                    allow_patterns=f"{config}/*",
+                )  # fmt: skip
+                _name_the_splits(folder, config)
+            else:
+                snapshot_download(
+                    dataset.id, repo_type="dataset", revision=revision, endpoint=endpoint, local_dir=folder
+                )
         except (FetchError, PrerequisiteError):
             raise
         except Exception as error:  # its HTTP library's own classes, which change with its version
@@ -121,6 +134,20 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
         return revision
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _name_the_splits(folder: Path, config: str) -> None:
+    """The conversion is <config>/<split>/*.parquet; a card says which file is which split.
+
+    Raises:
+        FetchError: there is no conversion of this configuration.
+    """
+    splits = sorted(path.name for path in (folder / config).glob("*") if path.is_dir() and any(path.glob("*.parquet")))
+    if not splits:
+        raise FetchError(f"the Hub has no conversion of its configuration {config}")
+    files = [{"split": split, "path": f"{config}/{split}/*.parquet"} for split in splits]
+    front = {"configs": [{"config_name": config, "data_files": files}]}
+    (folder / "README.md").write_text(f"---\n{json.dumps(front)}\n---\n", encoding="utf-8")
 
 
 def _explained(name: str, endpoint: str, error: Exception) -> FetchError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from eval_factory.data.manifest import compare, read_manifest
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import Sources
 from eval_factory.errors import ConfigError, PrerequisiteError
-from unit.data.invented import NOTES, QUESTIONS, REVISION, Origin, sources
+from unit.data.invented import NOTES, QUESTIONS, REVISION, TABLE, Origin, sources
 
 
 @pytest.fixture(autouse=True)
@@ -171,3 +172,34 @@ def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
     pull(["leaderboards"], tmp_path / "b", table, no_line)
     assert (tmp_path / "b" / "presentation" / "run_entries_a.conf").read_bytes() == b"entries: []"
     assert not compare(tmp_path / "b", read_manifest(tmp_path / "b"))
+
+
+SCRIPTED = {
+    "format": 1,
+    "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid"},
+    "tasks": {"exam": {"scenario": "exam", "hub": [{"id": "org/exam_qa", "config": "en", "revision": None}]}},
+    "tiktoken": {},
+    "nltk": {},
+}
+
+
+def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(tmp_path: Path, origin: Origin) -> None:
+    """As `load_dataset` does where it may not run the script, which is what HELM's head_qa does."""
+    names = ["exam_qa.py", "README.md"]
+    info = {"id": "org/exam_qa", "sha": REVISION, "siblings": [{"rfilename": name} for name in names]}
+    converted = "ef" * 20
+    table = {"type": "file", "path": "en/test/0000.parquet", "size": len(TABLE), "oid": "0" * 40}
+    other = {"type": "file", "path": "es/test/0000.parquet", "size": len(TABLE), "oid": "0" * 40}
+    origin.files |= {
+        "/api/datasets/org/exam_qa": json.dumps(info).encode(),
+        "/api/datasets/org/exam_qa/revision/refs/convert/parquet": json.dumps(
+            {"id": "org/exam_qa", "sha": converted, "siblings": [{"rfilename": "en/test/0000.parquet"}]}
+        ).encode(),
+        f"/api/datasets/org/exam_qa/tree/{converted}": json.dumps([table, other]).encode(),
+        f"/datasets/org/exam_qa/resolve/{converted}/en/test/0000.parquet": TABLE,
+    }
+    pull(["exam"], tmp_path / "b", Sources.model_validate(SCRIPTED).with_origins({"hub": origin.url}), no_line)
+    (entry,) = read_manifest(tmp_path / "b").hub
+    assert (entry.id, entry.config, entry.revision) == ("org/exam_qa", "en", REVISION)
+    assert entry.folder.endswith(f"/en/0.0.0/{REVISION}")
+    assert not any("es/" in path for path in origin.asked if "resolve" in path)
