@@ -63,7 +63,7 @@ def test_quickstart_documents(quickstart: Outcome) -> None:
     assert document["validity"]["instances"]["scored"] == 40
     # The stated rule is right for the questions whose longest option is right: 8 of 40.
     assert quickstart.scores()["exact_match"] == 8 / 40
-    by_category = document["results"]["groups"][TASK]["groups"]["category"]["groups"]
+    by_category = document["results"]["groups"]["custom.sample"]["groups"]["category"]["groups"]
     assert len(by_category) == 8
     run_config = yaml.safe_load((quickstart.output_dir / "run_config.yml").read_text("utf-8"))
     assert set(run_config) == {"command", "framework_name", "pkg_name", "config", "target"}
@@ -74,6 +74,7 @@ def test_quickstart_lines(quickstart: Outcome) -> None:
     instances = [json.loads(line) for line in (quickstart.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
     assert len(results) == len(instances) == 40
     assert {line["id"] for line in results} == {line["id"] for line in instances}
+    assert all(line["id"].startswith("sample-") for line in results)  # the table's own ids
     for line in results:
         assert line["completion"] in "ABCD"
         assert line["finish_reason"] == "stop"

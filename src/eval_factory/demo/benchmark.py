@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import csv
 from importlib import resources
-from typing import Any
 
 from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT
 from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
@@ -22,7 +21,9 @@ from helm.benchmark.scenarios.scenario import (
 )
 
 NAME = "sample_medical_qa"
-QUESTIONS_FILE = "sample_questions.jsonl"
+TABLE = "sample/data.csv"
+"""The questions of the quickstart's sample, which asks them as a benchmark of one's own."""
+LETTERS = "ABCD"
 MAX_TOKENS = 5
 
 
@@ -34,14 +35,17 @@ class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
     tags = ("question_answering", "biomedical")
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - nothing is downloaded
-        text = (resources.files("eval_factory.demo") / QUESTIONS_FILE).read_text(encoding="utf-8")
-        return [_instance(json.loads(line)) for line in text.splitlines()]
+        with (resources.files("eval_factory.demo") / TABLE).open(encoding="utf-8") as file:
+            return [_instance(row) for row in csv.DictReader(file)]
 
 
-def _instance(question: dict[str, Any]) -> Instance:
+def _instance(question: dict[str, str]) -> Instance:
     references = [
-        Reference(Output(text=option), tags=[CORRECT_TAG] if index == question["answer"] else [])
-        for index, option in enumerate(question["options"])
+        Reference(
+            Output(text=question[f"option_{letter.lower()}"]),
+            tags=[CORRECT_TAG] if letter == question["correct_answer"] else [],
+        )
+        for letter in LETTERS
     ]
     return Instance(
         input=Input(text=question["question"]),

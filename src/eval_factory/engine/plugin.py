@@ -117,9 +117,10 @@ def discard_bare_prints() -> None:
 
 def mend_custom_benchmarks() -> None:
     if names.CONFIGURABLE_RUN_SPEC in names.asked_run_specs(sys.argv):
-        from eval_factory.engine.own_data import read_cells_as_text
+        from eval_factory.engine import own_data
 
-        read_cells_as_text()
+        own_data.read_cells_as_text()
+        own_data.keep_other_columns()
 
 
 def mend_jury_benchmarks() -> None:

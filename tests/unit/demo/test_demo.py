@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import json
+import csv
 from collections import Counter
 from importlib import resources
 from typing import Any
@@ -53,13 +53,15 @@ def test_errors(path: str, data: str, status: int) -> None:
 
 
 def test_the_questions() -> None:
-    text = (resources.files("eval_factory.demo") / "sample_questions.jsonl").read_text("utf-8")
-    questions = [json.loads(line) for line in text.splitlines()]
+    text = (resources.files("eval_factory.demo") / "sample" / "data.csv").read_text("utf-8")
+    questions = list(csv.DictReader(text.splitlines()))
     assert len(questions) == len({question["id"] for question in questions}) == 40
     for question in questions:
-        assert set(question) == {"id", "category", "question", "options", "answer"}
-        assert len(set(question["options"])) == 4
-    answers = Counter(question["answer"] for question in questions)
-    assert set(answers.values()) == {10}
-    longest = [max(range(4), key=lambda i, q=q: len(q["options"][i])) == q["answer"] for q in questions]  # type: ignore[misc]
+        assert len({question[f"option_{letter}"] for letter in "abcd"}) == 4
+    answers = Counter(question["correct_answer"] for question in questions)
+    assert answers == dict.fromkeys("ABCD", 10)
+    longest = [
+        max("abcd", key=lambda letter, q=q: len(q[f"option_{letter}"])).upper() == q["correct_answer"]  # type: ignore[misc]
+        for q in questions
+    ]
     assert 0.15 <= sum(longest) / 40 <= 0.5
