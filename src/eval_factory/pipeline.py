@@ -346,7 +346,7 @@ def report(
         NotReportableError: all is written, but too few instances have a score.
     """
     from eval_factory.collect import collect
-    from eval_factory.engine.startup import GARBAGE_THRESHOLD
+    from eval_factory.mends.startup import GARBAGE_THRESHOLD
     from eval_factory.report.screen import summary
     from eval_factory.report.write import write_reports
     from eval_factory.resume import remember

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.engine import scoring, startup
-from eval_factory.engine.startup import WITHOUT_VARIABLE
+from eval_factory.mends import scoring, startup
+from eval_factory.mends.startup import WITHOUT_VARIABLE
 from integration.support import CANARY, TASK_DATA, TIMEOUT_S, Outcome, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from eval_factory.engine import offline, startup
+from eval_factory.engine import offline
+from eval_factory.mends import startup
 
 offline.guard_from_environment()
 startup.lever(startup.read_yaml_with_the_c_parser)  # this module is the first of ours that helm-run imports

@@ -1,102 +1,18 @@
-"""Loaded by helm-run through --plugins: registers the sample benchmark and mends HELM where it needs what is not here.
+"""Loaded by helm-run through --plugins: registers the sample benchmark and mends HELM for what was asked.
 
-Everything mended is mended in memory; HELM's files are never edited. Each mend steps aside where the real thing is
-installed.
+Everything mended is mended in memory; HELM's files are never edited.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import io
 import logging
 import sys
-import types
-from typing import Any
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import entries, hub, listing, mends, offline, startup
+from eval_factory.engine import entries, listing, offline
 from eval_factory.helm import names
-
-SPACY_MODEL = "en_core_web_sm"
-
-
-def _is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
-
-
-def _stand_in(name: str, **members: Any) -> None:
-    module = types.ModuleType(name)
-    vars(module).update(members)
-    sys.modules[name] = module
-
-
-class _NeedsWeights:
-    """Takes the place of a metric that loads model weights."""
-
-    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        raise ModuleNotFoundError("this metric needs torch: pip install 'eval-factory-helm[local]'")
-
-
-def answer_for_torch() -> None:
-    """HELM's jury run specs import torch only to name a device, and their metrics name classes that they never use."""
-    if not _is_installed("torch"):
-        _stand_in("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", is_cuda_available=lambda: False)
-        _stand_in("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
-    if not _is_installed("bert_score"):
-        _stand_in("bert_score", BERTScorer=_NeedsWeights)
-
-
-def answer_for_transformers() -> None:
-    """MedAlign's module names a tokenizer of transformers, and uses tiktoken's."""
-    if _is_installed("transformers"):
-        return
-    _stand_in("transformers", AutoTokenizer=_NeedsWeights)
-    importlib.import_module("helm.benchmark.scenarios.medalign_scenario_helper")
-    del sys.modules["transformers"]  # others ask whether it is there
-
-
-def answer_for_spacy_model() -> None:
-    """The data statistics of summaries use spaCy's English tokenizer only, which needs no trained model."""
-    if _is_installed(SPACY_MODEL):
-        return
-    import spacy
-
-    load, is_package = spacy.load, spacy.util.is_package
-
-    def load_or_blank(name: Any, *args: Any, **kwargs: Any) -> Any:
-        return spacy.blank("en") if name == SPACY_MODEL else load(name, *args, **kwargs)
-
-    spacy.load = load_or_blank
-    spacy.util.is_package = lambda name: name == SPACY_MODEL or is_package(name)
-
-
-def answer_for_qafacteval() -> None:
-    """The table of QAFactEval scores holds no medical task: it is not downloaded, and there is no such score."""
-    from helm.benchmark.metrics import summarization_metrics
-
-    def no_table(self: Any, _eval_cache_path: str) -> None:
-        self.qa_fact_eval = {}
-
-    summarization_metrics.SummarizationMetric._load_qafacteval = no_table
-
-
-def do_without_weights() -> None:
-    """BERTScore and SummaC need weights; where they cannot be had, the other metrics are computed all the same."""
-    from helm.benchmark.metrics.summarization_metrics import SummarizationMetric
-
-    with_weights = SummarizationMetric.__init__
-
-    def with_weights_or_without(self: Any, *args: Any, device: str = "cpu", **kwargs: Any) -> None:
-        try:
-            with_weights(self, *args, device=device, **kwargs)
-        except Exception as error:
-            if device == "cpu":
-                raise
-            print(f"warning: no BERTScore and no SummaC: {type(error).__name__}", file=sys.stderr, flush=True)
-            with_weights(self, *args, device="cpu", **kwargs)
-
-    SummarizationMetric.__init__ = with_weights_or_without
+from eval_factory.mends import absent, hub, scenarios, startup
 
 
 class _Discarded(io.TextIOBase):
@@ -117,7 +33,7 @@ def discard_bare_prints() -> None:
 
 def mend_custom_benchmarks() -> None:
     if names.CONFIGURABLE_RUN_SPEC in names.asked_run_specs(sys.argv):
-        from eval_factory.engine import own_data
+        from eval_factory.mends import own_data
 
         own_data.read_cells_as_text()
         own_data.keep_other_columns()
@@ -129,31 +45,31 @@ def mend_jury_benchmarks() -> None:
         from eval_factory.engine import judging
 
         judging.judge_with_all_at_once()
-        answer_for_spacy_model()
-        answer_for_qafacteval()
-        do_without_weights()
+        absent.answer_for_spacy_model()
+        absent.answer_for_qafacteval()
+        absent.do_without_weights()
 
 
 def mend_scenarios() -> None:
     """Only what is asked for: each imports its scenario."""
     asked = names.asked_run_specs(sys.argv)
     if "ehr_sql" in asked:
-        from eval_factory.engine import sql
+        from eval_factory.mends import sql
 
         sql.execute_where_it_can_do_no_harm()
     if "medcalc_bench" in asked:
-        mends.take_medcalc_version()
+        scenarios.take_medcalc_version()
     if "medalign" in asked:
-        answer_for_transformers()
+        absent.answer_for_transformers()
     if "medbullets_freetext" in asked:
-        mends.supply_medbullets_freetext()
+        scenarios.supply_medbullets_freetext()
 
 
 offline.guard_from_environment()
 hub.note_what_is_loaded()
 for _pull in startup.LEVERS:
     startup.lever(_pull)
-answer_for_torch()
+absent.answer_for_torch()
 if entries.are_of_a_conf_file(sys.argv):
     entries.let_each_stand_alone()
 mend_custom_benchmarks()

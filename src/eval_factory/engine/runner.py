@@ -14,11 +14,12 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 
-from eval_factory.engine import entries, events, hub, offline, scoring, startup
+from eval_factory.engine import entries, events, offline
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.engine.text_only import asks_for_more
 from eval_factory.helm import names
+from eval_factory.mends import hub, scoring, startup
 from eval_factory.results import MODEL_ROLE
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")

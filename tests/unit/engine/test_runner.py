@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from eval_factory.engine import entries, events, runner, scoring, startup
+from eval_factory.engine import entries, events, runner
 from eval_factory.engine.client import EndpointStopped
+from eval_factory.mends import scoring, startup
 
 
 class Told:

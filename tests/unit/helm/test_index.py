@@ -15,7 +15,7 @@ from eval_factory.helm.names import JURY_RUN_SPECS, MEASURED_HELM
 EVERY_RUN_SPEC = """
 import sys
 from eval_factory.config.run_specs import load_index
-from eval_factory.engine import startup
+from eval_factory.mends import startup
 from helm.benchmark import run_spec
 names = list(load_index().run_specs)
 sys.argv = ["helm-run", "--run-entries", *(f"{name}:model=x/y" for name in names)]

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from eval_factory.engine import lazy
+from eval_factory.mends import lazy
 from eval_factory.rundir import write_atomic
 
 _loaded: dict[tuple[str, str], dict[str, str]] = {}

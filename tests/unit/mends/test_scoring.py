@@ -15,7 +15,7 @@ from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
 
-from eval_factory.engine import scoring
+from eval_factory.mends import scoring
 
 PERTURBED = PerturbationDescription(name="typos", robustness=True)
 

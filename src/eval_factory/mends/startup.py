@@ -16,8 +16,8 @@ import sys
 from collections.abc import Callable
 
 from eval_factory.config.run_specs import load_index
-from eval_factory.engine import lazy
 from eval_factory.helm.names import MEASURED_HELM, asked_run_specs
+from eval_factory.mends import lazy
 
 DEFERRED = ("nltk", "datasets", "sklearn", "calibration")
 """Large packages that HELM's scenario and metric modules import at their top."""

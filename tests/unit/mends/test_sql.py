@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.engine import sql
-from eval_factory.engine.sql import QueryFailed, execute
+from eval_factory.mends import sql
+from eval_factory.mends.sql import QueryFailed, execute
 
 
 @pytest.fixture

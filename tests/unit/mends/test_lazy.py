@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.engine import lazy
+from eval_factory.mends import lazy
 
 _numbers = itertools.count()
 Package = Callable[[], str]

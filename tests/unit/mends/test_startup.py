@@ -6,7 +6,7 @@ import importlib.metadata
 
 import pytest
 
-from eval_factory.engine import startup
+from eval_factory.mends import startup
 
 pulled: list[str] = []
 
