@@ -77,7 +77,8 @@ def _section(task: Task) -> list[str]:
         values: Mapping[str, str | None] = {}
         lines += [f"  - `{line}`" for line in described(rule.layout, values)]
     lines += [f"- {note}" for note in about.notes]
-    lines += [f"- known defect [`{entry.id}`](errata.md)" for entry in load_errata().of(task.helm.run_spec)]
+    errata = load_errata().of(task.helm.run_spec, task.helm.fixed)
+    lines += [f"- known defect [`{entry.id}`](errata.md)" for entry in errata]
     return lines
 
 
@@ -98,7 +99,9 @@ def errata_page() -> str:
 
 
 def _erratum(entry: Erratum) -> list[str]:
+    only = ", ".join(f"{name}={value}" for name, value in entry.arguments.items())
     where = ", ".join(f"`{name}`" for name in entry.run_specs) or "every benchmark"
+    where += f" ({only})" if only else ""
     remedy = (
         f"Corrected in `{entry.label}`: {entry.corrected}." if entry.corrected
         else f"Mended inside helm-run: {entry.mend}." if entry.mend

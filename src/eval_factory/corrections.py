@@ -28,7 +28,8 @@ class Corrections:
         """Those whose metric HELM computed."""
         known = load_errata()
         helm = {context.label: context for context in contexts}
-        errata = [erratum for erratum in known.of(plan.evaluation.task.helm.run_spec) if erratum.metric in helm]
+        about = known.of(plan.evaluation.task.helm.run_spec, plan.scenario_arguments)
+        errata = [erratum for erratum in about if erratum.metric in helm]
         return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
 
     def add(self, key: InstanceKey, state: output.RequestState, answer: str | None) -> None:

@@ -47,12 +47,12 @@ def task_record(task: Task) -> Record:
         "parameters": {name: rule.model_dump() for name, rule in task.helm.parameters.items()},
         "tried": task.about.tried,
         "notes": list(task.about.notes),
-        "errata": _errata(task.helm.run_spec),
+        "errata": _errata(task.helm.run_spec, task.helm.fixed),
     }
 
 
-def _errata(run_spec: str) -> list[Record]:
-    return [erratum.model_dump(exclude_none=True) for erratum in load_errata().of(run_spec)]
+def _errata(run_spec: str, arguments: dict[str, str] | None = None) -> list[Record]:
+    return [erratum.model_dump(exclude_none=True) for erratum in load_errata().of(run_spec, arguments)]
 
 
 def run_spec_record(name: str, spec: RunSpec, framework: Framework) -> Record:

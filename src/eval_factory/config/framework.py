@@ -70,6 +70,12 @@ class HelmEntry(_Strict):
     """Deployments that HELM asks with its own clients."""
 
 
+    @property
+    def fixed(self) -> dict[str, str] | None:
+        """Arguments that are not the user's to choose; None where there are none."""
+        return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None
+
+
 class About(_Strict):
     """What `ls` shows of a task."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -20,6 +21,8 @@ class Erratum(BaseModel):
 
     id: str
     run_specs: tuple[str, ...]
+    arguments: dict[str, str] = {}
+    """Values of the run spec's arguments that it is about; empty: any."""
     defect: str
     upstream: str | None
     metric: str | None = None
@@ -48,8 +51,14 @@ class Errata(BaseModel):
     version: int
     errata: tuple[Erratum, ...]
 
-    def of(self, run_spec: str) -> list[Erratum]:
-        return [erratum for erratum in self.errata if run_spec in erratum.run_specs]
+    def of(self, run_spec: str, arguments: Mapping[str, object] | None = None) -> list[Erratum]:
+        """Those of a run spec; with its arguments only those that are about them."""
+        return [
+            erratum
+            for erratum in self.errata
+            if run_spec in erratum.run_specs
+            and (arguments is None or erratum.arguments.items() <= dict(arguments).items())
+        ]
 
 
 @lru_cache(maxsize=1)

@@ -110,3 +110,10 @@ def test_a_defect_has_one_remedy() -> None:
         Errata.model_validate(
             {"version": 1, "errata": [{"id": "x", "run_specs": [], "defect": "d", "upstream": None}]}
         )
+
+
+def test_an_erratum_may_be_about_some_arguments_only() -> None:
+    names = [entry.id for entry in load_errata().of("med_dialog", {"subset": "icliniq"})]
+    assert "med-dialog-repeated" in names
+    assert "med-dialog-repeated" not in [e.id for e in load_errata().of("med_dialog", {"subset": "healthcaremagic"})]
+    assert "med-dialog-repeated" in [entry.id for entry in load_errata().of("med_dialog")]
