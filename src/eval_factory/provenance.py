@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from importlib import metadata
-from pathlib import Path
 
 from eval_factory import __version__
 from eval_factory.data.place import bundle_record
@@ -13,6 +11,7 @@ from eval_factory.errata.load import load_errata
 from eval_factory.helm import output
 from eval_factory.plan import Plan
 from eval_factory.results import Provenance
+from eval_factory.rundir import sha256_of
 
 RECORDED_PACKAGES = (
     "crfm-helm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic",
@@ -22,9 +21,9 @@ RECORDED_PACKAGES = (
 def provenance_of(plan: Plan, scenario: str, prompts_sha256: str, git_hash: str | None) -> Provenance:
     """The record of a finished run; files of the scenario and prompts by their SHA-256."""
     files = output.scenario_files(plan.rundir.helm, scenario)
-    data = {path.relative_to(plan.rundir.helm).as_posix(): _sha256(path) for path in files}
+    data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
     for dataset in output.hub_datasets(plan.rundir.helm):
-        data.update({name: _sha256(path) for name, path in dataset.files().items()})
+        data.update({name: sha256_of(path) for name, path in dataset.files().items()})
     if plan.evaluation.benchmark is not None:
         data.update(plan.evaluation.benchmark.sha256)
     endpoint = plan.evaluation.run.target.api_endpoint
@@ -48,11 +47,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

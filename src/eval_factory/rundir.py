@@ -5,6 +5,7 @@ The only module that spells these names, so that what is written by one stage is
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -176,3 +177,12 @@ def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -7,7 +7,6 @@ and said with its file, row and column. Messages never quote a cell: it may be a
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from eval_factory.config.explain import did_you_mean, expectation
 from eval_factory.config.findings import Findings
 from eval_factory.config.load import load_mapping
 from eval_factory.errors import ConfigError
+from eval_factory.rundir import sha256_of
 
 JURY = "jury_score"
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
@@ -132,7 +132,7 @@ def load_benchmark(path: Path) -> Benchmark:
         metrics=metrics,
         judge_prompt_file=judge_prompts[0] if judge_prompts else None,
         instances=instances,
-        sha256={Path(os.path.relpath(file, folder)).as_posix(): _sha256(file) for file in files},
+        sha256={Path(os.path.relpath(file, folder)).as_posix(): sha256_of(file) for file in files},
         notes=tuple(found.notes),
     )
 
@@ -194,11 +194,3 @@ def _check_metrics(path: Path, shape: _File, found: Findings) -> None:
         )
     elif set(names) & set(BERTSCORES):
         found.notes.append("HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

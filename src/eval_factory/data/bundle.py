@@ -21,11 +21,11 @@ from eval_factory.data.manifest import (
     files_under,
     now,
     read_manifest,
-    sha256_of,
     write_manifest,
 )  # fmt: skip
 from eval_factory.data.sources import Sources, TaskSources
 from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.rundir import sha256_of
 
 SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"
 FILE_LISTS, PRESENTATION = "file_lists", "presentation"

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from eval_factory.data.bundle import FILE_LISTS, NLTK_DATA, PRESENTATION, SCENARIOS, TIKTOKEN, file_list_text, staging
 from eval_factory.data.hub import prepare_cache
-from eval_factory.data.manifest import Manifest, files_under, sha256_of
+from eval_factory.data.manifest import Manifest, files_under
 from eval_factory.data.sources import HubDataset, Sources, relative_path
 from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.rundir import sha256_of
 
 SUMS = "SHA256SUMS"
 HUB = "hub"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -16,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from eval_factory import __version__
 from eval_factory.data.sources import RelativePath, Sha256
 from eval_factory.errors import PrerequisiteError
-from eval_factory.rundir import write_atomic
+from eval_factory.rundir import sha256_of, write_atomic
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
@@ -117,14 +116,6 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
 
 def manifest_sha256(root: Path) -> str:
     return sha256_of(root / MANIFEST)
-
-
-def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def now() -> str:

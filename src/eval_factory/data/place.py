@@ -25,12 +25,13 @@ from eval_factory.data.bundle import (
     needs_of,
 )
 from eval_factory.data.hub import DATASETS, cache_folder, caches_of
-from eval_factory.data.manifest import Manifest, compare, manifest_sha256, read_manifest, sha256_of
+from eval_factory.data.manifest import Manifest, compare, manifest_sha256, read_manifest
 from eval_factory.data.sources import Sources, TaskSources, load_sources
 from eval_factory.engine.listing import ALL_FILES_VARIABLE, LISTS_VARIABLE
 from eval_factory.errors import PrerequisiteError
 from eval_factory.helm.output import scenario_folder
 from eval_factory.plan import Plan
+from eval_factory.rundir import sha256_of
 
 SHOWN = 5
 HF_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
