@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation, data_faults
+from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.framework import framework_path, load_framework
+from eval_factory.config.task_rules import data_faults
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import ended_before_it_ran, explained
@@ -62,7 +63,7 @@ def run_evaluation(
     if options.dry_run:
         output.write(redactor.text(preview(evaluation, argv)))
         return
-    wrong = data_faults(evaluation)
+    wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
         raise PrerequisiteError("config.params.extra.data_path: " + "\n  ".join(wrong))
     bundle = data_of(plan, env)

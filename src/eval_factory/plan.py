@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from eval_factory.config.evaluation import SCENARIO_PARAMETERS, Evaluation, prescribed_roles
+from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
+from eval_factory.config.task_rules import SCENARIO_PARAMETERS, prescribed_roles
 from eval_factory.results import MODEL_ROLE
 from eval_factory.rundir import RunDir
 

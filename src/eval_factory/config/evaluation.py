@@ -6,7 +6,7 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,30 +15,19 @@ from pydantic import BaseModel, ValidationError
 
 from eval_factory.config.benchmark import Benchmark, load_benchmark
 from eval_factory.config.explain import did_you_mean, expectation
-from eval_factory.config.framework import Framework, ScenarioParameter, Task
-from eval_factory.config.layout import described, faults
+from eval_factory.config.framework import Framework, Task
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
-from eval_factory.config.model import Extra, RunConfig
-from eval_factory.config.run_entry import given_twice, is_run_entry, near_run_spec, task_of_run_entry
+from eval_factory.config.model import RunConfig
+from eval_factory.config.run_entry import is_run_entry, near_run_spec, task_of_run_entry
+from eval_factory.config.task_rules import BENCHMARK, with_extra, with_task_rules
 from eval_factory.errors import ConfigError
 from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of
-
-SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
-"""Keys of params.extra that only mean something to the tasks that declare them."""
-
-BENCHMARK = "benchmark"
-"""The key of params.extra that names a user's own benchmark; HELM is given a file made of it."""
-
-ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
-"""Whose models the default judges are."""
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
 """A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE."""
 
-_NOT_IN_RUN_ENTRY = ","
-"""HELM splits a run entry at commas and offers no way to quote one."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +111,7 @@ def build_evaluation(request: Request, framework: Framework, env: Mapping[str, s
         if BENCHMARK in task.helm.parameters:
             run, benchmark = _with_benchmark(run, sources, request, problems)
             task = task if benchmark is None else _task_of(benchmark, task)
-        run = _with_task_rules(run, task, problems)
+        run = with_task_rules(run, task, problems)
     if problems or run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
     return Evaluation(task, framework, run, sources, benchmark)
@@ -280,7 +269,7 @@ def _with_benchmark(
             " give the whole path"
         )
         return run, None
-    run = _with_extra(run, {BENCHMARK: str(path)})
+    run = with_extra(run, {BENCHMARK: str(path)})
     try:
         return run, load_benchmark(path)
     except ConfigError as error:
@@ -306,114 +295,3 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
     )
 
 
-def _with_extra(run: RunConfig, update: Mapping[str, Any]) -> RunConfig:
-    extra = run.config.params.extra.model_copy(update=update)
-    config = run.config.model_copy(update={"params": run.config.params.model_copy(update={"extra": extra})})
-    return run.model_copy(update={"config": config})
-
-
-def _with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfig:
-    """What depends on the task: endpoint types and the parameters of its scenario."""
-    endpoint = run.target.api_endpoint
-    if endpoint.type not in task.endpoint_types:
-        problems.append(
-            f"target.api_endpoint.type: {task.name} runs on {' or '.join(task.endpoint_types)}, not on {endpoint.type}"
-        )
-    params = run.config.params
-    tokens = (params.max_new_tokens, params.extra.num_output_tokens)
-    if None not in tokens and tokens[0] != tokens[1]:
-        problems.append(
-            "config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ"
-            f" ({tokens[0]} and {tokens[1]}); give one of them"
-        )
-    problems += given_twice(task, params)
-    if params.extra.judges is not None:
-        problems += _not_its_judges(task, [judge.name for judge in params.extra.judges])
-    own = BENCHMARK in task.helm.parameters
-    if (own or task.helm.judges) and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
-        which = "custom benchmarks" if own else "a task with judges"
-        problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
-    update = _scenario_values(run, task, problems)
-    return _with_extra(run, update) if update else run
-
-
-def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
-    """Role -> the deployment of a judge that HELM's annotators name themselves."""
-    named = [deployment for deployment in deployments if "/" in deployment]
-    return {ROLES.get(name.partition("/")[0], name.partition("/")[0]): name for name in named}
-
-
-def _not_its_judges(task: Task, names: Sequence[str]) -> list[str]:
-    if task.helm.judges:
-        return []
-    roles = prescribed_roles(task.helm.prescribed_judges)
-    if not roles:
-        return [f"config.params.extra.judges: {task.name} is not scored by judges"]
-    return [
-        f"config.params.extra.judges: {task.name} has no judge {name!r}; HELM prescribes {', '.join(roles)}"
-        for name in names
-        if name not in roles
-    ]
-
-
-def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[str, str]:
-    extra = run.config.params.extra
-    update: dict[str, str] = {}
-    for name in (*SCENARIO_PARAMETERS, BENCHMARK):
-        value = getattr(extra, name)
-        rule = task.helm.parameters.get(name)
-        where = f"config.params.extra.{name}"
-        if rule is None:
-            if value is not None and task.helm.any_run_spec:
-                problems.append(
-                    f"{where}: the arguments of a run entry stand in config.type:"
-                    f" helm:{task.helm.run_spec}:{name}={value}"
-                )
-            elif value is not None:
-                problems.append(f"{where}: {task.name} has no {name}{_tasks_with(name)}")
-            continue
-        if rule.fixed is not None:
-            if value not in (None, rule.fixed):
-                problems.append(f"{where}: {task.name} is {name}={rule.fixed}, got {value!r}")
-            update[name] = rule.fixed
-            continue
-        if value is None:
-            if rule.required:
-                problems.append(f"{where}: is missing; {task.name} needs it{_what_it_may_be(rule, extra)}")
-            continue
-        if _NOT_IN_RUN_ENTRY in value and name in SCENARIO_PARAMETERS:
-            problems.append(f"{where}: must hold no comma, HELM cannot be given one: {value!r}")
-        if rule.allowed and value not in rule.allowed:
-            near = did_you_mean(value, list(rule.allowed))
-            problems.append(f"{where}: must be one of {', '.join(rule.allowed)}, got {value!r}{near}")
-        if rule.path:
-            update[name] = os.path.abspath(os.path.expanduser(value))
-    return update
-
-
-def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
-    if rule.allowed:
-        return f", one of {', '.join(rule.allowed)}"
-    lines = described(rule.layout, {"subject": extra.subject, "condition": extra.condition})
-    return "".join(["; what has to stand there:", *(f"\n    {line}" for line in lines)]) if lines else ""
-
-
-def data_faults(evaluation: Evaluation) -> list[str]:
-    """What of a task's own data is not there or has another form, and then the form that it has to have."""
-    extra = evaluation.run.config.params.extra
-    rule = evaluation.task.helm.parameters.get("data_path")
-    if rule is None or not rule.layout or extra.data_path is None:
-        return []
-    values = {"subject": extra.subject, "condition": extra.condition}
-    found = faults(rule.layout, Path(extra.data_path), values)
-    if not found:
-        return []
-    return [*found, f"{evaluation.task.name} needs:", *(f"  {line}" for line in described(rule.layout, values))]
-
-
-def _tasks_with(name: str) -> str:
-    # Imported here: the message alone needs all tasks.
-    from eval_factory.config.framework import load_framework
-
-    having = [task.name for task in load_framework().evaluations if name in task.helm.parameters]
-    return f"; it belongs to {', '.join(having)}" if having else ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.evaluation import SCENARIO_PARAMETERS
+from eval_factory.config.task_rules import SCENARIO_PARAMETERS
 from eval_factory.data.bundle import (
     FILE_LISTS,
     HF_HOME,
