@@ -232,7 +232,7 @@ def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
 
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
     """Every kept answer (of one role), oldest first; `request` and `response` are JSON text."""
-    return _rows(path, "SELECT * FROM responses WHERE ?1 IS NULL OR role = ?1 ORDER BY created, key", role)
+    return _rows(path, "SELECT * FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key", role=role)
 
 
 def read_roles(path: Path) -> list[str]:
@@ -240,7 +240,7 @@ def read_roles(path: Path) -> list[str]:
     return [row["role"] for row in _rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]
 
 
-def _rows(path: Path, query: str, *values: str | None) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, query: str, **values: str | None) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     connection = _connect(path)
