@@ -112,16 +112,18 @@ def place_data(
     plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str], log: logging.Logger
 ) -> dict[str, str]:
     """Put a bundle's files where helm-run looks. Returns the variables that helm-run is to see."""
+    from eval_factory.data.pins import variables_of_pins
+
     offline = plan.evaluation.run.config.params.extra.offline
+    settings = variables_of_pins(plan)
     if bundle is None and not offline:
-        return {}
+        return settings
     from eval_factory.data.network import urls_of, variables_for
     from eval_factory.data.place import HF_OFFLINE, place, variables_of
 
-    settings: dict[str, str] = {}
     if bundle is not None:
         place(bundle, plan)
-        settings = variables_of(bundle, plan)
+        settings |= variables_of(bundle, plan)
         log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
     if offline:
         settings |= {**HF_OFFLINE, **variables_for(plan, env)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -15,6 +15,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 from eval_factory.errors import ConfigError
 
 TABLE = "sources.yml"
+
+try:
+    _Loader: Any = yaml.CSafeLoader
+except AttributeError:  # PyYAML built without libyaml
+    _Loader = yaml.SafeLoader
 
 
 def relative_path(text: str) -> str:
@@ -168,4 +173,4 @@ class Sources(_Strict):
 def load_sources() -> Sources:
     """The packaged table."""
     text = resources.files("eval_factory.data").joinpath(TABLE).read_text(encoding="utf-8")
-    return Sources.model_validate(yaml.safe_load(text))
+    return Sources.model_validate(yaml.load(text, Loader=_Loader))  # noqa: S506 - a safe loader

@@ -12,7 +12,7 @@ import sys
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
 from eval_factory.engine import entries, listing, offline
 from eval_factory.helm import names
-from eval_factory.mends import absent, hub, scenarios, startup
+from eval_factory.mends import absent, hub, pins, scenarios, startup
 
 
 class _Discarded(io.TextIOBase):
@@ -67,6 +67,7 @@ def mend_scenarios() -> None:
 
 offline.guard_from_environment()
 hub.note_what_is_loaded()
+pins.take_pinned_revisions()
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 absent.answer_for_torch()

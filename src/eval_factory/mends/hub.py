@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ from eval_factory.mends import lazy
 from eval_factory.rundir import write_atomic
 
 _loaded: dict[tuple[str, str], dict[str, str]] = {}
+_pinned: dict[str, str] = {}
 _lock = threading.Lock()
+
+
+def pin(revisions: Mapping[str, str]) -> None:
+    """Read these data sets at these revisions, where HELM names none."""
+    _pinned.update(revisions)
 
 
 def note_what_is_loaded() -> None:
@@ -28,6 +35,8 @@ def _watch() -> None:
         return
 
     def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("revision") is None and str(path) in _pinned:
+            kwargs["revision"] = _pinned[str(path)]
         builder = build(path, *args, **kwargs)
         folder = str(builder.cache_dir)
         entry = {"id": str(path), "config": str(builder.config.name), "revision": Path(folder).name, "folder": folder}
