@@ -170,3 +170,14 @@ def test_every_variant_is_a_value_that_the_task_takes() -> None:
                 task = framework.task(name)
                 assert task is not None
                 assert value in task.helm.parameters[parameter].allowed
+
+
+def test_the_revisions_that_ls_shows_are_those_that_are_read() -> None:
+    sources = load_sources()
+    for task in load_framework().evaluations:
+        if task.about.revision is None:
+            continue
+        entry = sources.tasks[task.name]
+        read = [file.url for file in entry.files] + [hub.revision or "" for hub in entry.hub]
+        read += [entry.listing.url] if entry.listing else []
+        assert any(task.about.revision in text for text in read), task.name
