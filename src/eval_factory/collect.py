@@ -324,6 +324,9 @@ def _notes(
     cut_off_empty = seen.cut_off_empty
     if plan.model.url.startswith("demo:"):
         notes.append("the target was the embedded demo baseline, not a model: these scores measure nothing")
+    found, known = len({key[0] for key in seen.requested}), plan.evaluation.task.about.instances
+    if known is not None and found != known and plan.evaluation.run.config.params.limit_samples is None:
+        notes.append(f"the data hold {found} instances, {known} when this task was described: another version of them?")
     if cut_off_empty:
         too_few = wire.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
         notes.append(f"{cut_off_empty} of {instances.requested}: {too_few}")

@@ -47,6 +47,8 @@ def test_gold_answers_give_full_marks(
     full = HIGHEST_MARK if known.helm.judges else 1.0
     score = outcome.scores()[known.helm.main_metric]
     assert score == pytest.approx(full), document["validity"]
+    other_data = [note for note in document["validity"]["notes"] if "another version of them?" in note]
+    assert bool(other_data) is (known.about.instances is not None)  # these are not the real ones
     corrected = outcome.scores().get(f"{known.helm.main_metric}.corrected")
     assert corrected in (None, full)
 
