@@ -61,9 +61,6 @@ class Secret:
     def __init__(self, value: str) -> None:
         self._value = value
 
-    def reveal(self) -> str:
-        return self._value
-
     def ending(self) -> str:
         """The last four characters for a log line; none of a key shorter than twenty."""
         if len(self._value) < LEAST_LENGTH_TO_SHOW_AN_END:

@@ -50,7 +50,6 @@ def test_proxy_passwords_are_known() -> None:
 def test_secret_never_prints_itself() -> None:
     secret = Secret("0123456789abcdefghijKLMN")
     assert "KLMN" not in f"{secret} {secret!r} {secret:>40}"
-    assert secret.reveal().endswith("KLMN")
     assert secret.ending() == "KLMN"
     assert "st" not in Secret("short-secret").ending().replace("short to show", "")
 

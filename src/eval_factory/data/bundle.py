@@ -29,7 +29,6 @@ from eval_factory.rundir import sha256_of
 
 SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"
 FILE_LISTS, PRESENTATION = "file_lists", "presentation"
-FOLDERS = (SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN, FILE_LISTS, PRESENTATION)
 
 LIST_LIMIT = 1000
 """GitHub's list of a folder stops there, so HELM never sees more."""

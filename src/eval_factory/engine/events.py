@@ -10,7 +10,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -61,20 +60,6 @@ class EventWriter:
         self._last_progress = now
         self.emit(PROGRESS, **fields)
 
-
-def read_events(path: Path, run_id: str) -> Iterator[dict[str, Any]]:
-    """The whole events of one run; a line that is no JSON (cut off by a crash) is passed over."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return
-    for line in text.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and event.get("run_id") == run_id:
-            yield event
 
 
 def run_id() -> str:

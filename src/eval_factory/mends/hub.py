@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,5 +51,5 @@ def write_down(file: Path) -> None:
     """The data sets loaded so far; nothing is written where there were none."""
     with _lock:
         entries = [_loaded[key] for key in sorted(_loaded)]
-    if entries and os.access(file.parent, os.W_OK):
+    if entries:
         write_atomic(file, json.dumps(entries, indent=2) + "\n")
