@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.corrections import Corrections
+from eval_factory.data.pins import notes_on_revisions
 from eval_factory.engine import store, wire
 from eval_factory.engine.judgement import injection_signs
 from eval_factory.errata.load import CORRECTED
@@ -81,7 +82,8 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
             bounds[context.label] = limits
     instances = seen.counts()
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
-    notes += [*_notes(plan, run, instances, seen, scores), *corrections.notes(), *adjustments]
+    notes += [*_notes(plan, run, instances, seen, scores), *notes_on_revisions(plan)]
+    notes += [*corrections.notes(), *adjustments]
     main, why = chosen_main_metric(entry, [context.label for context in contexts])
     notes += why
     main_context = next((context for context in contexts if context.label == main), None)
@@ -325,7 +327,9 @@ def _notes(
     if plan.model.url.startswith("demo:"):
         notes.append("the target was the embedded demo baseline, not a model: these scores measure nothing")
     found, known = len({key[0] for key in seen.requested}), plan.evaluation.task.about.instances
-    if known is not None and found != known and plan.evaluation.run.config.params.limit_samples is None:
+    whole = plan.evaluation.run.config.params.limit_samples is None
+    as_described = dict(plan.scenario_arguments) == dict(plan.evaluation.task.helm.arguments)
+    if known is not None and found != known and whole and as_described:
         notes.append(f"the data hold {found} instances, {known} when this task was described: another version of them?")
     if cut_off_empty:
         too_few = wire.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)

@@ -93,13 +93,17 @@ def _quiet_datasets() -> Iterator[None]:
 
 
 def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
-    """Download at the pinned revision, or at the newest, and stage it. Returns the revision.
+    """Download at the pinned revision, or at the newest, and stage it. Returns the revision that was taken.
+
+    The newest also where the Hub has the pinned one no more (authors replace whole histories), and where that has a
+    loading script, which is not run: of the Hub's own conversions only the newest revision's is kept.
 
     Raises:
         FetchError: the Hub did not give it.
         PrerequisiteError: it cannot be read.
     """
     from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import RevisionNotFoundError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
@@ -107,13 +111,17 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
     folder = workspace / dataset.id.rpartition("/")[2]
     try:
         try:
-            info = HfApi(endpoint=endpoint).dataset_info(dataset.id, revision=dataset.revision)
+            hub = HfApi(endpoint=endpoint)
+            try:
+                info = hub.dataset_info(dataset.id, revision=dataset.revision)
+            except RevisionNotFoundError:
+                info = hub.dataset_info(dataset.id)
             revision = info.sha
             if not revision:
                 raise FetchError(f"{endpoint}: names no revision of {dataset.id}")
             names = {file.rfilename for file in info.siblings or []}
             if f"{folder.name}.py" in names and not dataset.script:
-                # A loading script that nobody runs: the `datasets` package then reads the Hub's own conversion.
+                revision = (hub.dataset_info(dataset.id).sha if dataset.revision else None) or revision
                 config = dataset.config or "default"
                 snapshot_download(
                     dataset.id, repo_type="dataset", revision=CONVERTED, endpoint=endpoint, local_dir=folder,

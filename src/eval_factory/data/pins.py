@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from eval_factory.data.hub import UNKNOWN_REVISION
 from eval_factory.data.place import task_sources
 from eval_factory.data.sources import load_sources
+from eval_factory.helm import output
 from eval_factory.mends import pins
 from eval_factory.plan import Plan
 
@@ -14,3 +16,16 @@ def variables_of_pins(plan: Plan) -> dict[str, str]:
     task = task_sources(plan, sources)
     files = {sources.url(file.upstream): sources.url(file.url) for file in task.files if file.upstream}
     return pins.variables(files, {dataset.id: dataset.revision for dataset in task.hub if dataset.revision})
+
+
+def notes_on_revisions(plan: Plan) -> list[str]:
+    """Data sets of the Hub that a finished run read at another revision than the pinned one. Raises HelmError."""
+    pinned = {dataset.id: dataset.revision for dataset in task_sources(plan, load_sources()).hub if not dataset.script}
+    notes = []
+    for dataset in output.hub_datasets(plan.rundir.helm):
+        revision = pinned.get(dataset.id)
+        if revision is None or dataset.revision == revision:
+            continue
+        known = "an unknown revision" if dataset.revision == UNKNOWN_REVISION else f"revision {dataset.revision}"
+        notes.append(f"{dataset.id} was read at {known}, not at the pinned {revision}: scores may not compare")
+    return notes

@@ -24,7 +24,7 @@ from eval_factory.data.bundle import (
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
 from eval_factory.data.hub import pull_dataset
-from eval_factory.data.sources import Listing, Nltk, Sources, relative_path
+from eval_factory.data.sources import HubDataset, Listing, Nltk, Sources, relative_path
 from eval_factory.errors import ConfigError, PrerequisiteError
 
 AT_ONCE = 8
@@ -102,8 +102,7 @@ def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, sa
         notes.append(_pull_listing(name, task.scenario, task.listing, sources, stage, fetcher, say))
     for dataset in task.hub:
         revision = pull_dataset(dataset, sources.origins["hub"], stage)
-        how = "pinned" if dataset.revision else "no revision was pinned: this one is recorded"
-        notes.append(f"{dataset.id} at {revision} ({how})")
+        notes.append(f"{dataset.id} at {revision} ({_how_pinned(dataset, revision)})")
     for vocabulary in task.tiktoken:
         entry = sources.tiktoken[vocabulary]
         url = sources.url(entry.url)
@@ -114,6 +113,14 @@ def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, sa
     elif not notes:
         say(f"{name}: needs no data but the package's")
     return notes or None
+
+
+def _how_pinned(dataset: HubDataset, revision: str) -> str:
+    if dataset.revision is None:
+        return "no revision was pinned: this one is recorded"
+    if dataset.revision == revision:
+        return "pinned"
+    return f"not the pinned {dataset.revision}, which the Hub does not give any more: scores may not compare"
 
 
 def _pull_confs(_name: str, sources: Sources, stage: Staging, fetcher: Fetcher, _say: Say) -> list[str] | None:

@@ -11,6 +11,11 @@ from typing import Any
 from eval_factory.mends import lazy
 from eval_factory.rundir import write_atomic
 
+CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
+"""In the package's messages: the Hub has no such commit (authors replace whole histories), or that commit has a loading
+script and the Hub keeps its own conversion for the newest one alone. The newest is read then, and the result says so.
+"""
+
 _loaded: dict[tuple[str, str], dict[str, str]] = {}
 _pinned: dict[str, str] = {}
 _lock = threading.Lock()
@@ -27,6 +32,7 @@ def note_what_is_loaded() -> None:
 
 
 def _watch() -> None:
+    import datasets.exceptions
     import datasets.load
 
     build = datasets.load.load_dataset_builder
@@ -34,9 +40,13 @@ def _watch() -> None:
         return
 
     def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("revision") is None and str(path) in _pinned:
-            kwargs["revision"] = _pinned[str(path)]
-        builder = build(path, *args, **kwargs)
+        pinned = _pinned.get(str(path)) if kwargs.get("revision") is None else None
+        try:
+            builder = build(path, *args, **(kwargs | ({"revision": pinned} if pinned else {})))
+        except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
+            if pinned is None or not any(sign in str(error) for sign in CANNOT_BE_READ_ANY_MORE):
+                raise
+            builder = build(path, *args, **kwargs)
         folder = str(builder.cache_dir)
         entry = {"id": str(path), "config": str(builder.config.name), "revision": Path(folder).name, "folder": folder}
         with _lock:

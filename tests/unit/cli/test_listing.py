@@ -124,7 +124,7 @@ def test_the_table_of_a_terminal() -> None:
     text = screen.getvalue()
     for column in listing.TASK_COLUMNS:
         assert column.split()[0] in text
-    assert "1,047" in text
+    assert "1,100" in text
 
 
 def test_a_description_is_not_markup() -> None:

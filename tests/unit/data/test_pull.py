@@ -174,16 +174,23 @@ def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
     assert not compare(tmp_path / "b", read_manifest(tmp_path / "b"))
 
 
-SCRIPTED = {
-    "format": 1,
-    "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid"},
-    "tasks": {"exam": {"scenario": "exam", "hub": [{"id": "org/exam_qa", "config": "en", "revision": None}]}},
-    "tiktoken": {},
-    "nltk": {},
-}
+def scripted(revision: str | None) -> Sources:
+    exam = {"id": "org/exam_qa", "config": "en", "revision": revision}
+    return Sources.model_validate(
+        {
+            "format": 1,
+            "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid"},
+            "tasks": {"exam": {"scenario": "exam", "hub": [exam]}},
+            "tiktoken": {},
+            "nltk": {},
+        }
+    )
 
 
-def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(tmp_path: Path, origin: Origin) -> None:
+@pytest.mark.parametrize("pinned", [None, REVISION, "cd" * 20])
+def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(
+    pinned: str | None, tmp_path: Path, origin: Origin
+) -> None:
     """As `load_dataset` does where it may not run the script, which is what HELM's head_qa does."""
     names = ["exam_qa.py", "README.md"]
     info = {"id": "org/exam_qa", "sha": REVISION, "siblings": [{"rfilename": name} for name in names]}
@@ -192,14 +199,33 @@ def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(tmp_path: Pat
     other = {"type": "file", "path": "es/test/0000.parquet", "size": len(TABLE), "oid": "0" * 40}
     origin.files |= {
         "/api/datasets/org/exam_qa": json.dumps(info).encode(),
+        f"/api/datasets/org/exam_qa/revision/{pinned}": json.dumps(info | {"sha": pinned}).encode(),
         "/api/datasets/org/exam_qa/revision/refs/convert/parquet": json.dumps(
             {"id": "org/exam_qa", "sha": converted, "siblings": [{"rfilename": "en/test/0000.parquet"}]}
         ).encode(),
         f"/api/datasets/org/exam_qa/tree/{converted}": json.dumps([table, other]).encode(),
         f"/datasets/org/exam_qa/resolve/{converted}/en/test/0000.parquet": TABLE,
     }
-    pull(["exam"], tmp_path / "b", Sources.model_validate(SCRIPTED).with_origins({"hub": origin.url}), no_line)
+    said: list[str] = []
+    pull(["exam"], tmp_path / "b", scripted(pinned).with_origins({"hub": origin.url}), said.append)
     (entry,) = read_manifest(tmp_path / "b").hub
     assert (entry.id, entry.config, entry.revision) == ("org/exam_qa", "en", REVISION)
     assert entry.folder.endswith(f"/en/0.0.0/{REVISION}")
     assert not any("es/" in path for path in origin.asked if "resolve" in path)
+    assert any(f"not the pinned {pinned}" in line for line in said) == (pinned not in (None, REVISION))
+
+
+def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_taken(tmp_path: Path, origin: Origin) -> None:
+    gone = "cd" * 20
+    origin.altered[f"/api/datasets/org/Some-Calc/revision/{gone}"] = (
+        404, b'{"error": "Invalid rev id"}', {"X-Error-Code": "RevisionNotFound"}
+    )  # fmt: skip
+    table = origin.sources()
+    (dataset,) = table.tasks["calc"].hub
+    table.tasks["calc"] = table.tasks["calc"].model_copy(
+        update={"hub": (dataset.model_copy(update={"revision": gone}),)}
+    )
+    said: list[str] = []
+    pull(["calc"], tmp_path / "b", table, said.append)
+    assert [entry.revision for entry in read_manifest(tmp_path / "b").hub] == [REVISION]
+    assert any(f"not the pinned {gone}" in line for line in said)

@@ -104,7 +104,10 @@ def test_the_data_sets_are_those_that_helm_loads(task: str, tmp_path: Path, monk
     monkeypatch.setattr(module, "load_dataset", note)
     with pytest.raises(Stop):
         kind().get_instances(str(tmp_path))
-    assert asked == [(hub.id, hub.config, hub.revision, hub.script) for hub in load_sources().tasks[task].hub]
+    (hub,) = load_sources().tasks[task].hub
+    ((name, config, revision, script),) = asked
+    assert (name, config, script) == (hub.id, hub.config, hub.script)
+    assert revision in (None, hub.revision)  # HELM names none of most; the table then does
 
 
 @pytest.mark.parametrize("task", LISTING_SCENARIO_OF)
@@ -170,6 +173,15 @@ def test_every_variant_is_a_value_that_the_task_takes() -> None:
                 task = framework.task(name)
                 assert task is not None
                 assert value in task.helm.parameters[parameter].allowed
+
+
+def test_every_data_set_of_the_hub_is_pinned() -> None:
+    """But version 1.1 of MedCalc-Bench, of which nothing on the Hub is known."""
+    tasks = load_sources().tasks.values()
+    datasets = [hub for task in tasks for hub in (*task.hub, *(hub for variant in task.variants for hub in variant.hub))]
+    assert len(datasets) > len(tasks) / 10
+    assert {hub.id for hub in datasets if hub.revision is None} == {"ncbi/MedCalc-Bench-v1.1"}
+    assert all(len(hub.revision) == 40 for hub in datasets if hub.revision)
 
 
 def test_the_revisions_that_ls_shows_are_those_that_are_read() -> None:

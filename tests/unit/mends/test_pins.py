@@ -8,13 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from eval_factory.data.pins import variables_of_pins
+import pytest
+
+from eval_factory.data.hub import UNKNOWN_REVISION
+from eval_factory.data.pins import notes_on_revisions, variables_of_pins
+from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.mends import pins
 from unit.builders import plan
+from unit.data.invented import REVISION, Origin
 
 READS_A_FILE = """
 import sys, urllib.request
 urllib.request.urlretrieve = lambda url, target: open(target, "w").write(url)
+from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.mends import pins
 pins.take_pinned_revisions()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
@@ -39,9 +45,23 @@ print(json.dumps(asked))
 """
 
 
-def run(code: str, argument: str, variables: dict[str, str]) -> str:
+ASKS_THE_HUB = """
+import datasets, json
+from eval_factory.mends import hub, pins
+pins.take_pinned_revisions()
+hub.note_what_is_loaded()
+try:
+    print(len(datasets.load_dataset("org/Some-Calc")["test"]))
+except Exception as error:
+    print(error)
+print(json.dumps([entry["revision"] for entry in hub._loaded.values()]))
+"""
+GONE = "cd" * 20
+
+
+def run(code: str, variables: dict[str, str], *arguments: str) -> str:
     finished = subprocess.run(
-        [sys.executable, "-c", code, argument], env={**os.environ, **variables}, capture_output=True, text=True,
+        [sys.executable, "-c", code, *arguments], env={**os.environ, **variables}, capture_output=True, text=True,
         timeout=120, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
@@ -52,14 +72,76 @@ def test_a_file_of_a_branch_is_read_at_its_commit(tmp_path: Path) -> None:
     told = variables_of_pins(plan({"config.type": "medbullets"}))
     (url,) = json.loads(told[pins.VARIABLE])["files"].values()
     assert "/refs/heads/" not in url
-    assert run(READS_A_FILE, str(tmp_path), told) == url
+    assert run(READS_A_FILE, told, str(tmp_path)) == url
 
 
 def test_a_data_set_is_read_at_its_revision_unless_helm_names_one() -> None:
     told = pins.variables({}, {"org/pinned": "abc"})
-    assert json.loads(run(LOADS_DATA_SETS, "", told)) == [
+    assert json.loads(run(LOADS_DATA_SETS, told)) == [
         ["org/pinned", "abc"], ["org/pinned", "its own"], ["org/other", None]
     ]  # fmt: skip
+
+
+def revision_that_was_read(origin: Origin, pinned: str, home: Path) -> str | None:
+    """By the real `datasets` package, of the Hub that `origin` plays."""
+    told = pins.variables({}, {"org/Some-Calc": pinned}) | {"HF_ENDPOINT": origin.url, "HF_HOME": str(home)}
+    found: list[str] = json.loads(run(ASKS_THE_HUB, told))
+    return found[0] if found else None
+
+
+def test_the_pinned_revision_is_asked_of_the_hub(tmp_path: Path, origin: Origin) -> None:
+    main = origin.files.pop("/api/datasets/org/Some-Calc")
+    assert REVISION.encode() in main
+    assert revision_that_was_read(origin, REVISION, tmp_path) == REVISION
+
+
+def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_read(tmp_path: Path, origin: Origin) -> None:
+    newest_is_there(origin)
+    for path in ("/api/datasets/org/Some-Calc/revision/", "/datasets/org/Some-Calc/resolve/"):
+        for name in ("", "/README.md"):
+            origin.altered[f"{path}{GONE}{name}"] = (404, b"", {"X-Error-Code": "RevisionNotFound"})
+    assert revision_that_was_read(origin, GONE, tmp_path) == REVISION
+
+
+def test_where_the_pinned_revision_has_but_a_script_the_newest_is_read(tmp_path: Path, origin: Origin) -> None:
+    newest_is_there(origin)
+    names = ["README.md", "Some-Calc.py"]
+    info = {"id": "org/Some-Calc", "sha": GONE, "siblings": [{"rfilename": name} for name in names]}
+    origin.files[f"/api/datasets/org/Some-Calc/revision/{GONE}"] = json.dumps(info).encode()
+    for name, content in {"README.md": b"", "Some-Calc.py": b"raise SystemExit('it was run')"}.items():
+        headers = {"ETag": f'"{name}"', "X-Repo-Commit": GONE}
+        origin.altered[f"/datasets/org/Some-Calc/resolve/{GONE}/{name}"] = (200, content, headers)
+    assert revision_that_was_read(origin, GONE, tmp_path) == REVISION
+
+
+def test_any_other_failure_is_not_answered_by_reading_something_else(tmp_path: Path, origin: Origin) -> None:
+    newest_is_there(origin)
+    origin.altered[f"/api/datasets/org/Some-Calc/revision/{GONE}"] = (403, b"", {})
+    origin.altered[f"/datasets/org/Some-Calc/resolve/{GONE}/README.md"] = (403, b"", {})
+    assert revision_that_was_read(origin, GONE, tmp_path) is None
+
+
+def newest_is_there(origin: Origin) -> None:
+    for path in ("/api/datasets/org/Some-Calc/revision/", "/datasets/org/Some-Calc/resolve/"):
+        for known, content in list(origin.files.items()):
+            if known.startswith(f"{path}{REVISION}"):
+                origin.files[known.replace(REVISION, "main")] = content
+
+
+@pytest.mark.parametrize(
+    ("revision", "told"),
+    [
+        ("6be594abd481701ec132165d8f74e1a4cc4d06b8", []),
+        ("f" * 40, [f"revision {'f' * 40}"]),
+        (UNKNOWN_REVISION, ["an unknown revision"]),
+    ],
+)
+def test_the_result_says_when_another_revision_was_read(tmp_path: Path, revision: str, told: list[str]) -> None:
+    made = plan({"config.type": "head_qa", "config.output_dir": str(tmp_path)})
+    read = {"id": "dvilares/head_qa", "config": "en", "revision": revision, "folder": "/cache"}
+    made.rundir.helm.mkdir(parents=True)
+    (made.rundir.helm / HUB_DATASETS_FILE).write_text(json.dumps([read]))
+    assert [note.split(" was read at ")[1].split(",")[0] for note in notes_on_revisions(made)] == told
 
 
 def test_what_is_told() -> None:
