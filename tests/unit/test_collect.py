@@ -239,3 +239,19 @@ def test_toxicity_that_was_not_computed_is_said(tmp_path: Path) -> None:
         tmp_path / "b", states=[state(0, "yes")], values={"exact_match": [1.0], "toxic_frac": [0.0]}, metric_specs=[spec]
     )
     assert not any("Perspective API" in note for note in other.validity.notes)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({}, True),
+        ({"config.params.limit_samples": 1}, False),
+        ({"config.params.extra.category": "biology"}, False),
+    ],
+)
+def test_another_number_of_instances_than_was_known_is_said(tmp_path: Path, flags: dict[str, Any], said: bool) -> None:
+    result = result_of(
+        tmp_path, {"config.type": "head_qa", **flags}, states=[state(0, "yes")], values={"exact_match": [1.0]}
+    )
+    expected = "the data hold 1 instances, 2675 when this task was described: another version of them?"
+    assert (expected in result.validity.notes) is said
