@@ -28,6 +28,8 @@ PACKAGE = "helm.benchmark.run_specs."
 SCENARIO_CLASS = re.compile(r"helm\.benchmark\.scenarios\.[\w.]+\.[A-Z]\w*\Z")
 ANNOTATOR_CLASS = re.compile(r"helm\.benchmark\.annotation\.[\w.]+\.[A-Z]\w*\Z")
 JUDGE_HELPERS = "helm.benchmark.annotation.model_as_judge"
+JUDGE_HELPER = "score_with_reasoning"
+"""Of its four arguments the last is a deployment."""
 LONGEST_DESCRIPTION = 160
 UNKNOWN_METRIC = "unknown"
 MODULES_THAT_ASK = {
@@ -207,15 +209,19 @@ def judge_deployments(path: str) -> list[str]:
     helpers = _module(JUDGE_HELPERS)
     bodies: list[ast.AST] = [tree]
     bodies += [node for node in (helpers.body if helpers else []) if getattr(node, "name", None) in _names(tree)]
-    found = [
-        node.value.value
-        for body in bodies
-        for node in ast.walk(body)
-        if isinstance(node, ast.keyword)
-        and node.arg in ("model_deployment", "annotator_model_deployment")
-        and isinstance(node.value, ast.Constant)
-    ]
-    return _unique(found) or ["one that HELM chooses"]
+    return _unique(text for body in bodies for node in ast.walk(body) for text in _deployments_in(node))
+
+
+def _deployments_in(node: ast.AST) -> list[str]:
+    """`model_deployment="..."`, `ask(client, prompt, "model", "deployment")`, or a class's `_ANNOTATOR_MODEL = "..."`."""
+    values: list[ast.expr] = []
+    if isinstance(node, ast.keyword) and node.arg in ("model_deployment", "annotator_model_deployment"):
+        values = [node.value]
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == JUDGE_HELPER:
+        values = node.args[3:4]
+    elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith(("_MODEL", "_MODEL_DEPLOYMENT")):
+        values = [node.value]
+    return [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
 
 
 def main_names_of_schemas() -> dict[str, list[str]]:

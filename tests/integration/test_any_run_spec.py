@@ -231,6 +231,31 @@ def test_judges_that_helm_prescribes_are_asked_by_our_client(tmp_path: Path, run
     assert not any(judge_key.encode() in path.read_bytes() for path in outcome.output_dir.rglob("*") if path.is_file())
 
 
+@pytest.mark.medical_data
+def test_a_judge_that_helm_names_in_passing(tmp_path: Path, run_program: Run, medical_data: Path) -> None:
+    folder = tmp_path / "out" / "helm" / "scenarios" / "live_qa"
+    folder.mkdir(parents=True)
+    question = '<NLM-QUESTION qid="{0}"><NLM-Summary>Question {0}?</NLM-Summary><ANSWER>Rest.</ANSWER></NLM-QUESTION>'
+    (folder / "TREC-2017-LiveQA-Medical-Test-Questions-w-summaries.xml").write_text(
+        f"<LiveQA>{question.format('TQ1')}{question.format('TQ2')}</LiveQA>"
+    )
+
+    def answer(prompt: str) -> str:
+        if "You are a medical judge" not in prompt:
+            return "Some rest."
+        return f"<reasoning>Close.</reasoning><score>{0.7 if 'TQ1' in prompt else 0.3}</score>"
+
+    with ScriptedEndpoint(answer) as endpoint:
+        env = {**OFFLINE, "NLTK_DATA": str(medical_data / "nltk_data")}
+        outcome = run_program("helm:live_qa", endpoint.url, env=env)
+        assert outcome.returncode == 0, outcome.stderr
+        assert {body["model"] for body in endpoint.requests} >= {"gpt-4o-2024-05-13"}
+    document = outcome.document()
+    assert document["main_metric"] == "live_qa_score"
+    scores = document["results"]["tasks"]["helm:live_qa"]["metrics"]["score"]["scores"]
+    assert scores["live_qa_score"]["value"] == 0.5
+
+
 def test_a_prescribed_judge_elsewhere_that_fails(tmp_path: Path, run_program: Run) -> None:
     harm_bench(tmp_path / "out" / "helm")
     with ScriptedEndpoint(lambda _prompt: "I would rather not.") as endpoint, ScriptedEndpoint(lambda _p: "") as judge:

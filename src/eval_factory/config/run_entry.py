@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,9 @@ SAME_SETTING = {
     "max_eval_instances": ("limit_samples",),
 }
 """Arguments that are another name of something in config.params: only one of them may be given."""
+
+JUDGE_DEPLOYMENT = "annotator_model_deployment"
+"""The parameter by which a run spec lets its judge be chosen."""
 
 PATHS = frozenset({"data_path", "config_path", "path"})
 """Parameters of HELM's run specs that name a file or folder. helm-run has another working directory than the user."""
@@ -147,6 +151,8 @@ def _no_such_run_spec(name: str, framework: Framework, index: RunSpecIndex) -> s
 
 def _task(entry: RunEntry, spec: RunSpec, framework: Framework) -> Task:
     name = prefix_of(framework) + entry.text
+    chosen = entry.arguments.get(JUDGE_DEPLOYMENT)
+    prescribed = (str(chosen),) if chosen else spec.prescribed_judges
     arguments = {key: _absolute(value) if key in PATHS else value for key, value in entry.arguments.items()}
     return Task(
         name=name,
@@ -161,14 +167,14 @@ def _task(entry: RunEntry, spec: RunSpec, framework: Framework) -> Task:
             arguments=arguments,
             main_metrics=spec.main_metrics,
             main_split=spec.main_split,
-            prescribed_judges=spec.prescribed_judges,
+            prescribed_judges=prescribed,
         ),
         about=About(
             tags=(TAG,),
             access="unknown",
             source=f"what HELM's scenario {spec.scenario_class or entry.name} reads or downloads",
             instances=None,
-            notes=(*_known_traps(entry, framework), *_prescribed(spec)),
+            notes=(*_known_traps(entry, framework), *_notes_on_judges(prescribed)),
         ),
     )
 
@@ -177,12 +183,12 @@ def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _prescribed(spec: RunSpec) -> list[str]:
-    if not spec.prescribed_judges:
+def _notes_on_judges(prescribed: Sequence[str]) -> list[str]:
+    if not prescribed:
         return []
     return [
         (
-            f"scored by judges that HELM prescribes ({', '.join(spec.prescribed_judges)}), asked at the target's URL or"
+            f"scored by judges that HELM prescribes ({', '.join(prescribed)}), asked at the target's URL or"
             " where extra.judges says: what they failed to judge is not counted here"
         )
     ]

@@ -20,7 +20,7 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     """(the main metric, what a reader has to know about the choice).
 
     A task of framework.yml has the one it declares, computed or not. A run entry has HELM's where the run holds it,
-    else the first usual one, else the first of the main split.
+    else the one named after the run spec (live_qa_score), else the first usual one, else the first of the main split.
 
     Args:
         labels: of the scores that the run holds, in HELM's order.
@@ -31,7 +31,8 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     if declared is not None:
         return declared, []
     of_main_split = [label for label in labels if "@" not in label]
-    main = next((name for name in USUAL_MAIN_METRICS if name in labels), next(iter(of_main_split), None))
+    usual = (f"{entry.run_spec}_score", *USUAL_MAIN_METRICS)
+    main = next((name for name in usual if name in labels), next(iter(of_main_split), None))
     if main is None:
         return NONE, ["HELM computed no score for this run: nothing is reportable"]
     said = f"{' or '.join(entry.main_metrics)}, which this run does not hold" if entry.main_metrics else "none"

@@ -138,3 +138,11 @@ def test_what_is_ours_is_no_parameter_of_the_users() -> None:
     assert parse("a:b=c=d,e=", problems) == RunEntry("a", {"b": "c=d", "e": ""})
     assert not problems
     assert "model" in OURS
+
+
+def test_a_judge_that_the_entry_chooses_is_asked_by_our_client() -> None:
+    chosen = plan(
+        {"config.type": "helm:air_bench_2024:annotator_model=my/judge-1,annotator_model_deployment=my/judge-1"}
+    )
+    (judge,) = chosen.prescribed
+    assert (judge.helm_name, judge.model_id) == ("my/judge-1", "judge-1")

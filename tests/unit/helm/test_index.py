@@ -56,9 +56,17 @@ def test_what_is_known_of_some() -> None:
     assert specs["vqa"].asks == "images"
     assert specs["the_pile"].asks == "log probabilities"
     assert specs["harm_bench"].prescribed_judges == ("openai/gpt-4o-2024-05-13",)
+    for name in ("air_bench_2024", "live_qa"):
+        assert specs[name].prescribed_judges == ("openai/gpt-4o-2024-05-13",)
+    assert specs["alrage"].prescribed_judges == ("openai/gpt-4o-2024-11-20",)
     assert specs["aci_bench"].has_jury
     assert specs["aci_bench"].prescribed_judges == ()
     assert all(spec.description for spec in specs.values())
+
+
+def test_every_judge_that_helm_prescribes_is_known() -> None:
+    for name, spec in load_index().run_specs.items():
+        assert all("/" in deployment for deployment in spec.prescribed_judges), name
 
 
 def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
