@@ -213,7 +213,7 @@ def judge_deployments(path: str) -> list[str]:
 
 
 def _deployments_in(node: ast.AST) -> list[str]:
-    """`model_deployment="..."`, `ask(client, prompt, "model", "deployment")`, or a class's `_ANNOTATOR_MODEL = "..."`."""
+    """`model_deployment="..."`, `ask(client, prompt, "model", "deployment")`, a class's `_ANNOTATOR_MODEL = "..."`."""
     values: list[ast.expr] = []
     if isinstance(node, ast.keyword) and node.arg in ("model_deployment", "annotator_model_deployment"):
         values = [node.value]

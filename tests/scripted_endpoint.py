@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -55,8 +56,8 @@ class ScriptedEndpoint:
             return self.status, self.body or {"error": {"message": "as the test wants"}}
         if self.body is not None:
             return 200, self.body
-        text = self.answer(prompt)
-        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "logprobs": None}
+        text, finish_reason = _no_longer_than_granted(self.answer(prompt), body)
+        choice: dict[str, Any] = {"index": 0, "finish_reason": finish_reason, "logprobs": None}
         if chat:
             choice["message"] = {"role": "assistant", "content": text}
         else:
@@ -68,6 +69,13 @@ class ScriptedEndpoint:
         return 200, {
             "id": "x", "object": kind, "created": 1, "model": body["model"], "choices": [choice], "usage": usage,
         }  # fmt: skip
+
+
+def _no_longer_than_granted(text: str, body: dict[str, Any]) -> tuple[str, str]:
+    """As a model would: a word has a token at least."""
+    granted = body.get("max_tokens") or body.get("max_completion_tokens")
+    words = re.findall(r"\s*\S+", text)
+    return (text, "stop") if granted is None or len(words) <= granted else ("".join(words[:granted]), "length")
 
 
 class _Server(ThreadingHTTPServer):

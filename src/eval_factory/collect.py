@@ -328,8 +328,9 @@ def _notes(
         notes.append("the target was the embedded demo baseline, not a model: these scores measure nothing")
     found, known = len({key[0] for key in seen.requested}), plan.evaluation.task.about.instances
     whole = plan.evaluation.run.config.params.limit_samples is None
-    as_described = dict(plan.scenario_arguments) == dict(plan.evaluation.task.helm.arguments)
-    if known is not None and found != known and whole and as_described:
+    rules = plan.evaluation.task.helm.parameters
+    whole &= not any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
+    if known is not None and found != known and whole:
         notes.append(f"the data hold {found} instances, {known} when this task was described: another version of them?")
     if cut_off_empty:
         too_few = wire.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)

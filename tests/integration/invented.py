@@ -179,7 +179,7 @@ def medbullets(_folder: Path, scenarios: Path) -> Invented:
         {
             "question": f"What ails case {n}?", **{f"op{letter.lower()}": f"illness {letter}" for letter in "ABCDE"},
             "answer_idx": "ABCDE"[n % 5], "answer": f"illness {'ABCDE'[n % 5]}",
-            "explanation": f"Because of {n}. Incorrect Answers: all others.",
+            "explanation": f"Because of {n}.\n\nIt is so at every age.\n\nIncorrect Answers: all others.",
         }
         for n in CASES
     ]  # fmt: skip
@@ -190,7 +190,7 @@ def medbullets(_folder: Path, scenarios: Path) -> Invented:
 
 def medbullets_freetext(folder: Path, scenarios: Path) -> Invented:
     medbullets(folder, scenarios)
-    return Invented(gold=lambda n: f"illness {'ABCDE'[n % 5]}. Because of {n}.")
+    return Invented(gold=lambda n: f"illness {'ABCDE'[n % 5]}. Because of {n}.\n\nIt is so at every age.")
 
 
 def med_qa(_folder: Path, scenarios: Path) -> Invented:

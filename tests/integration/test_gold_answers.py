@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eval_factory.errata.load import load_errata
 from integration.gold import gold_answers
 from integration.support import Outcome, Run
 from scripted_endpoint import ScriptedEndpoint
@@ -50,7 +51,7 @@ def test_the_corrected_score_of_the_gold_answers_is_full(task: str, with_gold: C
     assert outcome.scores()[label] == 1.0
     assert outcome.scores()[label.removesuffix(".corrected")] < 1.0
     (note,) = (note for note in outcome.document()["validity"]["notes"] if note.startswith(label))
-    assert "(errata 1, " in note
+    assert f"(errata {load_errata().version}, " in note
 
 
 @pytest.mark.medical_data

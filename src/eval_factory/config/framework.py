@@ -49,6 +49,11 @@ class ScenarioParameter(_Strict):
     path: bool = False
     layout: tuple[FileLayout, ...] = ()
 
+    @property
+    def chooses_a_part(self) -> bool:
+        """Of the task's data: other instances are read than without it."""
+        return not (self.required or self.fixed or self.path)
+
 
 class HelmEntry(_Strict):
     """How HELM knows a task."""

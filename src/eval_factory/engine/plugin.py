@@ -63,6 +63,7 @@ def mend_scenarios() -> None:
         absent.answer_for_transformers()
     if "medbullets_freetext" in asked:
         scenarios.supply_medbullets_freetext()
+        scenarios.let_medbullets_freetext_explain()
 
 
 offline.guard_from_environment()

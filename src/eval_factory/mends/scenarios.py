@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,20 @@ def supply_medbullets_freetext() -> None:
 
     if not hasattr(medbullets_scenario, "MedBulletsFreeTextScenario"):
         medbullets_scenario.MedBulletsFreeTextScenario = MedBulletsFreeTextScenario
+
+
+def let_medbullets_freetext_explain() -> None:
+    """The run spec asks for at most 5 tokens and one line; explanations have up to 750 tokens, and all have lines."""
+    import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers it
+    from helm.benchmark import run_spec
+
+    made = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"]
+
+    def with_room() -> Any:
+        spec = made()
+        return replace(spec, adapter_spec=replace(spec.adapter_spec, max_tokens=1024, stop_sequences=[]))
+
+    run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"] = with_room
 
 
 def _explained(row: dict[str, str]) -> str:
