@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,55 +54,86 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     """
     run = output.read_run(runs[0])
     entry = plan.evaluation.task.helm
-    contexts = _contexts(run, run.main_split(entry.main_split))
+    main_split = run.main_split(entry.main_split)
+    contexts = _contexts(run, main_split)
     corrections = Corrections.of(plan, contexts)
     answers = _answers(plan.rundir.cache_db)
     seen = _look_at_states(plan, run, corrections)
     contexts += corrections.contexts()
-    missing_jury = seen.failed | seen.unjudged
+    jury_metric = run.jury.metric if run.jury else None
+    helms = _helms_own(contexts, jury_metric, seen)
+    contexts = [_of_the_jury(context, seen) if _is_judged(context, jury_metric) else context for context in contexts]
     notes = list(plan.evaluation.task.about.notes)
+    if entry.main_split not in (None, main_split):
+        notes.append(f"no instance of the main split {entry.main_split} was asked: these scores are of {main_split}")
     scores: dict[str, Score] = {}
     bounds: dict[str, tuple[float, float]] = {}
     zero = plan.evaluation.run.config.params.extra.on_failure == "zero"
-    jury_metric = run.jury.metric if run.jury else None
-    helms: dict[str, Score] = {}
     for context in contexts:
-        judged = context.name.removesuffix(CORRECTED) == jury_metric
-        missing = missing_jury if judged else seen.failed
-        score = score_of(context, missing, zero=zero and not judged)
-        if context.name == jury_metric and missing and context.helm_mean is not None:
-            whole = Stats(len(context.values), context.helm_mean, None, None, None, None, None)
-            helms[f"{context.label}.helm"] = Score(context.helm_mean, whole)
+        missing, as_zero = _missing_of(context, jury_metric, seen, zero=zero)
+        score = score_of(context, missing, zero=as_zero)
         if score is None:
             notes.append(f"{context.label}: absent, it cannot be computed without the failed instances")
             continue
         scores[context.label] = score
-        limits = bounds_of(context, missing, JURY_SCALE if judged else None)
+        limits = bounds_of(context, missing)
         if limits is not None:
             bounds[context.label] = limits
-    instances = seen.counts()
+    main, why = chosen_main_metric(entry, [context.label for context in contexts])
+    main_context = next((context for context in contexts if context.label == main), None)
+    missing, as_zero = _missing_of(main_context, jury_metric, seen, zero=zero) if main_context else (seen.failed, zero)
+    instances = seen.counts(missing)
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
     notes += [*_notes(plan, run, instances, seen, scores), *notes_on_revisions(plan)]
     notes += [*corrections.notes(), *adjustments]
-    main, why = chosen_main_metric(entry, [context.label for context in contexts])
     notes += why
-    main_context = next((context for context in contexts if context.label == main), None)
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
     return TaskResult(
         task=plan.task_name,
         main_metric=main,
         scores={name: scores[name] for name in sorted(scores, key=lambda name: name != main)} | helms,
-        groups=scores_by_group(main_context, seen.members, missing_jury) if main_context else {},
+        groups=scores_by_group(main_context, seen.members, missing, zero=as_zero) if main_context else {},
         validity=Validity(
             instances, seen.judges, bounds, seen.ratings.report() if run.jury else None, tuple(notes)
         ),
         usage=usage,
         provenance=provenance_of(plan, run.scenario_name or entry.scenario, seen.prompts.hexdigest(), git_hash),
-        instances=_Records(plan, run, contexts, answers, seen.ratings),
+        instances=_Records(plan, run, contexts, answers, seen, jury_metric),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
-        something_to_ask=instances.scored < instances.requested or any(c.failed for c in seen.judges.values()),
+        something_to_ask=bool(seen.failed) or any(counts.failed for counts in seen.judges.values()),
     )
+
+
+def _is_judged(context: Context, jury_metric: str | None) -> bool:
+    return context.name.removesuffix(CORRECTED) == jury_metric
+
+
+def _of_the_jury(context: Context, seen: _Seen) -> Context:
+    """With the lowest mark for each answer that says nothing: no judge is asked, and HELM gives a default."""
+    marks = dict.fromkeys(seen.silent & context.values.keys(), JURY_SCALE[0])
+    if all(context.values[key] == mark for key, mark in marks.items()):
+        return replace(context, scale=JURY_SCALE)
+    return replace(context, scale=JURY_SCALE, values=context.values | marks, helm_mean=None, merged=True)
+
+
+def _helms_own(contexts: Sequence[Context], jury_metric: str | None, seen: _Seen) -> dict[str, Score]:
+    """What HELM makes of its default for answers without a judgement, where there are such."""
+    found = {}
+    for context in contexts:
+        if context.name == jury_metric and context.helm_mean is not None and seen.failed | seen.unjudged | seen.silent:
+            whole = Stats(len(context.values), context.helm_mean, None, None, None, None, None)
+            found[f"{context.label}.helm"] = Score(context.helm_mean, whole)
+    return found
+
+
+def _missing_of(
+    context: Context, jury_metric: str | None, seen: _Seen, *, zero: bool
+) -> tuple[set[InstanceKey], bool]:
+    """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""
+    if _is_judged(context, jury_metric):
+        return seen.failed | seen.unjudged, False
+    return seen.failed, zero
 
 
 def _key_of(state: output.RequestState) -> InstanceKey:
@@ -186,10 +217,16 @@ class _Seen:
     def cut_off_empty(self) -> int:
         return len(self.truncated & self.empty)
 
-    def counts(self) -> Instances:
+    @property
+    def silent(self) -> set[InstanceKey]:
+        """Answered, with nothing in it."""
+        return self.empty | self.filtered
+
+    def counts(self, missing: set[InstanceKey]) -> Instances:
+        """`missing`: those that the main metric's score does without."""
         return Instances(
             requested=len(self.requested),
-            scored=len(self.requested - self.failed - self.unjudged),
+            scored=len(self.requested - missing),
             failed=len(self.failed),
             empty=len(self.empty),
             truncated=len(self.truncated),
@@ -233,7 +270,9 @@ def _look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) -
                 scored[judge] += bool(ratings)
                 heard = heard or bool(ratings)
                 seen.ratings.add(judge, key, ratings)
-            if not heard:  # HELM gives such an instance its default
+            if empty:
+                seen.ratings.rate_lowest(key)
+            elif not heard:  # HELM gives such an instance its default
                 seen.unjudged.add(key)
     own = family_of(plan.model.model_id)
     families = {judge.role: family_of(judge.model_id) for judge in plan.judges}
@@ -272,7 +311,8 @@ class _Records:
     run: output.HelmRun
     contexts: Sequence[Context]
     answers: Mapping[str, _Answer]
-    ratings: Ratings
+    seen: _Seen
+    jury_metric: str | None
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         return map(self._record, self.run.request_states())
@@ -298,16 +338,25 @@ class _Records:
             references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
             categories=_categories(state.instance),
             completion=None if failed or not result or not result.completions else result.completions[0].text,
-            metrics={} if failed else {c.name: c.values[key] for c in self.contexts if key in c.values},
+            metrics={} if failed else self._metrics(key),
             finish_reason=_finish_reason(state),
             prompt_tokens=tokens[0],
             completion_tokens=tokens[1],
             latency_s=answer.latency_s if answer else None,
             cached=bool(result and result.cached),
             error=result.error if result and not result.success else None,
-            judges={} if failed else self.ratings.means_of(key),
+            judges={} if failed else self.seen.ratings.means_of(key),
+            unjudged=key in self.seen.unjudged,
             injection=tuple(injection_signs(_text(state))) if self.run.jury else (),
         )
+
+    def _metrics(self, key: InstanceKey) -> dict[str, float]:
+        unjudged = key in self.seen.unjudged
+        return {
+            context.name: context.values[key]
+            for context in self.contexts
+            if key in context.values and not (unjudged and _is_judged(context, self.jury_metric))
+        }
 
 
 def _categories(instance: output.Instance) -> dict[str, Any]:
@@ -371,14 +420,14 @@ def _usage(
 ) -> tuple[Usage, list[str]]:
     """Counts of this run's attempts; tokens of every answer that it used, whenever that was paid for.
 
-    With it: how requests had to be changed for the endpoint to take them, in any run.
+    With it: how requests had to be changed for the endpoint to take them, in the run that paid for them.
     """
     requests = cached = retries = 0
     used: dict[str, _Answer] = {}
-    adjustments: set[str] = set()
+    adjusted: dict[str, set[str]] = defaultdict(set)
     for attempt in store.read_attempts(cache_db):
         if attempt["outcome"] == "answered" and attempt["error"]:
-            adjustments.add(attempt["error"])
+            adjusted[attempt["key"]].add(attempt["error"])
         if attempt["run_id"] != run_id:
             continue
         cached += attempt["outcome"] == "cached"
@@ -400,7 +449,7 @@ def _usage(
         latency_p95_s=percentile(latencies, 0.95),
         wall_s=wall_s,
     )
-    return usage, sorted(adjustments)
+    return usage, sorted({how for key in used for how in adjusted[key]})
 
 
 def _sum_known(values: Iterable[int | None]) -> int | None:

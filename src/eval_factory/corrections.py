@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eval_factory.errata.load import Erratum, load_errata
 from eval_factory.errata.rules import Case, Rule, rule_of
@@ -22,6 +22,8 @@ class Corrections:
     rules: Mapping[str, Rule]
     helm: Mapping[str, Context]
     values: dict[str, dict[InstanceKey, float]] = field(default_factory=lambda: defaultdict(dict))
+    unanswered: list[tuple[InstanceKey, Case]] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     @classmethod
     def of(cls, plan: Plan, contexts: Sequence[Context]) -> Corrections:
@@ -33,34 +35,59 @@ class Corrections:
         return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
 
     def add(self, key: InstanceKey, state: output.RequestState, answer: str | None) -> None:
-        """One instance. `answer` is None where the request failed: no value counts then; it keeps its place for the
-        bounds."""
+        """One instance. `answer` is None where the request failed."""
+        if not self.errata:
+            return
+        case = _case(state, answer or "")
+        if answer is None:
+            self.unanswered.append((key, case))
+        else:
+            self._take(key, case, answered=True)
+
+    def _take(self, key: InstanceKey, case: Case, *, answered: bool) -> None:
         for erratum in self.errata:
             helm = self.helm[str(erratum.metric)].values.get(key)
             if helm is None:
                 continue
-            value = 0.0 if answer is None else self.rules[erratum.id](_case(state, answer, helm))
-            if value is not None:
-                self.values[erratum.label][key] = value
+            value = self.rules[erratum.id](replace(case, helm=helm))
+            if value is None:
+                self.left_out[erratum.id] += 1
+            else:
+                self.values[erratum.label][key] = value if answered else 0.0
 
     def contexts(self) -> list[Context]:
-        return [Context(label, label, None, merged=True, values=values) for label, values in self.values.items()]
+        """Once, after all instances. One without an answer has no value that counts; it keeps its place for the bounds,
+        unless another one takes it (of two that are the same)."""
+        for key, case in self.unanswered:
+            self._take(key, case, answered=False)
+        return [
+            Context(
+                erratum.label, erratum.label, None, merged=True, scale=self.helm[str(erratum.metric)].scale,
+                values=self.values[erratum.label],
+            )
+            for erratum in self.errata
+            if self.values[erratum.label]
+        ]  # fmt: skip
 
     def notes(self) -> list[str]:
         return [
             f"{erratum.label} (errata {', '.join(filter(None, (str(self.version), erratum.id, erratum.upstream)))}):"
-            f" {erratum.defect}. Corrected: {erratum.corrected}"
+            f" {erratum.defect}. Corrected: {erratum.corrected}{self._how_many_less(erratum)}"
             for erratum in self.errata
         ]
 
+    def _how_many_less(self, erratum: Erratum) -> str:
+        count = self.left_out[erratum.id]
+        return f"; {count} {'instance does' if count == 1 else 'instances do'} not count in it" if count else ""
 
-def _case(state: output.RequestState, answer: str, helm: float) -> Case:
+
+def _case(state: output.RequestState, answer: str) -> Case:
     right = (reference.output.text for reference in state.instance.references if output.CORRECT_TAG in reference.tags)
     return Case(
         prompt=state.instance.input.text,
         completion=answer,
         gold=next(right, ""),
-        helm=helm,
+        helm=None,
         extra=state.instance.extra_data or {},
         annotations=state.annotations or {},
     )

@@ -37,10 +37,15 @@ class Ratings:
     """Every rating of a run: judge -> instance -> criterion -> rating."""
 
     by_judge: dict[str, dict[InstanceKey, dict[str, int]]] = field(default_factory=lambda: defaultdict(dict))
+    lowest: set[InstanceKey] = field(default_factory=set)
+    """Answers with nothing in them, which no judge is asked about."""
 
     def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, int]) -> None:
         if ratings:
             self.by_judge[judge][instance] = dict(ratings)
+
+    def rate_lowest(self, instance: InstanceKey) -> None:
+        self.lowest.add(instance)
 
     def _units(self, judge: str) -> dict[tuple[InstanceKey, str], int]:
         """(instance, criterion) -> rating."""
@@ -51,13 +56,14 @@ class Ratings:
         }
 
     def of_instances(self, left_out: str | None = None) -> dict[InstanceKey, float]:
-        """The jury's score of each instance as HELM computes it: the mean of all its ratings."""
+        """The jury's score of each instance: the mean of all its ratings, as HELM computes it."""
         sums: dict[InstanceKey, list[int]] = defaultdict(list)
         for judge, ratings in self.by_judge.items():
             if judge != left_out:
                 for instance, given in ratings.items():
                     sums[instance].extend(given.values())
-        return {instance: sum(given) / len(given) for instance, given in sums.items()}
+        rated = {instance: sum(given) / len(given) for instance, given in sums.items()}
+        return rated | dict.fromkeys(self.lowest, float(RATINGS[0]))
 
     def means_of(self, instance: InstanceKey) -> dict[str, float]:
         """Judge -> the mean of its ratings of one instance."""

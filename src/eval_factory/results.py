@@ -140,6 +140,8 @@ class InstanceRecord:
     error: str | None
     judges: Mapping[str, float]
     """Judge -> the mean of its ratings."""
+    unjudged: bool
+    """Whether it was answered and no judge said anything usable of it."""
     injection: tuple[str, ...]
     """How the answer speaks to its judges, if it does."""
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eval_factory.results import Score, Stats
-from eval_factory.stats import describe
+from eval_factory.stats import PROPORTION, describe
 
 MOST_GROUPS = 60
 
 InstanceKey = tuple[str, int, str | None]
 """(instance id, trial, perturbation)."""
+Scale = tuple[float, float]
 
 
 @dataclass
@@ -23,7 +24,9 @@ class Context:
     name: str
     helm_mean: float | None
     merged: bool
-    """Whether HELM kept several sub-splits of this apart; then it has no mean of the whole."""
+    """Whether HELM has no mean of the whole: it kept sub-splits apart, or these are not its own values."""
+    scale: Scale | None = None
+    """The least and the greatest value that there can be, where that is known."""
     values: dict[InstanceKey, float] = field(default_factory=dict)
 
 
@@ -54,17 +57,23 @@ def score_of(context: Context, missing: set[InstanceKey], *, zero: bool) -> Scor
         value = context.helm_mean if context.helm_mean is not None else helm_mean(context.values)
         if not is_mean:
             return Score(value, Stats(len(context.values), value, None, None, None, None, None))
-        return Score(value, describe(_by_instance(context.values), value))
+        return Score(value, describe(_by_instance(context.values), value, context.scale))
     if not is_mean:
         return None
+    kept = _counted(context.values, touched, zero=zero)
+    return _mean_score(kept, context.scale) if kept else None
+
+
+def _counted(values: Mapping[InstanceKey, float], missing: set[InstanceKey], *, zero: bool) -> dict[InstanceKey, float]:
+    """Without the missing instances, or with 0 for each."""
     if zero:
-        kept = {key: 0.0 if key in touched else value for key, value in context.values.items()}
-    else:
-        kept = {key: value for key, value in context.values.items() if key not in touched}
-    if not kept:
-        return None
-    value = helm_mean(kept)
-    return Score(value, describe(_by_instance(kept), value))
+        return {key: 0.0 if key in missing else value for key, value in values.items()}
+    return {key: value for key, value in values.items() if key not in missing}
+
+
+def _mean_score(values: Mapping[InstanceKey, float], scale: Scale | None) -> Score:
+    value = helm_mean(values)
+    return Score(value, describe(_by_instance(values), value, scale))
 
 
 def _by_instance(values: Mapping[InstanceKey, float]) -> list[float]:
@@ -75,16 +84,14 @@ def _by_instance(values: Mapping[InstanceKey, float]) -> list[float]:
     return [_running_mean(group) for group in grouped.values()]
 
 
-def bounds_of(
-    context: Context, missing: set[InstanceKey], scale: tuple[float, float] | None
-) -> tuple[float, float] | None:
+def bounds_of(context: Context, missing: set[InstanceKey]) -> tuple[float, float] | None:
     """The value if every missing instance were wrong, and if every one were right.
 
-    Only for values of a known scale: 0 to 1 where all lie in it, or the jury's.
+    Only for values of a known scale, or that all lie from 0 to 1.
     """
     if not context.values:
         return None
-    low, high = scale or (0.0, 1.0)
+    low, high = context.scale or PROPORTION
     known = [value for key, value in context.values.items() if key not in missing]
     if any(not low <= value <= high for value in known):
         return None
@@ -99,23 +106,26 @@ def scores_by_group(
     context: Context,
     members: Mapping[str, Mapping[str, Sequence[InstanceKey]]],
     missing: set[InstanceKey],
+    *,
+    zero: bool,
 ) -> dict[str, dict[str, dict[str, Score]]]:
     """The score of `context` for each value of each field that sorts the instances into a few groups.
 
     Args:
         members: field -> value -> instances.
         missing: instances without a value that counts.
+        zero: whether they count as 0, as in the score of the whole.
     """
+    counted = _counted(context.values, missing & context.values.keys(), zero=zero)
     groups: dict[str, dict[str, dict[str, Score]]] = {}
     for name, by_value in sorted(members.items()):
         values = {
-            value: {key: context.values[key] for key in keys if key in context.values and key not in missing}
+            value: {key: counted[key] for key in keys if key in counted}
             for value, keys in sorted(by_value.items())
         }
         values = {value: kept for value, kept in values.items() if kept}
         if 2 <= len(values) <= min(MOST_GROUPS, len(context.values) // 2):
             groups[name] = {
-                value: {context.label: Score(helm_mean(kept), describe(_by_instance(kept), helm_mean(kept)))}
-                for value, kept in values.items()
+                value: {context.label: _mean_score(kept, context.scale)} for value, kept in values.items()
             }
     return groups

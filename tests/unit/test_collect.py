@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,13 @@ def result_of(tmp_path: Path, flags: dict[str, Any] | None = None, **run: Any) -
 
 
 FOUR = [1.0, 0.0, 1.0, 0.0]
+JURY = {
+    "class_name": "helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric",
+    "args": {
+        "metric_name": "aci_bench_accuracy", "scenario_name": "aci_bench",
+        "annotator_models": {name: {"model_deployment": f"endpoint/{name}"} for name in "ab"},
+    },
+}  # fmt: skip
 
 
 def test_all_answered(tmp_path: Path) -> None:
@@ -166,15 +175,11 @@ def test_splits_and_perturbations_do_not_overwrite_each_other(tmp_path: Path) ->
 
 def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path) -> None:
     """HELM gives it full marks: 13 of its run specs have a default score of 1."""
-    spec = {
-        "class_name": "helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric",
-        "args": {"metric_name": "aci_bench_accuracy", "scenario_name": "aci_bench", "annotator_models": {name: {"model_deployment": f"endpoint/{name}"} for name in "ab"}},
-    }
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": None}}
     silent = {"aci_bench": {"prompt_text": "p", "a": None}}
     states = [state(0, "text", annotations=judged), state(1, "text", annotations=silent), state(2, "t", annotations=judged)]
     result = result_of(
-        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[spec],
+        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
         values={"aci_bench_accuracy": [4.0, 1.0, 4.0], "exact_match": [0.0, 1.0, 0.0]},
     )  # fmt: skip
     assert result.scores["aci_bench_accuracy"].value == 4.0
@@ -184,6 +189,51 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     assert vars(result.validity.judges["b"]) == {"asked": 3, "scored": 0, "failed": 3, "same_family": None}
     assert result.validity.bounds["aci_bench_accuracy"] == pytest.approx((3.0, 13 / 3))
     assert result.reportable is False
+    lines = list(result.instances)
+    assert [line.unjudged for line in lines] == [False, True, False]
+    assert [dict(line.metrics) for line in lines] == [
+        {"aci_bench_accuracy": 4.0, "exact_match": 0.0}, {"exact_match": 1.0},
+        {"aci_bench_accuracy": 4.0, "exact_match": 0.0},
+    ]  # fmt: skip
+
+
+def test_an_answer_with_nothing_in_it_gets_the_lowest_mark(tmp_path: Path) -> None:
+    """No judge is asked about it; the mean without it would be better for saying nothing."""
+    judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": {"accuracy": {"score": 4}}}}
+    states = [state(0, "text", annotations=judged), state(1, " ", annotations={"aci_bench": {"prompt_text": None}})]
+    result = result_of(
+        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
+        values={"aci_bench_accuracy": [4.0, 0.0]},
+    )  # fmt: skip
+    assert result.scores["aci_bench_accuracy"].value == 2.5
+    assert result.scores["aci_bench_accuracy.helm"].value == 2.0
+    assert (result.status, result.reportable, result.something_to_ask) == ("complete", True, False)
+    assert (result.validity.instances.scored, result.validity.instances.unjudged) == (2, 0)
+    assert result.validity.judges["a"].asked == 1
+    assert result.validity.jury is not None
+    assert result.validity.jury.leave_one_out == {"a": 2.5, "b": 2.5}
+    assert [line.metrics["aci_bench_accuracy"] for line in result.instances] == [4.0, 1.0]
+
+
+def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_path: Path) -> None:
+    unjudged = {"aci_bench": {"prompt_text": "p", "a": None}}
+    states = [state(number, "text", annotations=unjudged) for number in range(4)]
+    result = result_of(
+        tmp_path, {"config.type": "medec"}, states=states, metric_specs=[JURY],
+        values={"medec_error_flag_accuracy": FOUR, "aci_bench_accuracy": [1.0] * 4},
+    )  # fmt: skip
+    assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", True)
+    assert result.validity.instances.scored == 4
+    assert result.groups["category"]["odd"]["medec_error_flag_accuracy"].stats.count == 2
+    assert "aci_bench_accuracy" not in result.scores
+    assert result.something_to_ask
+
+
+def test_a_main_split_that_was_not_asked_is_said(tmp_path: Path) -> None:
+    """boolq's is `valid`: a sample of few instances may hold none of it."""
+    flags = {"config.type": "helm:boolq"}
+    result = result_of(tmp_path, flags, states=[state(0, "yes")], values={"quasi_exact_match": [1.0]})
+    assert "no instance of the main split valid was asked: these scores are of test" in result.validity.notes
 
 
 def with_corpus_score(folder: Path, value: float) -> None:
@@ -255,3 +305,49 @@ def test_another_number_of_instances_than_was_known_is_said(tmp_path: Path, flag
     )
     expected = "the data hold 1 instances, 2675 when this task was described: another version of them?"
     assert (expected in result.validity.notes) is said
+
+
+def journal(cache_db: Path, *lines: tuple[str, str, str, str | None]) -> None:
+    """(run, key, outcome, error) of each attempt, one second and 10 + 5 tokens each."""
+    store.create_or_check(cache_db)
+    with closing(sqlite3.connect(cache_db)) as connection, connection:
+        connection.executemany(
+            "INSERT INTO attempts (run_id, key, role, attempt, outcome, error, started, latency_s, prompt_tokens,"
+            " completion_tokens) VALUES (?, ?, 'model', 1, ?, ?, 0, 1.0, 10, 5)",
+            lines,
+        )
+
+
+def test_the_usage_is_of_this_run_alone(tmp_path: Path) -> None:
+    here = plan({"config.output_dir": str(tmp_path / "out")})
+    folder = here.rundir.helm / "runs" / "s" / "r"
+    write_run(folder, [state(0, "yes"), state(1, "yes")], {"exact_match": [1.0, 1.0]})
+    journal(
+        here.rundir.cache_db,
+        ("old", "k0", "answered", "temperature was left out"), ("old", "k9", "answered", "top_p was left out"),
+        ("run", "k0", "cached", None), ("run", "k1", "retried", "HTTP 500"), ("run", "k1", "answered", None),
+    )  # fmt: skip
+    result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
+    usage = result.usage
+    assert (usage.requests, usage.cached, usage.retries) == (2, 1, 1)
+    assert (usage.prompt_tokens, usage.completion_tokens) == (20, 10)
+    assert "temperature was left out" in result.validity.notes  # of an answer that was used again
+    assert not any("top_p" in note for note in result.validity.notes)  # another model's, in the same folder
+
+
+def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path) -> None:
+    """The corrected score of med_dialog counts the first of several; that one failed here, its twin did not."""
+    jury = {**JURY, "args": {**JURY["args"], "metric_name": "med_dialog_accuracy", "scenario_name": "med_dialog"}}
+    judged = {"med_dialog": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}}}
+    same = {"input": {"text": "the same"}}
+    states = [
+        state(0, None, instance=same), state(1, "text", annotations=judged), state(2, "text", annotations=judged, instance=same)
+    ]  # fmt: skip
+    result = result_of(
+        tmp_path, {"config.type": "med_dialog_icliniq"}, states=states, metric_specs=[jury],
+        values={"med_dialog_accuracy": [1.0, 4.0, 4.0]},
+    )  # fmt: skip
+    corrected = "med_dialog_accuracy.corrected"
+    assert result.scores[corrected].stats.count == 2
+    assert result.validity.bounds[corrected] == (4.0, 4.0)
+    assert any(note.startswith(corrected) and note.endswith("; 1 instance does not count in it") for note in result.validity.notes)

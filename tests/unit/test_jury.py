@@ -28,6 +28,17 @@ def test_agreement_is_whole() -> None:
     assert report.weighted_kappa == {"a/b": pytest.approx(1.0)}
 
 
+def test_krippendorffs_example() -> None:
+    """K. Krippendorff, Computing Krippendorff's Alpha-Reliability (2011): 0.815 for ordinal data, 0.849 for interval."""
+    report = ratings(
+        a=[1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+        b=[1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        c=[None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+        d=[1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ).report()
+    assert report.krippendorff_alpha == pytest.approx(0.815, abs=0.0005)
+
+
 def test_agreement_is_below_chance() -> None:
     report = ratings(a=[1, 5, 1, 5], b=[5, 1, 5, 1]).report()
     assert report.krippendorff_alpha is not None

@@ -36,3 +36,18 @@ def test_percentile() -> None:
     assert percentile([], 0.5) is None
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert percentile(list(range(1, 101)), 0.95) == 95
+
+
+def test_an_interval_ends_where_the_scale_ends() -> None:
+    assert describe([0.9, 0.1, 0.8]).ci_low == 0.0
+    assert describe([0.9, 0.1, 0.8]).ci_high == 1.0
+    rated = describe([5.0, 5.0, 5.0, 4.6], scale=(1.0, 5.0))
+    assert rated.ci_high == 5.0
+    free = describe([3.0, -1.0, 9.0])
+    assert free.ci_low is not None
+    assert free.ci_low < -1.0
+
+
+def test_ratings_of_one_are_no_proportions() -> None:
+    lowest = describe([1.0] * 8, scale=(1.0, 5.0))
+    assert (lowest.ci_low, lowest.ci_high, lowest.ci_method) == (1.0, 1.0, "student-t")

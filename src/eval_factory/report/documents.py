@@ -113,6 +113,7 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         "cached": record.cached,
         "error": record.error,
         **({"judges": dict(record.judges)} if record.judges else {}),
+        **({"unjudged": True} if record.unjudged else {}),
         **({"injection": list(record.injection)} if record.injection else {}),
     }
 

@@ -17,7 +17,8 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
         sure = ""
         if score.stats.ci_low is not None and score.stats.ci_high is not None:
             sure = f"  (95 % interval {score.stats.ci_low:.4f} .. {score.stats.ci_high:.4f})"
-        lines.append(f"{result.task}: {result.main_metric} = {score.value:.4f}{sure}")
+        part = f" over {score.stats.count}" if score.stats.count != counts.scored else ""  # the rest: other splits
+        lines.append(f"{result.task}: {result.main_metric} = {score.value:.4f}{part}{sure}")
     lines.append(
         f"  instances: {counts.scored} of {counts.requested} scored; {counts.failed} failed,"
         f" {counts.empty} empty, {counts.truncated} cut off, {counts.filtered} filtered"
