@@ -86,7 +86,7 @@ def result_of(tmp_path: Path, flags: dict[str, Any] | None = None, **run: Any) -
 
 
 FOUR = [1.0, 0.0, 1.0, 0.0]
-JURY = {
+JURY: dict[str, Any] = {
     "class_name": "helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric",
     "args": {
         "metric_name": "aci_bench_accuracy", "scenario_name": "aci_bench",
