@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory.config.quasi import QUASI_METRICS, becomes_nothing, note_on_quasi
 from eval_factory.corrections import Corrections
 from eval_factory.data.pins import notes_on_revisions
 from eval_factory.engine import store, wire
@@ -211,6 +212,8 @@ class _Seen:
     """Field of the instances -> its value -> instances."""
     ratings: Ratings = field(default_factory=Ratings)
     injected: int = 0
+    nothing_right: int = 0
+    """Instances with a right answer that HELM's quasi metrics take for nothing."""
     prompts: Any = field(default_factory=hashlib.sha256)
 
     @property
@@ -241,6 +244,7 @@ def _look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) -
     roles = {deployment_of(judge): judge.role for judge in plan.judges}
     judges = {roles.get(deployment, name): name for name, deployment in jury.judges.items()} if jury else {}
     asked, scored = dict.fromkeys(judges, 0), dict.fromkeys(judges, 0)
+    quasi = any(stat.name.name in QUASI_METRICS for stat in run.stats)
     for state in run.request_states():
         key = _key_of(state)
         seen.requested.add(key)
@@ -251,6 +255,11 @@ def _look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) -
         for name, value in fields.items():
             seen.members[name][value].append(key)
         corrections.add(key, state, None if has_failed(state) else _text(state))
+        seen.nothing_right += quasi and any(
+            becomes_nothing(reference.output.text)
+            for reference in state.instance.references
+            if output.CORRECT_TAG in reference.tags
+        )
         if has_failed(state):
             seen.failed.add(key)
             continue
@@ -407,6 +416,8 @@ def _notes(
         "toxic" in stat.name.name for stat in run.stats
     ):
         notes.append("HELM's toxicity metrics are left out: they need the Perspective API")
+    if seen.nothing_right and plan.evaluation.benchmark is None:  # a custom benchmark's check has said so, with the row
+        notes.append(note_on_quasi(f"{seen.nothing_right} of {instances.requested} instances"))
     if seen.injected:
         notes.append(
             f"{seen.injected} answers speak to their judges (see `injection` in results.jsonl):"

@@ -53,6 +53,16 @@ def test_gold_answers_give_full_marks(
     assert corrected in (None, full)
 
 
+def test_options_that_are_the_letters_are_noted(run_program: Run, tmp_path: Path) -> None:
+    """Always B: HELM's quasi_prefix_exact_match is right even where A is."""
+    invented = MAKERS["shc_bmt_med"](tmp_path / "own data", tmp_path)
+    with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
+        outcome = run_program("shc_bmt_med", endpoint.url, params={"extra": invented.extra})
+    assert outcome.returncode == 0, outcome.stderr
+    assert (outcome.scores()["exact_match"], outcome.scores()["quasi_prefix_exact_match"]) == (0.5, 1.0)
+    assert any(note.startswith("3 of 6 instances: HELM's quasi") for note in outcome.document()["validity"]["notes"])
+
+
 def test_every_task_was_tried() -> None:
     """On real data, or on invented ones."""
     jury_on_real_data = {"aci_bench", "medi_qa", "mtsamples_replicate", "mtsamples_procedures"}

@@ -106,6 +106,17 @@ def test_all_answered(tmp_path: Path) -> None:
     assert result.groups["category"]["even"]["exact_match"].value == 1.0
 
 
+def test_right_answers_that_are_nothing_to_the_quasi_metrics_are_counted(tmp_path: Path) -> None:
+    letters = [{"references": [{"output": {"text": letter}, "tags": ["correct"]}]} for letter in ("A", "B", "C", "(a)")]
+    letters[1]["references"].append({"output": {"text": "A"}, "tags": []})
+    states = [state(number, "D", instance=instance) for number, instance in enumerate(letters)]
+    with_quasi = {"exact_match": [0.0] * 4, "quasi_prefix_exact_match": [1.0, 0.0, 0.0, 1.0]}
+    notes = result_of(tmp_path / "with", states=states, values=with_quasi).validity.notes
+    assert any(note.startswith("2 of 4 instances: HELM's quasi metrics drop articles") for note in notes)
+    without = result_of(tmp_path / "without", states=states, values={"exact_match": [0.0] * 4}).validity.notes
+    assert not any("quasi" in note for note in without)
+
+
 def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
     states = [state(0, "yes"), state(1, None), state(2, "yes"), state(3, "no")]
     result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 1.0, 0.0]})
