@@ -11,7 +11,7 @@ from eval_factory.config.merge import Source
 
 
 def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
-    """The rendered configuration, the source of each value that is not a default, and the exact command."""
+    """The rendered configuration, the source of each value that is not a default, what is noted, the command."""
     from eval_factory.report.documents import to_yaml
 
     lines = ["# rendered configuration"]
@@ -26,6 +26,9 @@ def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
     width = max((len(path) for path in shown), default=0)
     for path, source in sorted(shown.items()):
         lines.append(f"#   {path:<{width}}  {source.value}: {_value_at(values, path)}")
+    if evaluation.task.about.notes:
+        lines.append("\n# notes")
+        lines += [f"#   {note}" for note in evaluation.task.about.notes]
     lines.append("\n# command")
     lines.append(shlex.join(argv))
     return "\n".join(lines) + "\n"
