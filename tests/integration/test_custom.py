@@ -114,6 +114,54 @@ def test_cells_are_texts(example: Path, run_program: Run) -> None:
     assert prompts == ["Repeat: 007 (3)", *(f"Repeat: {cell} ()" for cell in cells[1:])]
 
 
+def test_the_run_asks_what_the_check_read(example: Path, run_program: Run) -> None:
+    """Line ends of all three kinds, quotes, blank lines; pandas makes a row of the empty line that a lone CR ends."""
+    (example / "prompt.txt").write_text("{question}|{note}|", encoding="utf-8")
+    data = 'id,question,note,correct_answer\r../x,"a ""b"", c", d ,B\r\n\r\nid0,"one\r\ntwo\rthree\nfour",e"f,B\n\r \t7,NA,,B'
+    (example / "data.csv").write_bytes(data.encode("utf-8-sig"))
+    with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
+        outcome = run_program("custom", endpoint.url, params=benchmark(example))
+    assert outcome.returncode == 0, outcome.stderr
+    asked = {line["id"]: line["prompt"].rstrip("\n") for line in lines_of(outcome, "instances.jsonl")}
+    assert asked == {"../x": 'a "b", c| d |', "id0": 'one\r\ntwo\rthree\nfour|e"f|', " \t7": "NA||"}
+    assert {line["id"] for line in lines_of(outcome)} == set(asked)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"id,question,correct_answer\n1,a\0b,B\n", "row 1 (line 2), column question: holds a NUL character"),
+        (b"id,question,correct_answer\n1,a,B\n1,b,B\n,c,B\n", "row 2 (line 3), column id: is the same as in row 1"),
+    ],
+)
+def test_a_table_that_would_be_asked_otherwise_than_it_is_written(
+    data: bytes, expected: str, example: Path, run_program: Run
+) -> None:
+    """pandas ended a cell at the NUL; ids that repeat went lost, and with them what results are joined by."""
+    (example / "prompt.txt").write_text("{question}", encoding="utf-8")
+    (example / "data.csv").write_bytes(data)
+    with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
+        outcome = run_program("custom", endpoint.url, params=benchmark(example))
+    assert outcome.returncode == 2
+    assert expected in outcome.stderr
+    assert endpoint.requests == []
+
+
+def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> None:
+    (example / "prompt.txt").write_text("{question}", encoding="utf-8")
+    (example / "data.csv").write_text("question,correct_answer\nx,A\nx,B\n", encoding="utf-8")
+    with ScriptedEndpoint(lambda _prompt: "C") as endpoint:
+        looked = run_program("custom", endpoint.url, "--dry_run", params=benchmark(example))
+        outcome = run_program("custom", endpoint.url, params=benchmark(example))
+    assert (looked.returncode, outcome.returncode) == (0, 0), looked.stderr + outcome.stderr
+    same, quasi = outcome.document()["validity"]["notes"]
+    assert "the same prompt as an earlier row of data.csv (row 2 as row 1)" in same
+    assert "1 of 2 rows of data.csv (first: row 1): HELM's quasi metrics drop articles" in quasi
+    assert outcome.scores()["quasi_prefix_exact_match"] == 0.5, "that is why"
+    assert f"\n# notes\n#   {same}\n#   {quasi}\n\n# command\n" in looked.stdout
+    assert f"  note: {quasi}\n" in outcome.stdout
+
+
 def test_several_metrics_the_first_is_the_main_one(example: Path, run_program: Run) -> None:
     text = (example / "benchmark.yaml").read_text("utf-8")
     (example / "benchmark.yaml").write_text(text.replace("- name: exact_match", "- name: rouge_l\n  - name: exact_match"))

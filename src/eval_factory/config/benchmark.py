@@ -28,7 +28,10 @@ BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
 TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
 """The best over all references, whether they are tagged correct or not (HELM's SummarizationMetric)."""
 
-METRICS = ("exact_match", JURY, *TAKE_EVERY_REFERENCE)
+EXACT_MATCH = "exact_match"
+"""HELM computes its quasi and prefix forms with it."""
+
+METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)
 """All that HELM's configurable benchmark computes."""
 
 _NEEDS = "name, description, prompt_file, dataset_file and metrics"
@@ -118,7 +121,8 @@ def load_benchmark(path: Path) -> Benchmark:
                 f"{dataset_file}: HELM's {misled} takes an incorrect answer for as right as the correct one;"
                 f" leave out the column {own_table.INCORRECT} or the metric"
             )
-        instances = own_table.check_rows(dataset_file, header, columns or [], found)
+        quasi = EXACT_MATCH in metrics
+        instances = own_table.check_rows(dataset_file, header, columns or [], found, quasi=quasi)
     if found.problems:
         raise ConfigError(found.problems)
     files = [path, prompt_file, dataset_file, *judge_prompts]

@@ -7,6 +7,18 @@ from pathlib import Path
 
 from eval_factory.errors import ConfigError
 
+_SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
+_UTF_16 = ("is UTF-16", "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)")
+_KINDS = {
+    b"PK\x03\x04": ("is an Excel or Word file or another ZIP archive", _SHEET),
+    b"\xd0\xcf\x11\xe0": ("is an Excel or Word file", _SHEET),
+    b"PAR1": ("is a Parquet file", _SHEET),
+    b"\x1f\x8b": ("is compressed by gzip", "text; unpack it first"),
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
+}
+"""First bytes -> what such a file is, and what it is to be instead."""
+
 
 @dataclass
 class Findings:
@@ -22,6 +34,9 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
         raise unreadable(path, error, what, named_in) from None
     except UnicodeDecodeError:
         raise not_utf8(path) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise ConfigError(f"{path}: line {line}: holds a NUL character (a byte that is 0)")
     if text.startswith("\ufeff"):
         raise ConfigError(f"{path}: begins with a byte order mark, which would be asked too; save it as UTF-8 without")
     return text
@@ -33,7 +48,17 @@ def unreadable(path: Path, error: OSError, what: str, named_in: Path) -> ConfigE
     return ConfigError(f"{path}: cannot be read: {error.strerror} ({named_in} names it as {what})")
 
 
+def other_kind(path: Path) -> str | None:
+    """What a file is that is no text in UTF-8, told by its first bytes, in words that end with what to do instead."""
+    with path.open("rb") as file:
+        beginning = file.read(8)
+    return next((f"{kind}, not {then}" for magic, (kind, then) in _KINDS.items() if beginning.startswith(magic)), None)
+
+
 def not_utf8(path: Path) -> ConfigError:
+    kind = other_kind(path)
+    if kind:
+        return ConfigError(f"{path}: {kind}")
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
+from eval_factory.config.csv_table import TableError, other_form, rows_of
 from eval_factory.config.explain import did_you_mean
-from eval_factory.config.findings import Findings, not_utf8, unreadable
+from eval_factory.config.findings import Findings, not_utf8, other_kind, unreadable
+from eval_factory.config.quasi import becomes_nothing, note_on_quasi
 
-CORRECT, INCORRECT = "correct_answer", "incorrect_answers"
+ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 MOST_PROBLEMS_SHOWN = 10
-LONGEST_CELL = 2**31 - 1
 
 
 def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | None:
     """The names of the columns; None where the table cannot be read."""
     try:
-        with dataset_file.open(encoding="utf-8-sig", newline="") as file:
-            header = next(csv.reader(file, strict=True), None)
+        form = other_kind(dataset_file) or other_form(dataset_file)
+        header = None if form else next((row for _, row in rows_of(dataset_file)), None)
     except OSError as error:
         found.problems += unreadable(dataset_file, error, "dataset_file", path).problems
         return None
     except UnicodeDecodeError:
         found.problems += not_utf8(dataset_file).problems
         return None
-    except csv.Error as error:
-        found.problems.append(f"{dataset_file}: line 1: is not CSV: {error}")
+    except TableError as error:
+        found.problems.append(f"{dataset_file}: line {error.line}{_number_of(error.column)}: {error}")
+        return None
+    if form:
+        found.problems.append(f"{dataset_file}: {form}")
         return None
     if not header:
         found.problems.append(f"{dataset_file}: has no rows; the first line names the columns")
@@ -63,15 +68,15 @@ def check_columns(
         found.problems.append(f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}")
 
 
-def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found: Findings) -> int:
-    """Check each row; how many there are."""
+def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found: Findings, *, quasi: bool) -> int:
+    """Check each row; how many there are. `quasi`: the benchmark has HELM's quasi metrics."""
     problems: list[str] = []
-    first_with: dict[int, int] = {}
-    repeated: list[tuple[int, int]] = []
+    asked, named = _Repeated(), _Repeated()
+    nothing: list[int] = []
     shown = [header.index(name) for name in columns if name in header]
     count = 0
     try:
-        for count, (line, row) in enumerate(_rows(file), start=1):
+        for count, (line, row) in enumerate(islice(rows_of(file), 1, None), start=1):
             where = f"{file}: row {count} (line {line})"
             if len(row) != len(header):
                 problems.append(
@@ -79,40 +84,68 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
                     " a cell that holds a comma, a quote or a line break stands in double quotes"
                 )
                 continue
-            problems += [f"{where}, {problem}" for problem in _row_problems(dict(zip(header, row, strict=True)))]
-            asked = hash(tuple(row[index] for index in shown))
-            if asked in first_with:
-                repeated.append((first_with[asked], count))
-            else:
-                first_with[asked] = count
+            cells = dict(zip(header, row, strict=True))
+            wrong = (*_row_problems(cells), *_id_problems(cells, named, count))
+            problems += [f"{where}, {problem}" for problem in wrong]
+            asked.add(hash(tuple(row[index] for index in shown)), count)
+            if quasi and becomes_nothing(cells.get(CORRECT, "")):
+                nothing.append(count)
     except UnicodeDecodeError:
         problems += not_utf8(file).problems
-    except csv.Error as error:
-        problems.append(f"{file}: after row {count}: is not CSV: {error}")
+    except TableError as error:
+        column = error.column
+        cell = _number_of(column) if column is None or column >= len(header) else f", column {header[column]}"
+        problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
     more = len(problems) - MOST_PROBLEMS_SHOWN
     found.problems += problems[:MOST_PROBLEMS_SHOWN]
     if more > 0:
         found.problems.append(f"{file}: {more} more mistakes in its rows")
-    if repeated and shown:
-        first, second = repeated[0]
-        rows = "1 row gives" if len(repeated) == 1 else f"{len(repeated)} rows give"
+    if asked.pairs and shown:
+        first, second = asked.pairs[0]
+        rows = "1 row gives" if len(asked.pairs) == 1 else f"{len(asked.pairs)} rows give"
         found.notes.append(
             f"{rows} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
         )
+    if nothing:
+        found.notes.append(note_on_quasi(f"{len(nothing)} of {count} rows of {file.name} (first: row {nothing[0]})"))
     return count
 
 
-def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """(number of the line where it ends, cells) of each row below the first line; empty lines are no rows."""
-    csv.field_size_limit(LONGEST_CELL)
-    with file.open(encoding="utf-8-sig", newline="") as opened:
-        reader = csv.reader(opened, strict=True)
-        next(reader, None)
-        for row in reader:
-            if len(row) > 1 or any(cell.strip() for cell in row):
-                yield reader.line_num, row
+@dataclass
+class _Repeated:
+    """Rows that are like an earlier one."""
+
+    first_with: dict[object, int] = field(default_factory=dict)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    """(the earlier row, the row)."""
+
+    def add(self, value: object, row: int) -> int | None:
+        """The earlier row that is the same, if there is one."""
+        earlier = self.first_with.setdefault(value, row)
+        if earlier == row:
+            return None
+        self.pairs.append((earlier, row))
+        return earlier
+
+
+def _number_of(column: int | None) -> str:
+    return "" if column is None else f", column {column + 1}"
+
+
+def _id_problems(row: Mapping[str, str], named: _Repeated, number: int) -> Iterator[str]:
+    """Results are joined to the table by it, so it has to tell one row from all others."""
+    name = row.get(ID)
+    if name is None:
+        return
+    remedy = f"it names the instance in the results (call the column otherwise than {ID} if it is not meant to)"
+    if not name.strip():
+        yield f"column {ID}: is empty; {remedy}"
+        return
+    earlier = named.add(name, number)
+    if earlier is not None:
+        yield f"column {ID}: is the same as in row {earlier}; {remedy}"
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:

@@ -1,25 +1,31 @@
-"""A user's table as it was written, and all of it: HELM's configurable benchmark guesses types and drops columns."""
+"""A user's table as it was checked, and all of it: HELM's configurable benchmark guesses types and drops columns."""
 
 from __future__ import annotations
 
-import functools
 import types
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+from eval_factory.config.csv_table import read_rows
 
 ID = "id"
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
 
 
 def read_cells_as_text() -> None:
-    """pandas would make numbers of 007, 1.10 and TRUE, and nothing of None and NA.
+    """Give HELM the cells that the check saw.
 
-    HELM then shows other prompts than the table holds, or fails on a reference that is no text.
+    pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a NUL. HELM then shows
+    other prompts than the table holds, or fails on a reference that is no text.
     """
     import pandas as pd
     from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
 
-    read_csv = functools.partial(pd.read_csv, dtype=str, keep_default_na=False, encoding="utf-8")
+    def read_csv(file: str) -> pd.DataFrame:
+        header, rows = read_rows(Path(file))
+        return pd.DataFrame(rows, columns=header, dtype=object)
+
     scenario.pd = types.SimpleNamespace(read_csv=read_csv, Series=pd.Series)
 
 
@@ -38,11 +44,13 @@ def keep_other_columns() -> None:
         table = scenario.pd.read_csv(self.benchmark_config.dataset_file)
         with open(self.benchmark_config.prompt_file, encoding="utf-8") as file:  # noqa: PTH123 - HELM's own text
             shown = set(self.get_columns_in_template(file.read()))
-        kept = [name for name in table.columns if name not in shown | ANSWERS | {ID}]
-        ids = list(table[ID]) if ID in table.columns and table[ID].is_unique else [None] * len(instances)
+        # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.
+        named = ID in table.columns and table[ID].is_unique and all(name.strip() for name in table[ID])
+        ids = list(table[ID]) if named else [None] * len(instances)
+        kept = [name for name in table.columns if name not in shown | ANSWERS and not (named and name == ID)]
         rows = table[kept].to_dict("records") if kept else [{}] * len(instances)
         return [
-            replace(instance, id=name or None, extra_data=row or None)
+            replace(instance, id=name, extra_data=row or None)
             for instance, name, row in zip(instances, ids, rows, strict=True)
         ]
 

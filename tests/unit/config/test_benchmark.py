@@ -54,7 +54,7 @@ def test_a_sound_one(tmp_path: Path) -> None:
     found = load_benchmark(write(tmp_path, {"max_tokens": 7}))
     assert (found.name, found.main_metric, found.instances, found.max_tokens) == ("mine", "exact_match", 2, 7)
     assert found.prompt_file == tmp_path / "prompt.txt"
-    assert found.notes == ()
+    assert [note.partition(":")[0] for note in found.notes] == ["1 of 2 rows of data.csv (first"]
     assert not found.has_jury
     assert found.sha256["data.csv"] == hashlib.sha256(DATA.encode()).hexdigest()
     assert sorted(found.sha256) == ["bench.yaml", "data.csv", "prompt.txt"]
@@ -124,6 +124,8 @@ def test_mistakes_in_the_yaml(tmp_path: Path, document: dict[str, Any], expected
         (" \n", "D/prompt.txt: is empty"),
         (b"{question}\n\xe9", "D/prompt.txt: line 2: is not UTF-8; save the file as UTF-8"),
         ("\ufeff{question}", "begins with a byte order mark"),
+        ("{question}\na\0b", "D/prompt.txt: line 2: holds a NUL character"),
+        ("{question}".encode("utf-16"), "D/prompt.txt: is UTF-16, not UTF-8"),
     ],
 )
 def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: str) -> None:
@@ -143,7 +145,23 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
         ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
         ("question,correct_answer\nOne, two?,A\n", "row 1 (line 2): has 3 cells where the first line names 2 columns"),
         ("question,correct_answer\nOne?\n", "row 1 (line 2): has 1 cells where"),
-        ('question,correct_answer\n"One?,A\n', "after row 0: is not CSV: unexpected end of data"),
+        ('question,correct_answer\n"One?,A\n', "row 1 (line 2), column question: the quote that opens the cell is never closed"),
+        ('question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000, "row 2 (line 5), column correct_answer: the quote that opens the cell is never closed"),
+        ('question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n', "row 1 (line 2), column question: the quote that opens the cell is closed on line 4 before the cell's end"),
+        ('question,"correct_answer\nOne?,A\n', "D/data.csv: line 1, column 2: the quote that opens the cell is never closed"),
+        ("question,correct_answer\nOne?,A\na\0b,A\n", "row 2 (line 3), column question: holds a NUL character"),
+        ("question,correct\0_answer\nOne?,A\n", "D/data.csv: line 1, column 2: holds a NUL character"),
+        ("question;correct_answer\nOne, two?;A\n", "D/data.csv: its columns are separated by semicolons; save it as CSV with commas"),
+        ('"question"\t"correct_answer"\n"One?"\t"A"\n', "its columns are separated by tabs"),
+        ('{"question": "One?", "correct_answer": "A"}\n', "D/data.csv: is JSON, not CSV"),
+        ('[\n  {"question": "One?"}\n]\n', "D/data.csv: is JSON, not CSV"),
+        (b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff", "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", "D/data.csv: is an Excel or Word file"),
+        (DATA.encode("utf-16"), "D/data.csv: is UTF-16, not UTF-8"),
+        (b"\x1f\x8b\x08\x00", "D/data.csv: is compressed by gzip"),
+        ("id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n", "row 3 (line 4), column id: is the same as in row 1"),
+        ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
+        ('id,question,correct_answer\n1,One?,A\n"  ",Two?,A\n', "row 2 (line 3), column id: is empty"),
         (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
         (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is no JSON'),
         (DATA + "Three?,A,\n", "column incorrect_answers: must be a JSON list of texts such as [\"B\", \"C\"]; it is empty (write [] for none)"),
@@ -157,6 +175,14 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
 )
 def test_mistakes_in_the_table(tmp_path: Path, data: str | bytes, expected: str) -> None:
     assert expected in problems(tmp_path, data=data)
+
+
+@pytest.mark.parametrize("data", ["question;correct_answer\nOne?;A\n", '{"question": "One?"}\n', b"PK\x03\x04\xff"])
+def test_a_file_of_another_kind_is_one_mistake(tmp_path: Path, data: str | bytes) -> None:
+    """Not one more for each column that it seems to lack, with what stands in it."""
+    text = problems(tmp_path, data=data)
+    assert text.count("D/data.csv") == 1
+    assert "One?" not in text
 
 
 @pytest.mark.parametrize(
@@ -222,6 +248,13 @@ def test_warnings(tmp_path: Path) -> None:
         "the prompt holds {correct_answer}: the model is shown the answers",
         "1 row gives the same prompt as an earlier row of data.csv (row 3 as row 1): counted each time",
     )
+
+
+def test_right_answers_that_are_nothing_to_the_quasi_metrics(tmp_path: Path) -> None:
+    data = "question,correct_answer\nOne?,B\nTwo?,A\nThree?,the\n"
+    (note,) = load_benchmark(write(tmp_path, data=data)).notes
+    assert note.startswith("2 of 3 rows of data.csv (first: row 2): HELM's quasi metrics drop articles")
+    assert load_benchmark(write(tmp_path, {"metrics": [{"name": "rouge_l"}]}, data=data)).notes == ()
 
 
 def test_a_byte_order_mark_crlf_and_a_very_long_cell(tmp_path: Path) -> None:

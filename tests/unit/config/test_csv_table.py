@@ -1,0 +1,45 @@
+"""What is read of a table: the cells that were written, and where it stops being one."""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+
+import pytest
+
+from eval_factory.config.csv_table import TableError, read_rows, rows_of
+
+SOUND = [
+    ["q", "a"], ["007", "None"], ["a,b", 'say "A"'], ["one\r\ntwo\rthree\nfour", " x "], ["", "NA"], ['"', ""], ["ü", "1.10"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("terminator", ["\n", "\r\n", "\r"])
+def test_cells_are_as_written(tmp_path: Path, terminator: str) -> None:
+    file = tmp_path / "data.csv"
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        csv.writer(opened, lineterminator=terminator * 2).writerows(SOUND)
+    assert read_rows(file) == (SOUND[0], SOUND[1:])
+
+
+def test_a_row_with_other_cells_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("q,a\n1,2\n1\n")
+    with pytest.raises(TableError, match="line 3 has 1 cells where the first line names 2 columns"):
+        read_rows(tmp_path / "data.csv")
+
+
+def test_the_line_of_a_fault_is_where_its_quote_opens(tmp_path: Path) -> None:
+    """A stray quote in a sound table of cells on several lines, anywhere that opens one."""
+    rng = random.Random(3)  # noqa: S311 - any tables do
+    file = tmp_path / "data.csv"
+    for _ in range(300):
+        rows = [['"' + rng.choice(["a", 'b""c', "d\ne", "f,g", "h\r\n\r\ni"]) + '"' for _ in range(3)] for _ in range(6)]
+        row, column = rng.randrange(1, 6), rng.randrange(3)
+        rows[row][column] = '"stray'
+        text = "\n".join(",".join(cells) for cells in rows)
+        file.write_bytes(text.encode())
+        with pytest.raises(TableError, match="the quote that opens the cell is") as raised:
+            list(rows_of(file))
+        before = text[: text.index('"stray')].replace("\r\n", "\n")
+        assert (raised.value.line, raised.value.column) == (before.count("\n") + 1, column)
