@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -303,33 +304,43 @@ def test_a_foreign_cache_is_set_aside(tmp_path: Path, run_program: Run, endpoint
     assert [path.name for path in outcome.output_dir.glob("cache.db.set-aside-*")]
 
 
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 HOSTILE = (
     "DROP TABLE patient",
     "ATTACH DATABASE 'stolen.sqlite' AS stolen",
-    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n",
+    f"{ENDLESS} SELECT count(*) FROM n",
+    f"{ENDLESS} SELECT printf('%.*c', 9999990, 'x') FROM n",
+    f"{ENDLESS} SELECT printf('%.*c', 9999990, 'x') FROM n LIMIT 60",
+    "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')",
     "INSERT INTO patient SELECT * FROM patient",
 )
+COUNT = "SELECT count(*) FROM patient"
 
 
-def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
-    """A small database of the benchmark's form: after the run it is byte for byte what it was."""
-    folder = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
+def small_ehr_sql(folder: Path, gold: list[str]) -> bytes:
+    """A small database of the benchmark's form, and a question `How many, N?` for each gold query: the database."""
     folder.mkdir(parents=True)
     with sqlite3.connect(folder / "eicu.sqlite") as connection:
         connection.execute("CREATE TABLE patient (id INTEGER)")
         connection.execute("INSERT INTO patient VALUES (1)")
     connection.close()
     (folder / "eicu.sql").write_text("CREATE TABLE patient\n(\n id INTEGER\n);\n")
-    rows = [{"question": f"How many, {n}?", "query": "SELECT count(*) FROM patient"} for n in range(len(HOSTILE) + 1)]
+    rows = [{"question": f"How many, {n}?", "query": query, "is_impossible": query == "null"} for n, query in enumerate(gold)]
     for split in ("train", "valid", "test"):
         (folder / f"ehrsql_{split}.json").write_text(json.dumps(rows if split == "test" else []))
-    before = (folder / "eicu.sqlite").read_bytes()
+    return (folder / "eicu.sqlite").read_bytes()
 
-    def answer(prompt: str) -> str:
-        number = int(re.findall(r"How many, (\d+)\?", prompt)[-1])
-        return HOSTILE[number] if number < len(HOSTILE) else "SELECT 1"
 
-    with ScriptedEndpoint(answer) as endpoint:
+def answering(answers: Sequence[str]) -> Callable[[str], str]:
+    return lambda prompt: answers[int(re.findall(r"How many, (\d+)\?", prompt)[-1])]
+
+
+def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
+    """After the run the database is byte for byte what it was, and the output is small."""
+    answers = [*HOSTILE, "SELECT 1"]
+    folder = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
+    before = small_ehr_sql(folder, [COUNT] * len(answers))
+    with ScriptedEndpoint(answering(answers)) as endpoint:
         outcome = run_program("ehr_sql", endpoint.url, params={"parallelism": 8})
     assert outcome.returncode == 0, outcome.stderr
     assert (folder / "eicu.sqlite").read_bytes() == before
@@ -337,5 +348,68 @@ def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
         "eicu.sqlite", "eicu.sql", "ehrsql_train.json", "ehrsql_valid.json", "ehrsql_test.json"
     }  # fmt: skip
     assert not list(tmp_path.rglob("stolen.sqlite"))
-    assert outcome.scores()["ehr_sql_query_validity"] == 1 / len(rows)
-    assert outcome.scores()["ehr_sql_execution_accuracy"] == 1 / len(rows)
+    assert sum(file.stat().st_size for file in outcome.output_dir.rglob("*") if file.is_file()) < 5_000_000
+    assert outcome.scores()["ehr_sql_query_validity"] == 1 / len(answers)
+    assert outcome.scores()["ehr_sql_execution_accuracy"] == 1 / len(answers)
+
+
+def test_whatever_a_query_gives_can_be_written_down_and_compared(run_program: Run, tmp_path: Path) -> None:
+    nothing = "SELECT id FROM patient WHERE id < 0"
+    gold_answer_helm_corrected = [
+        ("SELECT x'00'", "SELECT x'00' FROM patient", 1.0, 1.0),
+        ("SELECT x'00'", "SELECT x'01'", 0.0, 0.0),
+        ("SELECT 9e999", "SELECT 9e999", 1.0, 1.0),
+        (COUNT, "SELECT CAST(count(*) AS REAL) FROM patient", 1.0, 1.0),
+        (COUNT, "SELECT 1 UNION ALL SELECT 1", 1.0, 1.0),
+        (nothing, nothing, 0.0, 1.0),
+        (nothing, "-- nobody knows", 0.0, 0.0),
+        (nothing, "", 1.0, 0.0),
+        ("null", "", 1.0, 1.0),
+        ("null", "<sql></sql>", 0.0, 1.0),
+        ("null", "```sql\n```", 0.0, 1.0),
+        ("null", "I cannot say.", 0.0, 0.0),
+        ("null", COUNT, 0.0, 0.0),
+    ]
+    gold, answers, *_ = zip(*gold_answer_helm_corrected, strict=True)
+    small_ehr_sql(tmp_path / "out" / "helm" / "scenarios" / "ehr_sql", list(gold))
+    with ScriptedEndpoint(answering(answers)) as endpoint:
+        outcome = run_program("ehr_sql", endpoint.url)
+    assert outcome.returncode == 0, outcome.stderr
+    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    name = "ehr_sql_execution_accuracy"
+    found = [
+        (gold[number], answers[number], line["metrics"][name], line["metrics"][f"{name}.corrected"])
+        for line in lines
+        for number in [int(line["id"].removeprefix("id"))]
+    ]
+    assert sorted(found) == sorted(gold_answer_helm_corrected)
+    (state,) = outcome.output_dir.rglob("scenario_state.json")
+
+    def no_json(constant: str) -> None:
+        raise AssertionError(constant)
+
+    json.loads(state.read_text("utf-8"), parse_constant=no_json)
+
+
+def test_no_copy_of_the_database_is_left_by_a_run_that_was_killed(tmp_path: Path) -> None:
+    """Killed while queries run: a hospital's database must not stay behind in a temporary folder."""
+    out = tmp_path / "out"
+    database = small_ehr_sql(out / "helm" / "scenarios" / "ehr_sql", [COUNT] * 8)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with ScriptedEndpoint(lambda _prompt: f"{ENDLESS} SELECT count(*) FROM n") as endpoint:
+        argv = [
+            sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", "ehr_sql", "--output_dir", str(out),
+            "--model_url", endpoint.url, "--model_id", "m",
+        ]  # fmt: skip
+        environment = program_environment(TMPDIR=str(temporary))
+        with subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL) as process:
+            events = out / "logs" / "events.jsonl"
+            deadline = time.monotonic() + 60
+            while not (events.exists() and '"judging"' in events.read_text("utf-8")) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert '"judging"' in events.read_text("utf-8")
+            time.sleep(1)
+            process.kill()
+    copies = [file for file in tmp_path.rglob("*") if file.is_file() and file.read_bytes() == database]
+    assert copies == [out / "helm" / "scenarios" / "ehr_sql" / "eicu.sqlite"]

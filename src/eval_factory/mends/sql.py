@@ -1,4 +1,4 @@
-"""A model's SQL, executed where it can do no harm: on a copy that is thrown away, read-only, for a limited time.
+"""A model's SQL, executed where it can do no harm: in processes that only read, for a limited time.
 
 Takes the place of HELM's EhrSqlAnnotator, which executes and commits on the benchmark's own database.
 """
@@ -6,14 +6,16 @@ Takes the place of HELM's EhrSqlAnnotator, which executes and commits on the ben
 from __future__ import annotations
 
 import atexit
+import json
+import os
+import queue
 import re
-import shutil
-import sqlite3
+import subprocess
 import sys
-import tempfile
-import threading
 import time
-from contextlib import closing
+from contextlib import suppress
+from functools import cache
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -21,65 +23,143 @@ from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-TIME_LIMIT_S = 10.0
-MOST_ROWS = 100_000
-LARGEST_VALUE = 10_000_000
-"""Bytes of one text or blob."""
-INSTRUCTIONS_BETWEEN_LOOKS = 10_000
+from eval_factory.mends import sql_worker
 
-_ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
-_FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zeroblob"})
+TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
+START_LIMIT_S = 60.0
+MOST_WORKERS = 4
+
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
+_PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
+"""Of the environment; the run's keys are no business of a model's SQL."""
 
 Rows = list[tuple[Any, ...]]
 
 
 class QueryFailed(Exception):
-    """The query gave no rows: it is no SQL, may not be executed, or took too long."""
+    """The query gave no rows: it is no SQL, may not be executed, or took too long or too much."""
 
 
-def execute(database: Path, query: str) -> Rows:
-    """The rows of one query that only reads.
+class _Worker:
+    """One process that executes queries, started when it is first needed and anew after it had to be ended."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, database: Path, query: str) -> Any:
+        """The answer to one query, as `sql_worker.answer` gives it.
+
+        Raises:
+            QueryFailed: there was none in time, or the process did not live to give it.
+        """
+        process = self.process
+        if process is None or process.poll() is not None:
+            process = self._start()
+        question = json.dumps([f"{database.as_uri()}?mode=ro&immutable=1", query]) + "\n"
+        try:
+            process.stdin.write(question.encode())  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+            return json.loads(_line(process, TIME_LIMIT_S))
+        except TimeoutError as error:
+            self.end()
+            raise QueryFailed(f"no end within {TIME_LIMIT_S:g} s") from error
+        except (EOFError, BrokenPipeError) as error:
+            self.end()
+            raise QueryFailed("the query was ended: too much time or memory") from error
+        except BaseException:  # the answer to this query must not be taken for the next one's
+            self.end()
+            raise
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.end()
+        process = self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", sql_worker.__file__],
+            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            ready = _line(process, START_LIMIT_S) == sql_worker.READY
+        except (EOFError, TimeoutError):
+            ready = False
+        if not ready:
+            self.end()
+            raise RuntimeError("the process that executes queries did not start")
+        return process
+
+    def end(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            with suppress(BrokenPipeError), process:  # closes its pipes and waits
+                pass
+
+
+def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
+    """The one line that the process has to say.
+
+    Raises:
+        TimeoutError: it did not within `seconds`.
+        EOFError: it ended.
+    """
+    deadline = time.monotonic() + seconds
+    pipe = process.stdout.fileno()  # type: ignore[union-attr]
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        if not wait([pipe], max(0.0, deadline - time.monotonic())):
+            raise TimeoutError
+        piece = os.read(pipe, 1 << 16)
+        if not piece:
+            raise EOFError
+        line += piece
+    return bytes(line)
+
+
+_workers = [_Worker() for _ in range(min(MOST_WORKERS, os.cpu_count() or 1))]
+_idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
+for _worker in _workers:
+    _idle.put(_worker)
+
+
+@atexit.register
+def end_workers() -> None:
+    for worker in _workers:
+        worker.end()
+
+
+def execute(database: Path, query: str) -> Rows | None:
+    """The rows of one query that only reads; None where the text holds no statement.
 
     Raises:
         QueryFailed: the message says why, as SQLite says it.
+        RuntimeError: the database cannot be read.
     """
-    deadline = time.monotonic() + TIME_LIMIT_S
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.set_authorizer(_authorized)
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, INSTRUCTIONS_BETWEEN_LOOKS)
-        if sys.version_info >= (3, 11):
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
-        try:
-            rows = connection.execute(query).fetchmany(MOST_ROWS + 1)
-        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
-            late = time.monotonic() > deadline
-            raise QueryFailed(f"no end within {TIME_LIMIT_S:g} s" if late else str(error)) from error
-    if len(rows) > MOST_ROWS:
-        raise QueryFailed(f"more than {MOST_ROWS} rows")
-    return rows
+    worker = _idle.get()
+    try:
+        answer = worker.ask(database, query)
+    finally:
+        _idle.put(worker)
+    if sql_worker.BROKEN in answer:
+        raise RuntimeError(f"{database} cannot be read: {answer[sql_worker.BROKEN]}")
+    if sql_worker.FAILED in answer:
+        raise QueryFailed(answer[sql_worker.FAILED])
+    rows = answer[sql_worker.ROWS]
+    return None if rows is None else [tuple(row) for row in rows]
 
 
-def _authorized(action: int, _first: str | None, name: str | None, *_: object) -> int:
-    if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and (name or "").lower() in _FORBIDDEN_FUNCTIONS):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
+@cache
+def whole(database: Path) -> Path:
+    """`database` itself: it is opened as one that nobody writes to, so nothing of it may stand in another file.
 
-
-_copies: dict[Path, Path] = {}
-_copies_lock = threading.Lock()
-
-
-def throw_away_copy(database: Path) -> Path:
-    """One copy for each helm-run, deleted with it."""
-    with _copies_lock:
-        if database not in _copies:
-            folder = Path(tempfile.mkdtemp(prefix="eval-factory-sql-"))
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            _copies[database] = Path(shutil.copy(database, folder))
-        return _copies[database]
+    Raises:
+        RuntimeError: something does.
+    """
+    for suffix in ("-wal", "-journal"):
+        beside = database.with_name(database.name + suffix)
+        if beside.exists() and beside.stat().st_size:
+            raise RuntimeError(f"{beside} holds changes that are not in {database.name} yet; open it with SQLite once")
+    return database
 
 
 def execute_where_it_can_do_no_harm() -> None:
@@ -87,9 +167,10 @@ def execute_where_it_can_do_no_harm() -> None:
 
 
 def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
-    """HELM's annotation, and beside it the gold query's rows as they are (None where it failed)."""
+    """HELM's annotation, and beside it the gold query's rows as they are (None where it failed) and whether the answer
+    holds a query at all."""
     root = Path(ehr_sql_annotator.get_benchmark_output_path())
-    database = throw_away_copy((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
+    database = whole((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
     gold = request_state.instance.references[0].output.text.strip()
     rows: Rows | None
     try:
@@ -97,7 +178,7 @@ def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
     except QueryFailed:
         rows = None
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
-    found: Rows = []
+    found: Rows | None = None
     error: str | None = None
     if not predicted:
         error = "No query generated"
@@ -107,18 +188,20 @@ def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
         except QueryFailed as failed:
             error = str(failed)
     return {
-        "predicted_result": found,
+        "predicted_result": found or [],
         "ground_truth_result": rows or _stated_values(request_state),
         "query_error": error,
         "ground_truth_rows": rows,
+        "query_written": bool(predicted) and (found is not None or error is not None),
     }
 
 
 def _query_in(text: str) -> str:
-    """The SQL of an answer, as HELM finds it."""
+    """The SQL of an answer, as HELM finds it; of an empty fence HELM takes the name for a query."""
     tagged = _SQL_TAG.search(text)
     query = (tagged[1] if tagged else text).strip()
-    return _FENCE_NAME.sub("", query.replace("`", "").strip())
+    query = _FENCE_NAME.sub("", query.replace("`", "").strip())
+    return "" if query.strip().lower() == "sql" else query
 
 
 def _stated_values(request_state: RequestState) -> list[Any]:

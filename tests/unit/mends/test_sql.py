@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import signal
 import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from helm.benchmark.annotation import ehr_sql_annotator
 
-from eval_factory.mends import sql
+from eval_factory.mends import sql, sql_worker
 from eval_factory.mends.sql import QueryFailed, execute
+
+COUNTING = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+INSIDE_ONE_INSTRUCTION = "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')"
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    yield
+    sql.end_workers()
 
 
 @pytest.fixture
@@ -31,9 +50,13 @@ def database(tmp_path: Path) -> Path:
         ("WITH old AS (SELECT * FROM patient WHERE age > 28) SELECT max(age), strftime('%Y', '2020-01-01') FROM old", [(29, "2020")]),
         ("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 3) SELECT sum(x) FROM n", [(6,)]),
         ("SELECT id FROM patient WHERE age < 0", []),
+        ("SELECT x'00', 'ä', NULL, 0.5", [("X'00'", "ä", None, 0.5)]),
+        ("SELECT 9e999, -9e999", [("Inf", "-Inf")]),
+        ("-- nothing to ask", None),
+        (";", None),
     ],
 )
-def test_what_only_reads(query: str, rows: list[tuple[object, ...]], database: Path) -> None:
+def test_what_only_reads(query: str, rows: list[tuple[object, ...]] | None, database: Path) -> None:
     assert execute(database, query) == rows
 
 
@@ -50,6 +73,7 @@ def test_what_only_reads(query: str, rows: list[tuple[object, ...]], database: P
         "VACUUM INTO '/tmp/copy.sqlite'",
         "PRAGMA writable_schema = 1",
         "PRAGMA database_list",
+        "SELECT * FROM pragma_database_list",
         "SELECT load_extension('/tmp/evil.so')",
         "SELECT length(zeroblob(1000000000))",
         "SELECT 1; DROP TABLE patient",
@@ -58,6 +82,8 @@ def test_what_only_reads(query: str, rows: list[tuple[object, ...]], database: P
         "I cannot answer that.",
         "SELECT * FROM nothing",
         "SELECT '\x00'",
+        "SELECT '\ud800'",
+        "SELECT CAST(x'ff' AS TEXT)",
     ],
 )
 def test_what_may_not_be_done(query: str, database: Path) -> None:
@@ -71,26 +97,183 @@ def test_what_may_not_be_done(query: str, database: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n",
+        f"{COUNTING} SELECT count(*) FROM n",
         "SELECT count(*) FROM patient a, patient b, patient c, patient d, patient e, patient f, patient g, patient h, patient i",
+        INSIDE_ONE_INSTRUCTION,
     ],
 )
 def test_a_query_without_end_is_ended(query: str, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "TIME_LIMIT_S", 0.3)
-    with pytest.raises(QueryFailed, match=r"no end within 0\.3 s"):
+    execute(database, "SELECT 1")
+    with monkeypatch.context() as patched:
+        patched.setattr(sql, "TIME_LIMIT_S", 0.3)
+        with pytest.raises(QueryFailed, match=r"no end within 0\.3 s"):
+            execute(database, query)
+    assert execute(database, "SELECT 2") == [(2,)]  # by a process that is not the ended one
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{COUNTING} SELECT x FROM n",
+        f"{COUNTING} SELECT printf('%.*c', 9999990, 'x') FROM n",
+        "SELECT printf('%.*c', 9999990, 'x')",
+        "SELECT hex(printf('%.*c', 1500000, 'x'))",
+    ],
+)
+def test_a_result_that_nobody_will_read_is_refused(query: str, database: Path) -> None:
+    with pytest.raises(QueryFailed, match="the result has more than 2 MB"):
         execute(database, query)
 
 
-def test_rows_without_end_are_cut(database: Path) -> None:
-    with pytest.raises(QueryFailed, match="more than 100000 rows"):
-        execute(database, "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n")
+def test_a_large_result_is_given_whole(database: Path) -> None:
+    rows = execute(database, f"{COUNTING} SELECT x FROM n LIMIT 20000")
+    assert rows == [(n,) for n in range(1, 20001)]
+
+
+def test_sqlite_has_no_more_memory_than_it_is_given(database: Path) -> None:
+    with pytest.raises(QueryFailed, match="out of memory"):
+        execute(database, f"{COUNTING} SELECT x, randomblob(100000) FROM n ORDER BY 2")
 
 
 @pytest.mark.skipif(not hasattr(sqlite3.Connection, "setlimit"), reason="needs Python 3.11: SQLite's limits")
-def test_a_value_without_end_is_refused(database: Path) -> None:
-    doubling = "WITH RECURSIVE n(x) AS (SELECT 'abcdefgh' UNION ALL SELECT x || x FROM n) SELECT max(length(x)) FROM n"
-    with pytest.raises(QueryFailed, match="too big"):
-        execute(database, doubling)
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("WITH RECURSIVE n(x) AS (SELECT 'abcdefgh' UNION ALL SELECT x || x FROM n) SELECT max(length(x)) FROM n", "too big"),
+        ("SELECT 'a' LIKE printf('%.*c', 1001, 'a')", "too complex"),
+    ],
+)
+def test_a_value_without_end_is_refused(query: str, message: str, database: Path) -> None:
+    with pytest.raises(QueryFailed, match=message):
+        execute(database, query)
+
+
+def test_an_error_is_told_in_short(database: Path) -> None:
+    with pytest.raises(QueryFailed) as failed:
+        execute(database, "SELECT json_extract('{}', printf('%.*c', 999999, 'a'))")
+    assert 0 < len(str(failed.value)) <= 500
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
+def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> None:
+    for _ in range(2):  # the limit of processor time is one query's
+        execute(database, "SELECT 1")
+    process = next(worker.process for worker in sql._workers if worker.process is not None)
+    limits = [resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE]
+    assert [resource.prlimit(process.pid, limit)[0] for limit in limits] == [12, 1_000_000_000, 0, 0]
+
+
+def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-canary")
+    execute(database, "SELECT 1")
+    process = next(worker.process for worker in sql._workers if worker.process is not None)
+    environment = Path(f"/proc/{process.pid}/environ")
+    if not environment.exists():
+        pytest.skip("needs Linux")
+    assert b"sk-canary" not in environment.read_bytes()
+
+
+def test_a_process_that_was_killed_is_followed_by_another(database: Path) -> None:
+    execute(database, "SELECT 1")
+    process = next(worker.process for worker in sql._workers if worker.process is not None)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert execute(database, "SELECT 2") == [(2,)]
+
+
+def test_a_process_that_dies_of_a_query_costs_that_query(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(database, "SELECT 1")
+    process = next(worker.process for worker in sql._workers if worker.process is not None)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    monkeypatch.setattr(process, "poll", lambda: None)  # as it is just before its death is noticed
+    with pytest.raises(QueryFailed, match="the query was ended"):
+        execute(database, "SELECT 2")
+    assert execute(database, "SELECT 3") == [(3,)]
+
+
+def test_a_query_ends_with_the_process_that_asked_it(database: Path, tmp_path: Path) -> None:
+    """Killed, helm-run cannot end it; with hours to go, nothing else does."""
+    patient = tmp_path / "worker.py"
+    text = Path(sql_worker.__file__).read_text("utf-8")
+    patient.write_text(text.replace("TIME_LIMIT_S = 10.0", "TIME_LIMIT_S = 9999.0"), encoding="utf-8")
+    assert "9999.0" in patient.read_text("utf-8")
+    question = json.dumps([f"{database.as_uri()}?mode=ro", f"{COUNTING} SELECT count(*) FROM n"])
+    asking = (
+        "import subprocess, sys, time\n"
+        "worker = subprocess.Popen([sys.executable, sys.argv[1]], stdin=subprocess.PIPE)\n"
+        "worker.stdin.write(sys.argv[2].encode() + b'\\n')\n"
+        "worker.stdin.flush()\n"
+        "time.sleep(600)\n"
+    )
+    argv = [sys.executable, "-c", asking, str(patient), question]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == sql_worker.READY
+        process.kill()
+        assert process.communicate(timeout=60)[0] == b""  # the worker held the other end of the pipe
+
+
+def test_many_threads_get_each_its_own_answer(database: Path) -> None:
+    found: dict[int, list[object]] = {}
+
+    def ask(number: int) -> None:
+        found[number] = [execute(database, f"SELECT {number}, {n}") for n in range(20)]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: [[(number, n)] for n in range(20)] for number in range(12)}
+    assert sum(worker.process is not None for worker in sql._workers) <= sql.MOST_WORKERS
+
+
+def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("no database" * 100)
+    for name in ("none", "other"):
+        with pytest.raises(RuntimeError, match=f"{name} cannot be read"):
+            execute(tmp_path / name, "SELECT 1")
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: Path) -> None:
+    beside = database.with_name(database.name + suffix)
+    beside.touch()
+    assert sql.whole(database) == database
+    sql.whole.cache_clear()
+    beside.write_bytes(b"changes")
+    with pytest.raises(RuntimeError, match="holds changes that are not in"):
+        sql.whole(database)
+
+
+@pytest.mark.parametrize(
+    ("completion", "written", "error"),
+    [
+        ("SELECT count(*) FROM patient", True, None),
+        ("no such thing", True, 'near "no": syntax error'),
+        ("<sql></sql>", False, "No query generated"),
+        ("```sql\n```", False, "No query generated"),
+        ("-- it cannot be answered", False, None),
+        ("", False, "No query generated"),
+    ],
+)
+def test_an_annotation_says_whether_there_was_a_query(
+    completion: str, written: bool, error: str | None, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "scenarios" / "ehr_sql"
+    folder.mkdir(parents=True)
+    database.rename(folder / "eicu.sqlite")
+    monkeypatch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
+    reference = SimpleNamespace(output=SimpleNamespace(text="SELECT x'00' FROM patient WHERE id < 1"))
+    state = SimpleNamespace(
+        instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
+        result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
+    )
+    annotation = sql.annotate(None, state)
+    assert (annotation["query_written"], annotation["query_error"]) == (written, error)
+    assert annotation["ground_truth_rows"] == annotation["ground_truth_result"] == [("X'00'",)]
+    json.dumps(annotation, allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +283,10 @@ def test_a_value_without_end_is_refused(database: Path) -> None:
         ("Here: <sql> SELECT 1 </sql>", "SELECT 1"),
         ("SELECT `a` FROM t", "SELECT a FROM t"),
         ("", ""),
+        ("<sql>\n</sql>", ""),
+        ("```sql\n```", ""),
+        ("```SQL\n\n```", ""),
+        ("```\n```", ""),
     ],
 )
 def test_the_query_is_found_as_helm_finds_it(text: str, query: str) -> None:

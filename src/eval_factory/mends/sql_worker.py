@@ -1,0 +1,136 @@
+"""The process that executes queries for `sql.py`: a line of JSON in, a line of JSON out.
+
+SQLite can be busy inside one instruction for minutes, with gigabytes, and cannot be interrupted there; a process can be
+killed. This one is started by its path and knows the standard library only, so that it is there within milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import signal
+import sqlite3
+import sys
+import threading
+import time
+from contextlib import closing, suppress
+from typing import Any, TextIO
+
+TIME_LIMIT_S = 10.0
+LARGEST_RESULT = 2_000_000
+"""Bytes of all rows together, as HELM writes them: a value is a line of its own there."""
+LINE = 32
+"""Bytes that a value, or a row, takes there beside its text."""
+LARGEST_VALUE = 10_000_000
+"""Bytes of one text or blob."""
+LONGEST_PATTERN = 1_000
+LONGEST_MESSAGE = 500
+PARENT_CHECK_S = 0.5
+SQLITE_MEMORY = 512_000_000
+PROCESS_MEMORY = 1_000_000_000
+
+READY = b"ready\n"
+ROWS, FAILED, BROKEN = "rows", "failed", "broken"
+"""What an answer holds: the rows (None: there was nothing to execute), why the query failed, or why none can run."""
+
+_ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
+_FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zeroblob"})
+
+
+class TooLarge(ValueError):
+    """The rows are more than anybody will read."""
+
+
+def answer(uri: str, query: str) -> dict[str, Any]:
+    """The rows of one query that only reads, as JSON can hold them."""
+    try:
+        connection = sqlite3.connect(uri, uri=True)
+    except sqlite3.Error as error:
+        return {BROKEN: str(error)}
+    with closing(connection):
+        try:
+            connection.execute("PRAGMA trusted_schema=OFF")
+            connection.execute("PRAGMA temp_store=MEMORY")
+            connection.execute(f"PRAGMA hard_heap_limit={SQLITE_MEMORY}")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            return {BROKEN: str(error)}
+        if sys.version_info >= (3, 11):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)
+        connection.set_authorizer(_authorized)
+        try:
+            cursor = connection.execute(query)
+            return {ROWS: None if cursor.description is None else _rows(cursor)}
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
+            return {FAILED: str(error)[:LONGEST_MESSAGE] or "out of memory"}
+
+
+def _authorized(action: int, _first: str | None, name: str | None, *_: object) -> int:
+    if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and (name or "").lower() in _FORBIDDEN_FUNCTIONS):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def _rows(cursor: sqlite3.Cursor) -> list[list[Any]]:
+    rows, size = [], 0
+    for row in cursor:
+        rows.append([_plain(value) for value in row])
+        size += LINE * (1 + len(row)) + len(json.dumps(rows[-1]))
+        if size > LARGEST_RESULT:
+            raise TooLarge(f"the result has more than {LARGEST_RESULT // 1_000_000} MB")
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    """What JSON cannot hold becomes text, as SQLite writes it."""
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    if isinstance(value, float) and math.isinf(value):
+        return "Inf" if value > 0 else "-Inf"
+    return value
+
+
+def limit_process() -> None:
+    """It writes no file, not even a core dump, and has no more memory than it needs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends helm-run, and this process with it
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    with suppress(ValueError, OSError):  # macOS knows no such limit
+        _limit(resource.RLIMIT_AS, PROCESS_MEMORY)
+
+
+def _limit(what: int, most: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def end_with_parent() -> None:
+    """A query goes on where helm-run was killed: the pipe is only looked at after it."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_CHECK_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def serve(questions: TextIO, answers: TextIO) -> None:
+    """Until helm-run closes the pipe, or is gone."""
+    for line in questions:
+        # helm-run kills this process when the time is up; this is for a helm-run that cannot.
+        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + TIME_LIMIT_S) + 1)
+        answers.write(json.dumps(answer(*json.loads(line)), allow_nan=False) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    limit_process()
+    end_with_parent()
+    sys.stdout.write(READY.decode())
+    sys.stdout.flush()
+    serve(sys.stdin, sys.stdout)
