@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -76,20 +75,21 @@ def _sentence(text: str) -> str | int | None:
 
 
 def ehr_sql_same_rows(case: Case) -> float | None:
-    """EHRSQL's execution accuracy (G. Lee et al., NeurIPS 2022): the same rows, in any order."""
+    """HELM's comparison (the same rows, in any order and however often; 0 is 0.0), where there are no rows too."""
     annotation = case.annotations.get("ehr_sql") or {}
+    answered = bool(case.completion.strip()) and annotation.get("query_written", True)
     if case.extra.get("is_impossible") or not case.gold.strip():
-        return float(not case.completion.strip())
+        return float(not answered)
     gold = annotation.get("ground_truth_rows")
     if gold is None:  # the gold query itself failed
         return None
-    if not case.completion.strip() or annotation.get("query_error") is not None:
+    if not answered or annotation.get("query_error") is not None:
         return 0.0
     return float(_rows(annotation.get("predicted_result", [])) == _rows(gold))
 
 
-def _rows(rows: Any) -> Counter[str]:
-    return Counter(str(list(row) if isinstance(row, (list, tuple)) else row) for row in rows)
+def _rows(rows: Iterable[Sequence[Any]]) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in rows}
 
 
 def first_of_repeated() -> Rule:

@@ -61,25 +61,37 @@ def test_medec(completion: str, gold: str, expected: float) -> None:
     assert value("medec-sentence", completion, gold) == expected
 
 
-def sql(rows: object, gold_rows: object, error: str | None = None) -> dict[str, object]:
+def sql(rows: object, gold_rows: object, error: str | None = None) -> dict[str, dict[str, object]]:
     return {"ehr_sql": {"predicted_result": rows, "ground_truth_rows": gold_rows, "query_error": error}}
+
+
+def unwritten(error: str | None) -> dict[str, dict[str, object]]:
+    return {"ehr_sql": {**sql([], [], error)["ehr_sql"], "query_written": False}}
 
 
 @pytest.mark.parametrize(
     ("completion", "annotations", "extra", "expected"),
     [
         ("SELECT 1", sql([[1], [2]], [[2], [1]]), {}, 1.0),
-        ("SELECT 1", sql([[1], [1]], [[1]]), {}, 0.0),
+        ("SELECT 1", sql([[1], [1]], [[1]]), {}, 1.0),
+        ("SELECT 1", sql([[1, 2]], [[2, 1]]), {}, 0.0),
+        ("SELECT 1", sql([[0.0, "a"]], [[0, "a"]]), {}, 1.0),
+        ("SELECT 1", sql([["0"]], [[0]]), {}, 0.0),
+        ("SELECT 1", sql([[None]], []), {}, 0.0),
         ("SELECT 1", sql([], []), {}, 1.0),
         ("SELECT 1", sql([], [], "no such table"), {}, 0.0),
         ("", sql([], []), {}, 0.0),
         ("", sql([], None), {"is_impossible": True}, 1.0),
+        ("<sql></sql>", unwritten("No query generated"), {"is_impossible": True}, 1.0),
+        ("-- no", unwritten(None), {"is_impossible": True}, 1.0),
+        ("-- no", unwritten(None), {}, 0.0),
+        ("no idea", sql([], None, "syntax error"), {"is_impossible": True}, 0.0),
         ("SELECT 1", sql([[1]], None), {"is_impossible": True}, 0.0),
         ("SELECT 1", sql([[1]], None), {}, None),
     ],
 )
 def test_ehr_sql(
-    completion: str, annotations: dict[str, object], extra: dict[str, object], expected: float | None
+    completion: str, annotations: dict[str, dict[str, object]], extra: dict[str, object], expected: float | None
 ) -> None:
     found = value("ehr-sql-empty-results", completion, "SELECT 2", annotations=annotations, extra=extra)
     assert found == expected
