@@ -15,7 +15,7 @@ DATA_ERRORS = frozenset(
         "FileNotFoundError", "LocalEntryNotFoundError", "gaierror", "NotADirectoryError", "TimeoutError",
         "RemoteDisconnected", "ReadTimeout", "SSLError", "ProxyError", "MaxRetryError", "NewConnectionError",
         "NameResolutionError", "GatedRepoError", "RepositoryNotFoundError", "LocalTokenNotFoundError",
-        "CalledProcessError", "DownloadError", "HfHubHTTPError", "ConnectError",
+        "CalledProcessError", "DownloadError", "HfHubHTTPError", "ConnectError", "NoInstancesError",
     }
 )  # fmt: skip
 """What is raised where data are not there or cannot be downloaded."""
@@ -23,6 +23,9 @@ DATA_ERRORS = frozenset(
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
 ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
 """What HELM's functions of run specs raise for values that they do not take."""
+
+NO_SUCH_ARGUMENT = "unexpected keyword argument"
+"""What Python says where an argument is one of every run spec for HELM, but not of this scenario."""
 
 NOT_IN_THE_CACHE = "Couldn't find cache for"
 """What `datasets` says offline of another configuration than those it has."""
@@ -52,6 +55,9 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             "  python -m nltk.downloader punkt punkt_tab, or put it into NLTK_DATA;"
             " answers are kept: the same command goes on"
         )
+    entry = plan.evaluation.task.helm
+    if phase == events.LOADING and entry.any_run_spec and kind == "TypeError" and NO_SUCH_ARGUMENT in message:
+        return ConfigError(_no_run_of(plan, error))
     if phase == events.LOADING and (kind in DATA_ERRORS or NOT_IN_THE_CACHE in message):
         return PrerequisiteError(missing_data(plan, error))
     if kind in DATA_ERRORS:
@@ -59,7 +65,7 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             f"something that HELM needs while it is {phase} ({plan.task_name}) could not be had: {error}\n"
             f"  answers are kept: the same command goes on; log: {plan.rundir.helm_log}"
         )
-    prescribed = plan.evaluation.task.helm.prescribed_judges
+    prescribed = entry.prescribed_judges
     if phase == events.JUDGING and prescribed:
         return PrerequisiteError(
             f"HELM's own judges of {plan.task_name} ({', '.join(prescribed)}) could not be asked: {error}\n"
@@ -81,12 +87,17 @@ def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> Eva
         return explained(plan, error, events.LOADING)
     entry = plan.evaluation.task.helm
     if error is not None and entry.any_run_spec and kind in ARGUMENT_ERRORS:
-        return ConfigError(
-            f"config.type: HELM makes no run of {plan.task_name}: {error}\n"
-            f"  look at the arguments ('eval-factory ls helm:{entry.run_spec}'); log: {plan.rundir.helm_log}"
-        )
+        return ConfigError(_no_run_of(plan, error))
     shown = "\n".join(f"  | {line}" for line in tail)
     return HelmError(f"helm-run ended with {returncode}:\n{shown}\n  log: {plan.rundir.helm_log}")
+
+
+def _no_run_of(plan: Plan, error: str) -> str:
+    return (
+        f"config.type: HELM makes no run of {plan.task_name}: {error}\n"
+        f"  look at the arguments ('eval-factory ls helm:{plan.evaluation.task.helm.run_spec}');"
+        f" log: {plan.rundir.helm_log}"
+    )
 
 
 def raised_at_the_end(tail: Sequence[str]) -> str | None:

@@ -13,7 +13,7 @@ import yaml
 from eval_factory.config.explain import did_you_mean
 from eval_factory.config.framework import FileLayout, Framework, ScenarioParameter, Task
 from eval_factory.config.layout import described
-from eval_factory.config.run_entry import OURS, PATHS, is_run_entry, near_run_spec, prefix_of, signature
+from eval_factory.config.run_entry import OURS, PATHS, for_every_run_spec, is_run_entry, near_run_spec, prefix_of, signature
 from eval_factory.config.run_specs import RunSpec, load_index
 from eval_factory.errata.load import load_errata
 from eval_factory.errors import ConfigError
@@ -67,6 +67,7 @@ def run_spec_record(name: str, spec: RunSpec, framework: Framework) -> Record:
             if parameter not in OURS
         },
         "any_parameter": spec.any_parameter,
+        "arguments_of_every_run_spec": for_every_run_spec(load_index()),
         "main_metric": spec.main_metrics[0] if spec.main_metrics else None,
         "main_metrics": list(spec.main_metrics),
         "main_split": spec.main_split,
@@ -179,6 +180,8 @@ def details(record: Record) -> str:
     if parameters:
         where = "arguments, in config.type" if "any_parameter" in record else "parameters, in config.params.extra"
         lines += ["", f"{where}:", *(f"  {line}" for line in parameters)]
+    if every := record.get("arguments_of_every_run_spec"):
+        lines += ["", f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}"]
     lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
     for known in record["errata"]:
         remedy = known.get("corrected") or known.get("mend") or known.get("avoided")

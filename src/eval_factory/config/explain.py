@@ -9,8 +9,9 @@ from typing import Any
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """`, did you mean 'x'?`, or nothing where no known name is near."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f", did you mean {near[0]!r}?" if near else ""
+    spelled = {text.lower(): text for text in known}
+    near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    return f", did you mean {spelled[near[0]]!r}?" if near else ""
 
 
 def expectation(detail: Any) -> str:

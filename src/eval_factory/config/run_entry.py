@@ -99,7 +99,10 @@ def mistakes(entry: RunEntry, spec: RunSpec, index: RunSpecIndex) -> list[str]:
             problems.append(f"{name} cannot be given here; {OURS[name]}")
         elif name and name not in takes and name not in index.expanders and not spec.any_parameter:
             near = did_you_mean(name, [*takes, *index.expanders])
-            problems.append(f"{entry.name} has no parameter {name!r}{near}; {parameters_of(entry.name, spec)}")
+            problems.append(
+                f"{entry.name} has no parameter {name!r}{near}; {parameters_of(entry.name, spec)};"
+                f" every run spec takes: {', '.join(for_every_run_spec(index))}"
+            )
     missing = [name for name in spec.required if name not in entry.arguments]
     if missing:
         problems.append(
@@ -126,6 +129,11 @@ def parameters_of(name: str, spec: RunSpec) -> str:
     if spec.any_parameter:
         return f"{name} takes any parameter"
     return f"its parameters: {', '.join(told)}" if told else f"{name} has no parameters of its own"
+
+
+def for_every_run_spec(index: RunSpecIndex) -> list[str]:
+    """The arguments of HELM's own for any run spec, but for those that eval-factory gives."""
+    return [name for name in index.expanders if name not in OURS]
 
 
 def signature(name: str, told: Any) -> str:

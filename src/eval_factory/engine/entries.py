@@ -21,8 +21,9 @@ def are_of_a_conf_file(argv: list[str]) -> bool:
     return "--conf-paths" in argv or "-c" in argv
 
 
-def some_could_not_be_made() -> bool:
-    return bool(_not_made)
+def not_made() -> int:
+    """How many entries could not be made into runs."""
+    return len(_not_made)
 
 
 def let_each_stand_alone() -> None:

@@ -68,7 +68,7 @@ def mend_scenarios() -> None:
 
 offline.guard_from_environment()
 hub.note_what_is_loaded()
-pins.take_pinned_revisions()
+pins.download_as_told()
 for _pull in startup.LEVERS:
     startup.lever(_pull)
 absent.answer_for_torch()

@@ -20,6 +20,7 @@ from eval_factory.engine.session import session_for
 from eval_factory.engine.text_only import asks_for_more
 from eval_factory.helm import names
 from eval_factory.mends import hub, scoring, startup
+from eval_factory.mends.pins import DownloadError
 from eval_factory.results import MODEL_ROLE
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
@@ -28,6 +29,10 @@ _MESSAGE_LIMIT = 300
 _SHOWN_RUNS = 5
 _LONGEST_NAME = 200
 """Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
+
+
+class NoInstancesError(ValueError):
+    """A scenario read its data and found nothing in them."""
 
 
 class EvalRunner(Runner):  # type: ignore[misc]
@@ -55,17 +60,18 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
-        self.refuse(run_specs)
-        failed = entries.some_could_not_be_made()
+        run_specs = self.those_that_can_run(run_specs)
+        before = entries.not_made()
+        failed = before > 0
         begun: set[str] = set()
-        for number, run_spec in enumerate(run_specs, start=1):
+        for number, run_spec in enumerate(run_specs, start=before + 1):
             self._session.start_counting()
             try:
                 if run_spec.name in begun:  # `temperature=` and others leave HELM's name of the run alone
                     raise ValueError("the run of another entry has the same name; one would overwrite the other")
                 begun.add(run_spec.name)
                 self._session.events.emit(
-                    events.PHASE, phase=events.LOADING, run=run_spec.name, number=number, of=len(run_specs)
+                    events.PHASE, phase=events.LOADING, run=run_spec.name, number=number, of=before + len(run_specs)
                 )
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 self.run_one(run_spec)
@@ -79,7 +85,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if failed:
             sys.exit(1)
 
-    def refuse(self, run_specs: list[RunSpec]) -> None:
+    def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
         """Before anything is asked: an output folder holds one run, and an endpoint gives text for text."""
         needed = next((more for spec in run_specs if (more := asks_for_more(spec.adapter_spec))), None)
         if needed is not None:
@@ -89,7 +95,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 spec.name for spec in run_specs[:_SHOWN_RUNS]
             )
         else:
-            return
+            return run_specs
         print(message, file=sys.stderr, flush=True)
         self._session.events.emit(events.REFUSED, message=message)
         sys.exit(1)
@@ -108,6 +114,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _before_asking(self, state: ScenarioState) -> None:
         self._stop_where_data_were_refused()
+        if not state.request_states:
+            raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
         hub.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
         self._session.expect(MODEL_ROLE, len(state.request_states))
         self._session.events.emit(events.PHASE, phase=events.ASKING, total=len(state.request_states))
@@ -136,14 +144,16 @@ class EvalRunner(Runner):  # type: ignore[misc]
 class HelmNamedRunner(EvalRunner):
     """Any number of runs, with HELM's own names of run folders, colons and all: helm-server looks for them by these."""
 
-    def refuse(self, run_specs: list[RunSpec]) -> None:
-        """What asks for more than text fails when its turn comes, and leaves the others alone."""
-
-    def run_one(self, run_spec: RunSpec) -> None:
-        needed = asks_for_more(run_spec.adapter_spec)
-        if needed is not None:
-            raise ValueError(f"it asks a model for {needed}; eval-factory evaluates endpoints for text")
-        super().run_one(run_spec)
+    def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
+        """What asks for more than text is left out, and told."""
+        kept = []
+        for spec in run_specs:
+            needed = asks_for_more(spec.adapter_spec)
+            if needed is None:
+                kept.append(spec)
+            else:
+                self._session.events.emit(events.LEFT_OUT, run=spec.name, asks=needed)
+        return kept
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         return str(Path(self.runs_path) / run_spec.name)
@@ -168,6 +178,8 @@ class _Reporting:
 def safe_message(error: Exception) -> str:
     """What went wrong, by the innermost cause, without a prompt: HELM appends the whole request to some messages."""
     cause = _innermost(error)
+    if isinstance(cause, DownloadError):
+        return f"{type(cause).__name__}: {cause}"
     text = _PROMPT_IN_MESSAGE.sub("", str(cause)).strip()
     return f"{type(cause).__name__}: {text[:_MESSAGE_LIMIT]}"
 

@@ -1,4 +1,4 @@
-"""A revision for what HELM reads from a branch that moves: the one in our table of sources, told by the environment."""
+"""HELM's downloads: at the revision of our table of sources, told by the environment, and with their address on a failure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,38 @@ from eval_factory.mends import hub
 VARIABLE = "EVAL_FACTORY_PINS"
 """JSON: {"files": {URL that HELM asks for: the same file at a commit}, "hub": {data set: revision}}."""
 
+_PROGRAM_FAILED = "Failed with exit code"
+"""What HELM says, as a bare Exception, where wget or gdown failed."""
+
+
+class DownloadError(Exception):
+    """A file of a scenario could not be downloaded. The message names it; it holds no prompt."""
+
 
 def variables(files: Mapping[str, str], datasets: Mapping[str, str]) -> dict[str, str]:
     """What tells helm-run; nothing where there is nothing to pin."""
     return {VARIABLE: json.dumps({"files": dict(files), "hub": dict(datasets)})} if files or datasets else {}
 
 
-def take_pinned_revisions() -> None:
+def download_as_told() -> None:
     """Before a scenario is imported: it takes HELM's function along."""
-    text = os.environ.get(VARIABLE)
-    if not text:
-        return
     from helm.common import general
 
-    pins = json.loads(text)
+    pins = json.loads(os.environ.get(VARIABLE) or '{"files": {}, "hub": {}}')
     download = general.ensure_file_downloaded
 
-    def download_pinned(source_url: str, *args: Any, **kwargs: Any) -> Any:
-        return download(pins["files"].get(source_url, source_url), *args, **kwargs)
+    def download_pinned(source_url: str, target_path: str, unpack: bool = False, **kwargs: Any) -> Any:
+        url = pins["files"].get(source_url, source_url)
+        try:
+            return download(url, target_path, unpack, **kwargs)
+        except Exception as error:
+            if not isinstance(error, OSError) and _PROGRAM_FAILED not in str(error):
+                raise
+            how = "unpack it yourself as" if unpack else "put it yourself at"
+            reason = str(error) if type(error) is Exception else f"{type(error).__name__}: {error}"
+            raise DownloadError(
+                f"{url} could not be downloaded ({reason}); to do without the network, {how} {target_path}"
+            ) from None
 
     general.ensure_file_downloaded = download_pinned
     hub.pin(pins["hub"])

@@ -22,7 +22,7 @@ import sys, urllib.request
 urllib.request.urlretrieve = lambda url, target: open(target, "w").write(url)
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.mends import pins
-pins.take_pinned_revisions()
+pins.download_as_told()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 print(open(MedBulletsScenario().download_csv(sys.argv[1], "_op5")).read())
 """
@@ -37,7 +37,7 @@ def build(path, *args, **kwargs):
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
 from eval_factory.mends import hub, pins
-pins.take_pinned_revisions()
+pins.download_as_told()
 hub.note_what_is_loaded()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
     datasets.load.load_dataset_builder(path, revision=revision)
@@ -48,7 +48,7 @@ print(json.dumps(asked))
 ASKS_THE_HUB = """
 import datasets, json
 from eval_factory.mends import hub, pins
-pins.take_pinned_revisions()
+pins.download_as_told()
 hub.note_what_is_loaded()
 try:
     print(len(datasets.load_dataset("org/Some-Calc")["test"]))
