@@ -220,7 +220,10 @@ def _prescribed_judges(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
     for role, deployment in prescribed_roles(evaluation.task.helm.prescribed_judges).items():
         known = evaluation.framework.judges.get(role)
         key = getattr(extra, known.api_key) if known else None
-        judge = own.get(role) or Judge(name=role, model_id=deployment.partition("/")[2], api_key=key)
+        model = deployment.partition("/")[2]
+        if known is not None and known.model_id.rpartition("/")[2] == model:  # one of ours, by HELM's name of it
+            model = known.model_id
+        judge = own.get(role) or Judge(name=role, model_id=model, api_key=key)
         endpoints.append(replace(_judge_endpoint(evaluation, judge), helm_name=deployment))
     return tuple(endpoints)
 

@@ -88,9 +88,16 @@ class RunDir:
     def summarize_log(self) -> Path:
         return self.logs / "helm-summarize.log"
 
+    def run_entries_of(self, model: str) -> Path:
+        return self.root / f"run_entries_{model}.conf"
+
     @property
-    def run_entries(self) -> Path:
-        return self.root / "run_entries.conf"
+    def leaderboard(self) -> Path:
+        return self.root / "leaderboard.json"
+
+    @property
+    def leaderboard_state(self) -> Path:
+        return self.root / ".leaderboard_state.json"
 
     @property
     def events(self) -> Path:

@@ -42,9 +42,12 @@ Lead = Callable[..., Outcome]
 def lead(tmp_path: Path) -> Lead:
     """Runs `eval-factory leaderboard run` with a conf written for it."""
 
-    def run(url: str, *arguments: str, name: str = "lite", conf: str = CONF, env: dict[str, str] | None = None) -> Outcome:
+    def run(
+        url: str, *arguments: str, name: str = "lite", conf: str = CONF, models: tuple[str, ...] = ("test/model",),
+        env: dict[str, str] | None = None,
+    ) -> Outcome:  # fmt: skip
         finished = subprocess.run(
-            command(tmp_path, url, *arguments, name=name, conf=conf),
+            command(tmp_path, url, *arguments, name=name, conf=conf, models=models),
             env=program_environment(TEST_MODEL_KEY=CANARY, **(env or {})),
             capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path, check=False,
         )  # fmt: skip
@@ -53,11 +56,14 @@ def lead(tmp_path: Path) -> Lead:
     return run
 
 
-def command(folder: Path, url: str, *arguments: str, name: str = "lite", conf: str = CONF) -> list[str]:
+def command(
+    folder: Path, url: str, *arguments: str, name: str = "lite", conf: str = CONF, models: tuple[str, ...] = ("test/model",)
+) -> list[str]:
     file = folder / "small.conf"
     file.write_text(conf, encoding="utf-8")
+    named = [part for model in models for part in ("--model", model)]
     return [
-        sys.executable, "-m", "eval_factory", "leaderboard", "run", name, "--model", "test/model", "--model-url", url,
+        sys.executable, "-m", "eval_factory", "leaderboard", "run", name, *named, "--model-url", url,
         "--api-key-name", "TEST_MODEL_KEY", "--conf", str(file), "--output-dir", "out", *arguments,
     ]  # fmt: skip
 
@@ -108,10 +114,82 @@ def test_several_entries_in_one_run_and_nothing_asked_twice(endpoint: ScriptedEn
     more = lead(endpoint.url, "--max-eval-instances", "8")  # other runs, but what was answered is kept
     assert more.returncode == 0, more.stderr
     assert "complete already" not in more.stderr
+    assert "3 runs of test/model with other settings or entries were moved to" in more.stderr
+    aside = {path.parent.name: path.read_bytes() for path in (more.output_dir / "helm" / "set_aside" / "lite").glob("*/*/stats.json")}
+    assert aside == before
     assert 18 < len(endpoint.requests) <= 24 + 18
     asked = [json.dumps(request, sort_keys=True) for request in endpoint.requests]
     assert len(set(asked)) == len(asked)
     assert {len(loaded(suite / name / "display_predictions.json")) for name in RUN_NAMES} == {8}
+
+
+def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = loaded(outcome.output_dir / "leaderboard.json")["leaderboards"]["lite"]
+    return rows
+
+
+def test_several_models_are_compared(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    """Those of one command, and those of commands before."""
+    first = lead(endpoint.url, "--max-eval-instances", "4", models=("org/first", "second"))
+    assert first.returncode == 0, first.stderr
+    assert "model 2 of 2: second" in first.stderr
+    assert "lite: 6 runs in the tables" in first.stdout
+    assert [request["model"] for request in endpoint.requests] == ["org/first"] * 12 + ["second"] * 12
+    before = {path: path.read_bytes() for path in suite_of(first).glob("*model=*/stats.json")}
+    assert len(before) == 6
+
+    third = lead(endpoint.url, "--max-eval-instances", "4", models=("third",))
+    assert third.returncode == 0, third.stderr
+    assert "lite: 3 runs in the tables" in third.stdout
+    assert "with those of other models: 9 runs in the tables" in third.stdout
+    assert {path: path.read_bytes() for path in before} == before
+    assert len(loaded(suite_of(third) / "runs_to_run_suites.json")) == 9
+    named = (third.output_dir / "model_configs" / "model_metadata.yaml").read_text("utf-8")
+    assert {line.split()[-1] for line in named.splitlines() if "display_name" in line} == {"org/first", "second", "third"}
+    assert [row["model_id"] for row in rows_of(third)] == ["org/first"] * 3 + ["second"] * 3 + ["third"] * 3
+    assert {(row["state"], row["requested"], row["main_metric"]) for row in rows_of(third)} == {("in the tables", 4, "exact_match")}
+
+    again = lead(endpoint.url, "--max-eval-instances", "4", models=("org/first", "third"))
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count("3 runs are complete already") == 2
+    assert len(endpoint.requests) == 36
+    assert len(rows_of(again)) == 9
+
+
+def test_entries_for_more_than_text_are_left_out(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
+    conf = """entries: [
+      {description: "twitter_aae:demographic=aa,model=full_functionality_text", priority: 1}
+      {description: "mmlu:subject=anatomy,method=multiple_choice_separate_original,model=full_functionality_text", priority: 1}
+      {description: "sample_medical_qa:model=text", priority: 1}
+    ]"""
+    outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "1 entries are left out, an endpoint for text has none of: log probabilities (1)" in outcome.stderr
+    assert "lite: 1 runs in the tables, 0 kept out, 0 failed, 2 left out" in outcome.stdout
+    assert [(row["run"].partition(":")[0], row["state"]) for row in rows_of(outcome)] == [
+        ("sample_medical_qa", "in the tables"), ("twitter_aae", "left out"), ("mmlu", "left out")
+    ]  # fmt: skip
+    assert rows_of(outcome)[2]["reason"] == "asks for the log probabilities of its prompts"
+
+
+def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
+    """Which file, and where it belongs; an empty one is no gap in the answers."""
+    mmlu = tmp_path / "out" / "helm" / "scenarios" / "mmlu" / "data"
+    conf = 'entries: [{description: "mmlu:subject=anatomy,model=text", priority: 1}]'
+    absent = lead(endpoint.url, conf=conf, env={"https_proxy": "http://127.0.0.1:9"})
+    assert absent.returncode == 3, absent.stderr
+    assert "DownloadError: https://people.eecs.berkeley.edu/~hendrycks/data.tar could not be downloaded" in absent.stdout
+    assert f"unpack it yourself as {mmlu}" in absent.stdout
+    for part, split in (("dev", "dev"), ("val", "val"), ("test", "test")):
+        (mmlu / part).mkdir(parents=True)
+        (mmlu / part / f"anatomy_{split}.csv").write_text("")
+    for _ in range(2):
+        empty = lead(endpoint.url, conf=conf)
+        assert empty.returncode == 3, empty.stderr
+        assert "NoInstancesError: HELM's scenario found no instances in its data: is the path to them right?" in empty.stdout
+        assert "NOT REPORTABLE" not in empty.stderr
+    assert [(row["state"], row["main_metric"]) for row in rows_of(empty)] == [("failed", None)]
+    assert endpoint.requests == []
 
 
 def test_the_second_run_of_a_helm_run_scores_as_it_would_alone(endpoint: ScriptedEndpoint, lead: Lead) -> None:
@@ -177,6 +255,8 @@ def test_an_entry_that_helm_cannot_make_costs_itself_only(endpoint: ScriptedEndp
     assert "1 runs in the tables, 0 kept out, 2 failed" in outcome.stdout
     assert f"failed: nothing_known:model=endpoint/{SLUG}: ValueError: Unknown run spec name" in outcome.stdout
     assert "no_such_argument" in outcome.stdout
+    assert "[3/3] sample_medical_qa" in outcome.stderr
+    assert [row["state"] for row in rows_of(outcome)] == ["in the tables", "failed", "failed"]
     assert len(endpoint.requests) == 4
     assert (suite_of(outcome) / "groups").is_dir()
 
@@ -222,6 +302,8 @@ def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: Scripted
     assert "1 of 5 requests failed: kept out of the tables" in outcome.stdout
     assert "NOT REPORTABLE" in outcome.stderr
     shortest = sorted(RUN_NAMES)[1]
+    (row,) = (row for row in rows_of(outcome) if row["state"] == "kept out")
+    assert (row["run"], row["reason"], row["score"]) == (shortest, "1 of 5 requests failed", None)
     assert shortest not in loaded(suite_of(outcome) / "runs_to_run_suites.json")
     assert (outcome.output_dir / "helm" / "withheld" / "lite" / shortest).is_dir()
     asked = len(endpoint.requests)
@@ -241,6 +323,7 @@ def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> N
     assert "[2/3]" not in outcome.stderr
     probed = lead(endpoint.url)
     assert probed.returncode == 3
+    assert "--api_key_name, or those of --run_config FILE" in probed.stderr
     assert endpoint.probes == 1
     assert len(endpoint.requests) == 1
 

@@ -26,13 +26,14 @@ def list_leaderboards(as_json: bool) -> None:
 
 @leaderboard.command("run")
 @click.argument("name")
-@click.option("--model", "--model_id", "model", required=True, help="The model's id at the endpoint.")
-@click.option("--model_url", required=True, help="The endpoint's base URL, or demo://baseline.")
+@click.option("--run_config", type=click.Path(path_type=Path), default=None, help="A run config: endpoint and judges.")
+@click.option("--model", "--model_id", "model", multiple=True, help="The model's id at the endpoint; may be repeated.")
+@click.option("--model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
 @click.option("--model_type", default=None, help="chat or completions.")
 @click.option("--api_key_name", default=None, help="NAME of the environment variable that holds the key.")
 @click.option("--conf", type=click.Path(path_type=Path), default=None, help="The leaderboard's run entries (HOCON).")
 @click.option(
-    "--data_dir", type=click.Path(path_type=Path), default=None, help="Folder with the confs under presentation/."
+    "--data_dir", type=click.Path(path_type=Path), default=None, help="A data bundle: confs and data are read from it."
 )
 @click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
 @click.option("--max_eval_instances", type=int, default=None, help="Instances a run; the leaderboard's if not given.")
@@ -41,8 +42,9 @@ def list_leaderboards(as_json: bool) -> None:
     "--min_coverage", type=float, default=None, help="Share of requests that a run needs answered to be in the tables."
 )
 @click.option("--reasoning", is_flag=True, help="Take the entries with more output tokens, where a conf has both.")
-@click.option("--anyway", is_flag=True, help="Go on although the leaderboard is not for models of text.")
-@click.option("--dry_run", is_flag=True, help="Print HELM's three commands; start and write nothing.")
+@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
+@click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
+@click.option("--dry_run", is_flag=True, help="Check everything, print HELM's commands; start and write nothing.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.pass_context
 def run(ctx: click.Context, /, **flags: Any) -> None:

@@ -13,7 +13,15 @@ import yaml
 from eval_factory.config.explain import did_you_mean
 from eval_factory.config.framework import FileLayout, Framework, ScenarioParameter, Task
 from eval_factory.config.layout import described
-from eval_factory.config.run_entry import OURS, PATHS, for_every_run_spec, is_run_entry, near_run_spec, prefix_of, signature
+from eval_factory.config.run_entry import (
+    OURS,
+    PATHS,
+    for_every_run_spec,
+    is_run_entry,
+    near_run_spec,
+    prefix_of,
+    signature,
+)
 from eval_factory.config.run_specs import RunSpec, load_index
 from eval_factory.errata.load import load_errata
 from eval_factory.errors import ConfigError

@@ -65,7 +65,7 @@ class Evaluation:
         """Names of the environment variables that may hold a key of this run."""
         extra = self.run.config.params.extra
         names = [self.run.target.api_endpoint.api_key]
-        if (self.task.helm.judges or self.task.helm.prescribed_judges) and extra.judges is None:
+        if (self.task.helm.judges and extra.judges is None) or self.task.helm.prescribed_judges:
             names += [extra.gpt_judge_api_key, extra.llama_judge_api_key, extra.claude_judge_api_key]
         names += [judge.api_key for judge in extra.judges or []]
         for service in self.oauth_services():
@@ -87,15 +87,20 @@ class Evaluation:
         return self.run.model_dump(mode="json")
 
 
-def build_evaluation(request: Request, framework: Framework, env: Mapping[str, str]) -> Evaluation:
+def build_evaluation(
+    request: Request, framework: Framework, env: Mapping[str, str], task: Task | None = None
+) -> Evaluation:
     """Merge and validate.
+
+    Args:
+        task: of somebody who runs something else than what config.type may name.
 
     Raises:
         ConfigError: with every problem that was found.
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    task = _chosen_task(user_layers, framework, problems)
+    task = task or _chosen_task(user_layers, framework, problems)
     framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [
         (Source.FRAMEWORK, framework_layer),

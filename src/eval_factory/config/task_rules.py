@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ BENCHMARK = "benchmark"
 ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
 """Whose models the default judges are."""
 
+_NOT_IN_A_ROLE = re.compile(r"[^a-z0-9_-]+")
 _NOT_IN_RUN_ENTRY = ","
 """HELM splits a run entry at commas and offers no way to quote one."""
 
@@ -58,9 +60,18 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
 
 
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
-    """Role -> the deployment of a judge that HELM's annotators name themselves."""
-    named = [deployment for deployment in deployments if "/" in deployment]
-    return {ROLES.get(name.partition("/")[0], name.partition("/")[0]): name for name in named}
+    """Role -> the deployment of a judge that HELM's annotators name themselves.
+
+    Of two judges with one role, the second is called as its model is.
+    """
+    roles: dict[str, str] = {}
+    for deployment in dict.fromkeys(deployments):
+        organization, slash, model = deployment.partition("/")
+        if slash:
+            family = next((role for role in ROLES.values() if model.startswith(role)), None)
+            role = family or ROLES.get(organization, organization)
+            roles[role if role not in roles else _NOT_IN_A_ROLE.sub("-", model.lower())] = deployment
+    return roles
 
 
 def _not_its_judges(task: Task, names: Sequence[str]) -> list[str]:

@@ -50,11 +50,6 @@ JURY_RUN_SPECS = frozenset(
 )  # fmt: skip
 """Those that are, or may be, scored by a jury."""
 
-JUDGED_RUN_SPECS = JURY_RUN_SPECS | {
-    "air_bench_2024", "anthropic_red_team", "harm_bench", "harm_bench_gcg_transfer", "simple_safety_tests", "xstest",
-}  # fmt: skip
-"""Those, and the ones of the public leaderboards that another annotator of HELM's scores by asking a model."""
-
 RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
 

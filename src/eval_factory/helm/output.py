@@ -103,6 +103,7 @@ class _MetricSpec(_Loose):
 
 
 class _AdapterSpec(_Loose):
+    model: str = ""
     max_tokens: int | None = None
 
 
@@ -177,6 +178,15 @@ def read_run(folder: Path) -> HelmRun:
         run_spec=_read(folder / names.RUN_SPEC_FILE, RunSpec),
         stats=_read(folder / names.STATS_FILE, list[Stat]),
     )
+
+
+def model_of(folder: Path) -> str | None:
+    """HELM's name of the model that a run evaluated; None where the folder does not say."""
+    try:
+        spec: RunSpec = _read(folder / names.RUN_SPEC_FILE, RunSpec)
+    except HelmError:
+        return None
+    return spec.adapter_spec.model
 
 
 def _read(path: Path, shape: Any) -> Any:

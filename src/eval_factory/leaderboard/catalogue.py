@@ -37,7 +37,9 @@ class Leaderboard(_Strict):
     priority: Positive
     access: Literal["public", "gated", "private"] = "public"
     lacks: str | None = None
-    """What it asks of a model and an endpoint for text does not have."""
+    """What every entry asks of a model and an endpoint for text does not have."""
+    leaves_out: str | None = None
+    """The same of some entries."""
     needs: tuple[str, ...] = ()
     judges: dict[Role, str] = {}
     """Role of a judge -> the name that HELM asks it by."""
@@ -49,11 +51,13 @@ class Leaderboard(_Strict):
 
     def needed(self) -> list[str]:
         """All that a text endpoint alone cannot give, a line each."""
-        lines = [f"{self.lacks}: an endpoint for text is none"] if self.lacks else []
+        lines = [f"{self.lacks}: it cannot be run with an endpoint for text"] if self.lacks else []
+        if self.leaves_out:
+            lines.append(f"{self.leaves_out} for some entries: they are left out")
         lines += self.needs
         if self.judges:
             models = ", ".join(name.partition("/")[2] for name in self.judges.values())
-            lines.append(f"HELM's own judges: {models}, asked at the model's URL")
+            lines.append(f"HELM's own judges: {models}, asked at the model's URL or as extra.judges says")
         if schema_path(self) is None:
             lines.append(f"{self.schema_file}: HELM {helm_version()} does not have it")
         return lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from eval_factory.helm import names
 from eval_factory.helm.command import helm_program
 from eval_factory.rundir import RunDir
@@ -12,6 +14,7 @@ def run_command(
     *,
     suite: str,
     model: str,
+    run_entries: Path,
     max_eval_instances: int,
     num_train_trials: int,
     priority: int,
@@ -21,7 +24,7 @@ def run_command(
     """helm-run over the rewritten conf; a run that is there with all its files is not run again."""
     return [
         helm_program("helm-run"),
-        "--conf-paths", str(rundir.run_entries),
+        "--conf-paths", str(run_entries),
         "--suite", suite,
         "--models-to-run", model,
         "--max-eval-instances", str(max_eval_instances),

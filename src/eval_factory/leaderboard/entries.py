@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory.config.run_entry import JUDGE_DEPLOYMENT
+from eval_factory.config.run_specs import load_index
 from eval_factory.errors import ConfigError
-from eval_factory.helm.names import conf_entries
+from eval_factory.helm.names import DEFAULT_JURY, JURY_RUN_SPECS, conf_entries
 
 MODEL, DEPLOYMENT, LIMIT, DATA_PATH = "model", "model_deployment", "num_output_tokens", "data_path"
 
@@ -37,6 +39,23 @@ class Entry:
 
     def without(self, *names: str) -> Entry:
         return replace(self, arguments=tuple(pair for pair in self.arguments if pair[0] not in names))
+
+    @property
+    def asks(self) -> str | None:
+        """What it asks of a model beside text for text, as far as the index of run specs knows."""
+        known = load_index().run_specs.get(self.run_spec)
+        return None if known is None else known.asks
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Deployments of the judges that HELM asks for it."""
+        chosen = self.argument(JUDGE_DEPLOYMENT)
+        if chosen is not None:
+            return (chosen,)
+        if self.run_spec in JURY_RUN_SPECS:
+            return tuple(DEFAULT_JURY.values())
+        known = load_index().run_specs.get(self.run_spec)
+        return () if known is None else known.prescribed_judges
 
     def runs_at(self, priority: int) -> bool:
         return self.priority is None or self.priority <= priority

@@ -1,4 +1,4 @@
-"""The runs that an output folder holds: which may stay for the next helm-run, and what is missing in them."""
+"""The runs that an output folder holds, of one model or several: which may stay, and what is missing in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from eval_factory.plan import EndpointPlan
 from eval_factory.resume import versions
 from eval_factory.rundir import RunDir, write_atomic
 
-IDENTITY_VERSION = 1
+IDENTITY_VERSION = 2
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Gaps:
         """The share of requests that were answered and judged; 0 where there was none."""
         return (self.requested - self.failed - self.unjudged) / self.requested if self.requested else 0.0
 
-    def text(self) -> str:
+    def reason(self) -> str:
         unjudged = f", {self.unjudged} not judged" if self.unjudged else ""
-        return f"{self.run}: {self.failed} of {self.requested} requests failed{unjudged}"
+        return f"{self.failed} of {self.requested} requests failed{unjudged}"
 
 
 def gaps_of(folder: Path) -> Gaps:
@@ -58,9 +59,9 @@ def gaps_of(folder: Path) -> Gaps:
 def identity_of(
     conf: str, endpoints: Iterable[EndpointPlan], *, max_eval_instances: int, num_train_trials: int
 ) -> str:
-    """A versioned hash of all that changes what runs hold; not of which runs there are."""
+    """A versioned hash of all that changes what a model's runs hold."""
     values = {
-        "endpoints": [[e.role, e.url, e.model_id, e.type, e.top_p, dict(e.adapter)] for e in endpoints],
+        "endpoints": [[e.role, e.url, e.model_id, e.type, e.top_p, e.max_length, dict(e.adapter)] for e in endpoints],
         "max_eval_instances": max_eval_instances,
         "num_train_trials": num_train_trials,
         "conf": conf,
@@ -95,27 +96,52 @@ def forget_tables(rundir: RunDir, suite: str) -> None:
     shutil.rmtree(runs_folder(rundir, suite) / "groups", ignore_errors=True)
 
 
-def forget_what_has_to_run_again(rundir: RunDir, suite: str, identity: str) -> int:
-    """Delete runs of another identity and runs with gaps, so that helm-run makes them anew; answers are kept.
+def set_aside_other_settings(rundir: RunDir, suite: str, model: str, identity: str) -> tuple[int, Path]:
+    """Move a model's runs of another identity out of the tables, where nothing deletes them.
+
+    Args:
+        model: HELM's name of it. Runs of other models stay where they are.
+
+    Returns how many were moved, and where to.
+    """
+    try:
+        state = json.loads(rundir.leaderboard_state.read_text(encoding="utf-8"))
+        before = state.get(suite, {}).get(model, UNKNOWN)
+    except (OSError, ValueError, AttributeError):
+        state, before = {}, UNKNOWN
+    aside = rundir.helm / "set_aside" / suite / before
+    moved = 0
+    if before != identity:
+        for folder in _of_model(run_folders(rundir, suite), model):
+            shutil.rmtree(aside / folder.name, ignore_errors=True)
+            aside.mkdir(parents=True, exist_ok=True)
+            folder.replace(aside / folder.name)
+            moved += 1
+    state.setdefault(suite, {})[model] = identity
+    write_atomic(rundir.leaderboard_state, json.dumps(state, indent=2))
+    return moved, aside
+
+
+def forget_what_has_to_run_again(rundir: RunDir, suite: str, model: str) -> int:
+    """Delete a model's runs with gaps, so that helm-run makes them anew; answers are kept.
 
     Returns how many finished runs stay.
     """
-    try:
-        same = json.loads(rundir.run_state.read_text(encoding="utf-8")).get("identity") == identity
-    except (OSError, ValueError, AttributeError):
-        same = False
-    if not same:
-        shutil.rmtree(runs_folder(rundir, suite), ignore_errors=True)
-    shutil.rmtree(withheld_folder(rundir, suite), ignore_errors=True)
+    for folder in _of_model(withheld_folder(rundir, suite).glob("*"), model):
+        shutil.rmtree(folder)
     kept = 0
-    for folder in run_folders(rundir, suite):
+    for folder in _of_model(run_folders(rundir, suite), model):
         try:
-            whole = not gaps_of(folder)
+            gaps = gaps_of(folder)
+            whole = gaps.requested > 0 and not gaps
         except HelmError:
             whole = False
         if whole:
             kept += 1
         else:
             shutil.rmtree(folder)
-    write_atomic(rundir.run_state, json.dumps({"identity": identity}))
     return kept
+
+
+def _of_model(folders: Iterable[Path], model: str) -> list[Path]:
+    return [folder for folder in folders if output.model_of(folder) == model]

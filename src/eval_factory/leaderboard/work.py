@@ -1,4 +1,4 @@
-"""One leaderboard for one model, as a visible list of steps."""
+"""One leaderboard for one model or several, as a visible list of steps."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ import logging
 import os
 import shlex
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from eval_factory.config.framework import load_framework
+import yaml
+
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import DATA_ERRORS, PACKAGE_ERRORS
 from eval_factory.helm import names
-from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
-from eval_factory.keys import keys_of
+from eval_factory.keys import key_report
 from eval_factory.leaderboard import catalogue, commands, runs
 from eval_factory.leaderboard.catalogue import Leaderboard
 from eval_factory.leaderboard.conf import conf_of
+from eval_factory.leaderboard.data import placed
 from eval_factory.leaderboard.entries import Entry, conf_text, missing_data_paths, read_entries, rewritten
-from eval_factory.leaderboard.request import LeaderboardRequest
+from eval_factory.leaderboard.request import LeaderboardRequest, evaluation_of
+from eval_factory.leaderboard.results import RunResult, main_score_of, write_results
 from eval_factory.logs import open_log
 from eval_factory.pipeline import probe_all, raise_if_stopped, ready_store
-from eval_factory.plan import EndpointPlan
+from eval_factory.plan import EndpointPlan, Plan, make_plan
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
@@ -35,30 +38,62 @@ SHOWN_FAILURES = 10
 
 @dataclass(frozen=True)
 class Job:
-    """What will be run; making it touches nothing on disk and needs no conf."""
+    """What will be run; making it touches nothing on disk."""
 
     request: LeaderboardRequest
     row: Leaderboard
     schema: str
-    rundir: RunDir
-    model: EndpointPlan
-    judges: tuple[EndpointPlan, ...]
-    max_eval_instances: int
-    min_coverage: float
+    plans: tuple[Plan, ...]
+    """One for each model; they differ in nothing else."""
+    origin: str
+    found: tuple[Entry, ...] | None
+    """The conf's entries as they stand there; None where a dry run would have to download it."""
 
     @property
     def suite(self) -> str:
         return self.row.name
 
-    def run_command(self) -> list[str]:
+    @property
+    def rundir(self) -> RunDir:
+        return self.plans[0].rundir
+
+    @property
+    def max_eval_instances(self) -> int:
+        return self.plans[0].evaluation.run.config.params.limit_samples or self.row.max_eval_instances
+
+    @property
+    def min_coverage(self) -> float:
+        return self.plans[0].evaluation.run.config.params.extra.min_coverage
+
+    @property
+    def endpoints(self) -> tuple[EndpointPlan, ...]:
+        """Every model, and the judges."""
+        return (*(plan.model for plan in self.plans), *self.plans[0].prescribed)
+
+    def entries(self, plan: Plan) -> list[Entry]:
+        """The conf's entries for one model."""
+        return rewritten(self.found or (), deployment_of(plan.model), reasoning=self.request.reasoning)
+
+    def of_priority(self, plan: Plan) -> list[Entry]:
+        return [entry for entry in self.entries(plan) if entry.runs_at(self.row.priority)]
+
+    def left_out(self, plan: Plan) -> list[Entry]:
+        """Those that no endpoint for text can be asked with."""
+        return [entry for entry in self.of_priority(plan) if entry.asks is not None]
+
+    def to_run(self, plan: Plan) -> list[Entry]:
+        return [entry for entry in self.of_priority(plan) if entry.asks is None]
+
+    def run_command(self, plan: Plan) -> list[str]:
         return commands.run_command(
             self.rundir,
             suite=self.suite,
-            model=deployment_of(self.model),
+            model=deployment_of(plan.model),
+            run_entries=self.rundir.run_entries_of(plan.model.slug),
             max_eval_instances=self.max_eval_instances,
             num_train_trials=self.row.num_train_trials,
             priority=self.row.priority,
-            parallelism=self.model.parallelism,
+            parallelism=plan.model.parallelism,
             debug=self.request.debug,
         )
 
@@ -71,36 +106,34 @@ class Job:
         return commands.server_command(self.rundir, suite=self.suite)
 
 
-def make_job(request: LeaderboardRequest) -> Job:
-    """Raises ConfigError (no such leaderboard) or PrerequisiteError (HELM has no such schema)."""
+def make_job(request: LeaderboardRequest, env: Mapping[str, str]) -> Job:
+    """Find the leaderboard, read its conf, work out endpoints and judges.
+
+    Raises:
+        ConfigError: there is no such leaderboard, no text endpoint can run it, or something given is wrong.
+        PrerequisiteError: HELM has no such schema, or the conf cannot be had.
+    """
     row = catalogue.find(request.name)
+    if row.lacks and request.conf is None:
+        raise ConfigError(f"{row.name} asks for {row.lacks}: nothing of it can be run with an endpoint for text")
     schema = catalogue.schema_path(row)
     if schema is None:
         raise PrerequisiteError(
             f"{row.name}: HELM {catalogue.helm_version()} has no {row.schema_file}\n"
             "  install the version of HELM that the leaderboard was made with"
         )
-    framework = load_framework()
-    model = model_by_hand(
-        framework,
-        url=request.model_url,
-        model_id=request.model,
-        key_name=request.api_key_name,
-        type=request.model_type,
-        parallelism=request.parallelism,
+    models = request.model or (None,)
+    data_dir = evaluation_of(request, row, env, model=models[0]).run.config.params.extra.data_dir
+    text, origin = conf_of(
+        row, file=request.conf, data_dir=Path(data_dir) if data_dir else None, look_only=request.dry_run
     )
-    extra = framework.defaults.config["params"]["extra"]
-    folder = request.output_dir or catalogue.load_catalogue().output_dir.format(name=row.name)
-    return Job(
-        request=request,
-        row=row,
-        schema=str(schema),
-        rundir=RunDir(Path(folder).absolute()),
-        model=model,
-        judges=tuple(helms_own_judges(framework, model, row.judges, parallelism=request.parallelism)),
-        max_eval_instances=request.max_eval_instances or row.max_eval_instances,
-        min_coverage=extra["min_coverage"] if request.min_coverage is None else request.min_coverage,
-    )
+    found = tuple(read_entries(text, origin)) if text else None
+    judges: Sequence[str] = tuple(row.judges.values())
+    if found is not None:
+        asked = [entry for entry in found if entry.runs_at(row.priority) and entry.asks is None]
+        judges = list(dict.fromkeys(judge for entry in asked for judge in entry.judges))
+    plans = tuple(make_plan(evaluation_of(request, row, env, model=model, judges=judges)) for model in models)
+    return Job(request, row, str(schema), plans, origin, found)
 
 
 def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], screen: TextIO, output: TextIO) -> None:
@@ -109,86 +142,124 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    job = make_job(request)
-    key_names = [name for endpoint in (job.model, *job.judges) for name in endpoint.key_names]
-    redactor = Redactor.from_environment(env, [*key_names, "HF_TOKEN"])
-    say_what_is_needed(job, screen)
+    job = make_job(request, env)
+    evaluation = job.plans[0].evaluation
+    redactor = Redactor.from_environment(env, [*evaluation.key_names(), "HF_TOKEN"])
+    for line in job.row.needed():
+        screen.write(f"{job.row.name} needs: {line}\n")
+    say_what_is_run(job, screen)
     if request.dry_run:
-        for argv in (job.run_command(), job.summarize_command(), job.server_command()):
+        for argv in (*map(job.run_command, job.plans), job.summarize_command(), job.server_command()):
             output.write(redactor.text(shlex.join(argv)) + "\n")
+        screen.write("nothing was written; the files that these commands name are there after the first run\n")
         return
-    if job.row.lacks and not request.anyway:
-        raise PrerequisiteError(
-            f"{job.row.name} asks for {job.row.lacks}\n  give --anyway if the endpoint can do more than text"
-        )
-    entries = entries_of(job, screen)
-    judged = any(entry.run_spec in names.JUDGED_RUN_SPECS for entry in entries if entry.runs_at(job.row.priority))
-    endpoints = (job.model, *job.judges) if judged else (job.model,)
-    asked_for = [request.api_key_name] if request.api_key_name else []
-    keys = keys_of(endpoints, env, asked_for=asked_for)
+    keys = key_report(job.plans[0], env)
     env = {**env, **keys.found}
     for key in keys.found.values():
         redactor.learn(key)
     job.rundir.create()
     with job.rundir.locked():
         log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)
-        prepare(job, entries, endpoints, log, screen)
+        prepare(job, log)
         if not request.no_preflight:
-            probe_all(endpoints, env, redactor, log, screen)
-        ran = run_helm(job, env, key_names, redactor, log, screen)
+            probe(job, env, redactor, log, screen)
+        settings = placed(job.plans[0], job.to_run(job.plans[0]), env, log, screen)
+        ran = []
+        for number, plan in enumerate(job.plans, start=1):
+            if len(job.plans) > 1:
+                screen.write(f"model {number} of {len(job.plans)}: {plan.model.model_id}\n")
+            keep_what_is_whole(job, plan, log, screen)
+            ran.append(run_helm(job, plan, env, settings, redactor, log, screen))
         report(job, ran, env, redactor, log, output)
 
 
-def say_what_is_needed(job: Job, screen: TextIO) -> None:
-    for line in job.row.needed():
-        screen.write(f"{'warning: ' if job.row.lacks else ''}{job.row.name} needs: {line}\n")
-
-
-def entries_of(job: Job, screen: TextIO) -> list[Entry]:
-    """The leaderboard's entries for this model.
+def say_what_is_run(job: Job, screen: TextIO) -> None:
+    """Which entries there are, which are left out, which want data that are not there.
 
     Raises:
-        ConfigError: the conf cannot be read, or none of its entries would be run.
-        PrerequisiteError: it cannot be had.
+        ConfigError: none of the entries would be run.
     """
-    text, origin = conf_of(job.row, file=job.request.conf, data_dir=job.request.data_dir)
-    found = read_entries(text, origin)
-    entries = rewritten(found, deployment_of(job.model), reasoning=job.request.reasoning)
-    run = [entry for entry in entries if entry.runs_at(job.row.priority)]
+    if job.found is None:
+        screen.write(f"the conf would be downloaded: {job.origin}\n")
+        return
+    plan, priority = job.plans[0], job.row.priority
+    of_priority, left_out, run = job.of_priority(plan), job.left_out(plan), job.to_run(plan)
     screen.write(
-        f"{origin}: {len(found)} entries, {len(entries)} different ones for one model,"
-        f" {len(run)} of priority {job.row.priority} or before\n"
+        f"{job.origin}: {len(job.found)} entries, {len(job.entries(plan))} different ones for one model,"
+        f" {len(of_priority)} of priority {priority} or before\n"
     )
+    if not of_priority:
+        raise ConfigError(f"{job.origin}: no entry has priority {priority} or before: nothing to run")
+    asked = ", ".join(f"{asks} ({count})" for asks, count in Counter(entry.asks for entry in left_out).items())
     if not run:
-        raise ConfigError(f"{origin}: no entry has priority {job.row.priority} or before: nothing to run")
+        raise ConfigError(f"{job.origin}: nothing of it can be run with an endpoint for text: it asks for {asked}")
+    if left_out:
+        screen.write(f"{len(left_out)} entries are left out, an endpoint for text has none of: {asked}\n")
     for path in missing_data_paths(run):
         count = sum(entry.argument("data_path") == path for entry in run)
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
-    return entries
 
 
-def prepare(
-    job: Job, entries: Sequence[Entry], endpoints: tuple[EndpointPlan, ...], log: logging.Logger, screen: TextIO
-) -> None:
-    """Write what helm-run reads; keep of earlier runs what is whole and the same."""
-    rundir, conf = job.rundir, conf_text(entries)
+def prepare(job: Job, log: logging.Logger) -> None:
+    """Write what helm-run reads."""
+    rundir = job.rundir
     ready_store(rundir, log)
     files = {
-        names.MODEL_DEPLOYMENTS: model_deployments(endpoints, cache_db=str(rundir.cache_db)),
-        names.MODEL_METADATA: model_metadata(endpoints),
+        names.MODEL_DEPLOYMENTS: model_deployments(job.endpoints, cache_db=str(rundir.cache_db)),
+        names.MODEL_METADATA: with_earlier_models(model_metadata(job.endpoints), rundir),
     }
     if not job.request.debug:
         files[names.LOGGING] = quiet_logging()
     for name, text in files.items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
-    write_atomic(rundir.run_entries, conf)
+    for plan in job.plans:
+        text = conf_text(entry for entry in job.entries(plan) if entry.asks is None)
+        write_atomic(rundir.run_entries_of(plan.model.slug), text)
+
+
+def with_earlier_models(text: str, rundir: RunDir) -> str:
+    """model_metadata.yaml with the models whose runs are in the tables already: helm-summarize names them."""
+    try:
+        before = yaml.safe_load((rundir.model_configs / names.MODEL_METADATA).read_text(encoding="utf-8"))["models"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return text
+    now = {model["name"] for model in yaml.safe_load(text)["models"]}
+    earlier = [model for model in before if model["name"] not in now]
+    return text + (yaml.safe_dump(earlier, sort_keys=False, allow_unicode=True, width=120) if earlier else "")
+
+
+def probe(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO) -> None:
+    """One cheap question to each endpoint.
+
+    Raises:
+        PrerequisiteError: one of them cannot be asked at all; with what to give to this command.
+    """
+    try:
+        probe_all(job.endpoints, env, redactor, log, screen)
+    except PrerequisiteError as error:
+        if str(error).startswith("judge "):
+            how = "judges are asked at the model's URL, or where config.params.extra.judges of --run_config FILE says"
+        else:
+            how = "here they are --model_url, --model, --model_type and --api_key_name, or those of --run_config FILE"
+        raise PrerequisiteError(f"{error}\n  {how}") from None
+
+
+def keep_what_is_whole(job: Job, plan: Plan, log: logging.Logger, screen: TextIO) -> None:
+    """Of this model's earlier runs keep what is whole and the same; other models' stay as they are."""
+    model = deployment_of(plan.model)
     identity = runs.identity_of(
-        conf, endpoints, max_eval_instances=job.max_eval_instances, num_train_trials=job.row.num_train_trials
+        job.rundir.run_entries_of(plan.model.slug).read_text(encoding="utf-8"),
+        (plan.model, *plan.prescribed),
+        max_eval_instances=job.max_eval_instances,
+        num_train_trials=job.row.num_train_trials,
     )
-    kept = runs.forget_what_has_to_run_again(rundir, job.suite, identity)
+    moved, aside = runs.set_aside_other_settings(job.rundir, job.suite, model, identity)
+    if moved:
+        screen.write(f"{moved} runs of {plan.model.model_id} with other settings or entries were moved to {aside}\n")
+    kept = runs.forget_what_has_to_run_again(job.rundir, job.suite, model)
     if kept:
         screen.write(f"{kept} runs are complete already\n")
-    log.info("leaderboard %s, run %s: %s", job.row.name, identity, shlex.join(job.run_command()))
+    log.info("leaderboard %s, run %s: %s", job.row.name, identity, shlex.join(job.run_command(plan)))
 
 
 @dataclass(frozen=True)
@@ -202,29 +273,42 @@ class Failure:
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of helm-run."""
+    """What came of one model's helm-run."""
 
+    plan: Plan
     folders: tuple[Path, ...]
     failures: tuple[Failure, ...]
+    left_out: Mapping[str, str]
+    """Run, or entry -> what it asks of a model."""
 
 
 def run_helm(
-    job: Job, env: Mapping[str, str], key_names: Sequence[str], redactor: Redactor, log: logging.Logger, screen: TextIO
+    job: Job,
+    plan: Plan,
+    env: Mapping[str, str],
+    settings: Mapping[str, str],
+    redactor: Redactor,
+    log: logging.Logger,
+    screen: TextIO,
 ) -> Ran:
     """Run helm-run to its end; runs that fail leave the others alone.
 
     Raises:
         PrerequisiteError, HelmError, InterruptedRunError
     """
+    from eval_factory.data.network import PROXY_VARIABLES
     from eval_factory.run.environment import child_environment
     from eval_factory.run.local import run_locally
 
     run_id = uuid.uuid4().hex
-    ours = {event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
+    ours = {**settings, event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
+    if plan.evaluation.run.config.params.extra.offline:
+        env = {name: value for name, value in env.items() if name not in PROXY_VARIABLES}
+    names_of_ours = [*plan.evaluation.key_names(), *plan.evaluation.setting_names()]
     try:
         run = run_locally(
-            job.run_command(),
-            env=child_environment(env, key_names, ours),
+            job.run_command(plan),
+            env=child_environment(env, names_of_ours, ours),
             rundir=job.rundir,
             run_id=run_id,
             redactor=redactor,
@@ -239,12 +323,14 @@ def run_helm(
     raise_if_stopped(run.events, run.finished.tail, log)
     failures = failures_in(run.events)
     folders = [job.rundir.helm / event["path"] for event in run.events if event["event"] == event_names.RUN_DONE]
+    told = {event["run"]: event["asks"] for event in run.events if event["event"] == event_names.LEFT_OUT}
+    known = {entry.description: str(entry.asks) for entry in job.left_out(plan)}
     if run.finished.returncode != 0 and not failures:
         shown = "\n".join(f"  | {line}" for line in run.finished.tail)
         raise HelmError(f"helm-run ended with {run.finished.returncode}:\n{shown}\n  log: {job.rundir.helm_log}")
-    if not folders and not failures:
+    if not folders and not failures and not told:
         raise HelmError(f"helm-run ended without a run; its log: {job.rundir.helm_log}")
-    return Ran(tuple(folders), failures)
+    return Ran(plan, tuple(folders), failures, known | told)
 
 
 def failures_in(events: Sequence[Mapping[str, Any]]) -> tuple[Failure, ...]:
@@ -259,50 +345,83 @@ def failures_in(events: Sequence[Mapping[str, Any]]) -> tuple[Failure, ...]:
     return tuple(found)
 
 
+def results_of(job: Job, ran: Ran) -> list[RunResult]:
+    """What came of each run of a model.
+
+    A run with too many requests that failed is moved out of HELM's tables: they count these as wrong, or, where a jury
+    or a safety judge had nothing to judge, as right.
+    """
+    model = ran.plan.model.model_id
+    results = []
+    for folder in ran.folders:
+        gaps = runs.gaps_of(folder)
+        counts = (gaps.requested, gaps.failed, gaps.unjudged)
+        found = RunResult(gaps.run, model, "in the tables", gaps.reason() if gaps else None, *counts)
+        if gaps.coverage < job.min_coverage:
+            runs.withhold(job.rundir, job.suite, folder)
+            results.append(replace(found, state="kept out"))
+        else:
+            metric, score = main_score_of(folder)
+            results.append(replace(found, main_metric=metric, score=score))
+    results += [RunResult(failure.run, model, "failed", failure.error) for failure in ran.failures]
+    results += [RunResult(run, model, "left out", f"asks for {asks}") for run, asks in ran.left_out.items()]
+    return results
+
+
 def report(
-    job: Job, ran: Ran, env: Mapping[str, str], redactor: Redactor, log: logging.Logger, output: TextIO
+    job: Job, ran: Sequence[Ran], env: Mapping[str, str], redactor: Redactor, log: logging.Logger, output: TextIO
 ) -> None:
     """Let HELM make its tables; say what there is, what is missing and how to look at it.
-
-    A run with too many requests that failed is kept out of the tables: HELM counts them as wrong, or, where a jury
-    or a safety judge had nothing to judge, as right.
 
     Raises:
         PrerequisiteError, HelmError: some runs failed.
         NotReportableError: all ran, but some are kept out of the tables.
     """
-    gaps, withheld = [], 0
-    for folder in ran.folders:
-        found = runs.gaps_of(folder)
-        out = found.coverage < job.min_coverage
-        if out:
-            withheld += 1
-            runs.withhold(job.rundir, job.suite, folder)
-        if found or out:
-            gaps.append(f"  {found.text()}{': kept out of the tables' if out else ''}")
-    finished = len(ran.folders) - withheld
+    results = [result for one in ran for result in results_of(job, one)]
+    models = [plan.model.model_id for plan in job.plans]
+    write_results(job.rundir, job.suite, models, results, redactor)
     runs.forget_tables(job.rundir, job.suite)
-    if finished:
+    in_tables = runs.run_folders(job.rundir, job.suite)
+    if in_tables:
         summarize(job, env, redactor, log)
-    lines = [f"{job.row.name}: {finished} runs in the tables, {withheld} kept out, {len(ran.failures)} failed", *gaps]
-    lines += [f"  failed: {failure.run}: {failure.error}" for failure in ran.failures[:SHOWN_FAILURES]]
-    if len(ran.failures) > SHOWN_FAILURES:
-        lines.append(f"  ... and {len(ran.failures) - SHOWN_FAILURES} more, in {job.rundir.helm_log}")
-    if finished:
+    failures = [failure for one in ran for failure in one.failures]
+    output.write(redactor.text("\n".join(summary(job, results, len(in_tables)))) + "\n")
+    for failure in failures:
+        log.error("%s: %s", failure.run, failure.error)
+    counts = Counter(result.state for result in results)
+    again = "run the same command again: what is finished stays, what was answered is not asked again"
+    if failures:
+        kind = PrerequisiteError if all(failure.for_want_of_data for failure in failures) else HelmError
+        what = "for want of data or a package" if kind is PrerequisiteError else "see above"
+        raise kind(f"{len(failures)} of {len(results) - counts['left out']} runs failed, {what}\n  {again}")
+    if counts["kept out"]:
+        raise NotReportableError(
+            f"NOT REPORTABLE: {counts['kept out']} runs have a coverage below min_coverage,"
+            f" {job.min_coverage:g}\n  {again}"
+        )
+
+
+def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]:
+    """The lines for the screen."""
+    counts = Counter(result.state for result in results)
+    left_out = f", {counts['left out']} left out" if counts["left out"] else ""
+    kept_out = f"{counts['kept out']} kept out, {counts['failed']} failed{left_out}"
+    lines = [f"{job.row.name}: {counts['in the tables']} runs in the tables, {kept_out}"]
+    for result in results:
+        if result.state == "kept out" or (result.state == "in the tables" and result.reason):
+            out = ": kept out of the tables" if result.state == "kept out" else ""
+            lines.append(f"  {result.run}: {result.reason}{out}")
+    failed = [result for result in results if result.state == "failed"]
+    lines += [f"  failed: {result.run}: {result.reason}" for result in failed[:SHOWN_FAILURES]]
+    if len(failed) > SHOWN_FAILURES:
+        lines.append(f"  ... and {len(failed) - SHOWN_FAILURES} more")
+    if in_tables > counts["in the tables"]:
+        lines.append(f"  with those of other models: {in_tables} runs in the tables")
+    lines.append(f"  every run, its state and main score: {job.rundir.leaderboard}")
+    if in_tables:
         lines.append(f"  results: {runs.runs_folder(job.rundir, job.suite)}")
         lines.append(f"  to look at them: {shlex.join(job.server_command())}")
-    output.write(redactor.text("\n".join(lines)) + "\n")
-    for failure in ran.failures:
-        log.error("%s: %s", failure.run, failure.error)
-    again = "run the same command again: what is finished stays, what was answered is not asked again"
-    if ran.failures:
-        kind = PrerequisiteError if all(failure.for_want_of_data for failure in ran.failures) else HelmError
-        what = "for want of data or a package" if kind is PrerequisiteError else "see above"
-        raise kind(f"{len(ran.failures)} of {len(ran.failures) + len(ran.folders)} runs failed, {what}\n  {again}")
-    if withheld:
-        raise NotReportableError(
-            f"NOT REPORTABLE: {withheld} runs have a coverage below min_coverage, {job.min_coverage:g}\n  {again}"
-        )
+    return lines
 
 
 def summarize(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Logger) -> None:

@@ -1,4 +1,4 @@
-"""HELM's downloads: at the revision of our table of sources, told by the environment, and with their address on a failure."""
+"""HELM's downloads: at the revisions of our table of sources, and with file and place where they fail."""
 
 from __future__ import annotations
 

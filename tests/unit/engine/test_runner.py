@@ -41,8 +41,9 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
     return made, told
 
 
-def specs(*names: str) -> list[Any]:
-    return [SimpleNamespace(name=name) for name in names]
+def specs(*names: str, method: str = "generation") -> list[Any]:
+    adapter = SimpleNamespace(method=method, image_generation_parameters=None)
+    return [SimpleNamespace(name=name, adapter_spec=adapter) for name in names]
 
 
 def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +67,32 @@ def test_an_endpoint_that_refuses_ends_it_all(tmp_path: Any) -> None:
         made.run_all(specs("a", "b"))
     assert [event["run"] for event in told.events if event["event"] == events.RUN_FAILED] == ["a"]
     assert not [event for event in told.events if event["event"] == events.RUN_DONE]
+
+
+def test_what_asks_for_more_than_text_is_left_out_and_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "lever", lambda _pull: None)
+    made, told = runner_of(tmp_path, {"a": None})
+    made.run_all([*specs("b", method="language_modeling"), *specs("a")])  # no failure
+    (left_out,) = (event for event in told.events if event["event"] == events.LEFT_OUT)
+    assert (left_out["run"], left_out["asks"]) == ("b", "the log probabilities of its prompts")
+    assert [(e["run"], e["number"], e["of"]) for e in told.events if e["event"] == events.PHASE] == [("a", 1, 1)]
+
+
+def test_entries_that_were_not_made_are_counted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "lever", lambda _pull: None)
+    monkeypatch.setattr(entries, "_not_made", ["x:model=m", "y:model=m"])
+    made, told = runner_of(tmp_path, {"a": None, "b": None})
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a", "b"))
+    phases = [event for event in told.events if event["event"] == events.PHASE]
+    assert [(phase["number"], phase["of"]) for phase in phases] == [(3, 4), (4, 4)]
+
+
+def test_a_run_without_instances_fails_while_its_data_are_loaded(tmp_path: Any) -> None:
+    made, told = runner_of(tmp_path, {})
+    with pytest.raises(runner.NoInstancesError, match="is the path to them right"):
+        made._before_asking(SimpleNamespace(request_states=[]))
+    assert told.events == []  # it never came to asking
 
 
 def test_an_entry_that_was_not_made_is_a_failure(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import rich.console
 from eval_factory.cli.main import cli
 from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.leaderboard import catalogue, conf, listing
+from eval_factory.plan import slug_of
 
 NAMES = [row.name for row in catalogue.load_catalogue().leaderboards]
 TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
@@ -51,9 +52,13 @@ def test_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "run_entries_lite_20240424.conf" in text
 
 
-@pytest.mark.parametrize("name", [*NAMES, "medhelm_private_stanford"])
+FOR_TEXT = [row.name for row in catalogue.load_catalogue().leaderboards if not row.lacks and not row.names_no_organization]
+
+
+@pytest.mark.parametrize("name", [*FOR_TEXT, "medhelm_private_stanford"])
 def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(requests, "get", lambda *_, **__: pytest.fail("a dry run contacts nobody"))
     result = call("run", name, *TARGET, "--dry_run")
     assert result.exception is None
     row = catalogue.find(name)
@@ -61,7 +66,8 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert [Path(argv[0]).name for argv in (run, summarize, server)] == ["helm-run", "helm-summarize", "helm-server"]
     folder = tmp_path / "results" / f"leaderboard_{name}"
     options = dict(itertools.pairwise(run))
-    assert options["--conf-paths"] == str(folder / "run_entries.conf")
+    assert options["--conf-paths"] == str(folder / f"run_entries_{slug_of('org/model')}.conf")
+    assert "the conf would be downloaded: https://" in result.stderr
     assert options["--max-eval-instances"] == str(row.max_eval_instances)
     assert options["--num-train-trials"] == str(row.num_train_trials)
     assert options["--priority"] == str(row.priority)
@@ -94,32 +100,50 @@ def test_flags_in_both_spellings(tmp_path: Path) -> None:
         (("run", "lite", *TARGET, "--parallelism", "0"), "--parallelism: "),
         (("run", "lite", *TARGET, "--min_coverage", "2"), "--min_coverage: "),
         (("run", "lite", *TARGET, "--model_type", "voice"), "--model_type: "),
+        (("run", "lite", *TARGET, "--model", "org/model"), "--model: org/model is given twice"),
+        (("run", "lite", "--model", "m"), "target.api_endpoint.url: is missing"),
+        (("run", "lite", *TARGET, "--overrides", "config.params.temperature=1"), "lite has its own"),
         (("run", "lite", *TARGET, "--conf", "/no/such.conf"), "/no/such.conf cannot be read"),
         (("run", "medhelm_private", *TARGET), "Name the organization"),
+        (("run", "heim", *TARGET), "nothing of it can be run with an endpoint for text"),
+        (("run", "vhelm", *TARGET), "nothing of it can be run with an endpoint for text"),
     ],
 )
-def test_what_is_wrong_is_said(arguments: tuple[str, ...], said: str) -> None:
-    error = call(*arguments).exception
+@pytest.mark.parametrize("dry", [(), ("--dry_run",)])
+def test_what_is_wrong_is_said_by_a_dry_run_too(arguments: tuple[str, ...], said: str, dry: tuple[str, ...]) -> None:
+    error = call(*arguments, *dry).exception
     assert isinstance(error, ConfigError)
     assert said in str(error)
+
+
+def conf_of(folder: Path, *descriptions: str) -> Path:
+    file = folder / "x.conf"
+    file.write_text(json.dumps({"entries": [{"description": text, "priority": 1} for text in descriptions]}))
+    return file
+
+
+def test_a_dry_run_looks_at_the_conf(tmp_path: Path) -> None:
+    entries = ("mmlu:subject=a,model=text", "twitter_aae:demographic=aa,model=text", "ehrshot:data_path=/no/such,model=x/y")
+    arguments = ("run", "lite", *TARGET, "--model", "other", "--conf", str(conf_of(tmp_path, *entries)), "--dry_run")
+    result = call(*arguments, "--output_dir", str(tmp_path / "out"))
+    assert result.exception is None
+    assert "3 entries, 3 different ones for one model" in result.stderr
+    assert "1 entries are left out, an endpoint for text has none of: log probabilities (1)" in result.stderr
+    assert "data_path /no/such does not exist; 1 entries need it" in result.stderr
+    assert [Path(line.split()[0]).name for line in result.stdout.splitlines()] == ["helm-run"] * 2 + ["helm-summarize", "helm-server"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_conf_of_which_nothing_can_be_run(tmp_path: Path) -> None:
+    error = call("run", "lite", *TARGET, "--conf", str(conf_of(tmp_path, "twitter_aae:demographic=aa"))).exception
+    assert isinstance(error, ConfigError)
+    assert "it asks for log probabilities (1)" in str(error)
 
 
 def test_a_key_where_its_name_belongs_is_not_shown() -> None:
     result = call("run", "lite", *TARGET, "--api_key_name", "sk-0123456789abcdef0123")
     assert isinstance(result.exception, ConfigError)
     assert "0123456789abcdef" not in str(result.exception) + result.output
-
-
-@pytest.mark.parametrize("name", ["heim", "vhelm_v1", "vhelm", "slphelm"])
-def test_what_is_not_for_text_wants_anyway(name: str, tmp_path: Path) -> None:
-    result = call("run", name, *TARGET, "--output_dir", str(tmp_path / "out"))
-    assert isinstance(result.exception, PrerequisiteError)
-    assert "--anyway" in str(result.exception)
-    assert f"warning: {name} needs: a model that" in result.stderr
-    assert not (tmp_path / "out").exists()
-    on = call("run", name, *TARGET, "--output_dir", str(tmp_path / "out"), "--anyway", "--data_dir", str(tmp_path))
-    assert isinstance(on.exception, PrerequisiteError)
-    assert "presentation" in str(on.exception)  # went on, to the conf that is not there
 
 
 def test_nothing_of_the_priority(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""What a leaderboard's entries read of a data bundle, and the variables that tell helm-run where data are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TextIO
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.run_entry import prefix_of
+from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.leaderboard.entries import DEPLOYMENT, MODEL, Entry
+from eval_factory.plan import Plan, make_plan
+
+if TYPE_CHECKING:
+    from eval_factory.data.place import BundleInUse
+
+
+def placed(
+    plan: Plan, entries: Sequence[Entry], env: Mapping[str, str], log: logging.Logger, screen: TextIO
+) -> dict[str, str]:
+    """Put what the entries read of the bundle where helm-run looks. Returns the variables that helm-run is to see."""
+    from eval_factory.data.network import urls_of, variables_for
+    from eval_factory.data.place import HF_OFFLINE, place, variables_of
+
+    extra = plan.evaluation.run.config.params.extra
+    settings: dict[str, str] = {}
+    if extra.data_dir is not None:
+        in_use = _bundles(plan, entries, env, screen)
+        needs = tuple(dict.fromkeys(need for bundle, _ in in_use for need in bundle.needs))
+        for bundle, of_entry in in_use:
+            place(replace(bundle, needs=needs), of_entry)  # of all entries: some share a folder
+            settings |= variables_of(bundle, of_entry)
+        log.info("data bundle %s: %d entries", extra.data_dir, len(in_use))
+    if extra.offline:
+        settings |= {**HF_OFFLINE, **variables_for(plan, env)}
+        log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, env)) or "nothing")
+    return settings
+
+
+def _bundles(
+    plan: Plan, entries: Sequence[Entry], env: Mapping[str, str], screen: TextIO
+) -> list[tuple[BundleInUse, Plan]]:
+    """For each entry whose data the bundle holds; of the others is said what is missing."""
+    from eval_factory.data.place import check_data
+
+    found = []
+    for entry in entries:
+        try:
+            of_entry = _plan_of(plan, entry)
+            bundle = check_data(of_entry, env)
+        except ConfigError:
+            continue  # HELM says why, when its turn comes
+        except PrerequisiteError as error:
+            screen.write(f"warning: {error}\n")
+            continue
+        if bundle is not None:
+            found.append((bundle, of_entry))
+    return found
+
+
+def _plan_of(plan: Plan, entry: Entry) -> Plan:
+    """The entry as a run of its own."""
+    target = plan.evaluation.run.target.api_endpoint
+    flags = {
+        "config.type": prefix_of(plan.evaluation.framework) + entry.without(MODEL, DEPLOYMENT).description,
+        "config.output_dir": str(plan.rundir.root),
+        "config.params.extra.data_dir": plan.evaluation.run.config.params.extra.data_dir,
+        "target.api_endpoint.url": target.url,
+        "target.api_endpoint.model_id": target.model_id,
+    }
+    return make_plan(build_evaluation(Request(flags=flags), plan.evaluation.framework, {}))
