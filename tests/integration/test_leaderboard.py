@@ -154,6 +154,12 @@ def test_several_models_are_compared(endpoint: ScriptedEndpoint, lead: Lead) -> 
     assert again.stderr.count("3 runs are complete already") == 2
     assert len(endpoint.requests) == 36
     assert len(rows_of(again)) == 9
+    assert "warning" not in again.stdout
+    fewer = lead(endpoint.url, "--max-eval-instances", "3", models=("second",))
+    assert fewer.returncode == 0, fewer.stderr
+    assert "3 runs of second with other settings or entries were moved to" in fewer.stderr
+    assert "warning: the tables compare runs of 3 and 4 instances at most" in fewer.stdout
+    assert {path: path.exists() for path in before} == dict.fromkeys(before, True)
 
 
 def test_entries_for_more_than_text_are_left_out(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
@@ -398,3 +404,40 @@ def test_medhelm_with_its_jury(
     shown = {head["value"].partition(" - ")[0]: cell.get("value") for head, cell in zip(table["header"], row, strict=True)}
     assert shown["ACI-Bench"] == 4.0
     assert shown["PubMedQA"] is not None
+
+
+@pytest.mark.medical_data
+def test_judges_elsewhere_and_data_of_a_bundle(
+    endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path, medical_data: Path
+) -> None:
+    """A server that knows one model id, judges at another by a run config, and no network."""
+    bundle = tmp_path / "bundle"
+    importing = [sys.executable, "-m", "eval_factory", "data", "import", str(medical_data), "--to", str(bundle)]
+    subprocess.run(importing, env=program_environment(), check=True, capture_output=True, timeout=TIMEOUT_S)
+    conf = """entries: [
+      {description: "aci_bench:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
+      {description: "mtsamples_procedures:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
+      {description: "medcalc_bench:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
+      {description: "head_qa:language=en,model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
+      {description: "medbullets:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
+    ]"""
+    with ScriptedEndpoint(lambda prompt: judgement(prompt, 4)) as at_the_judges:
+        judges = [
+            {"name": name, "model_id": "one-judge", "url": at_the_judges.url, "api_key": "MY_JUDGE_KEY"}
+            for name in ("gpt", "llama", "claude")
+        ]
+        run_config = {"config": {"params": {"extra": {"judges": judges, "data_dir": str(bundle), "offline": True}}}}
+        (tmp_path / "run.yml").write_text(json.dumps(run_config))
+        env = {"MY_JUDGE_KEY": "judge-canary-0123456789"}
+        arguments = ("--max_eval_instances", "2", "--run_config", "run.yml")
+        outcome = lead(endpoint.url, *arguments, conf=conf, name="medhelm_public", env=env)
+        assert {request["model"] for request in at_the_judges.requests} == {"one-judge"}
+        assert {headers["Authorization"] for headers in at_the_judges.headers} == {"Bearer judge-canary-0123456789"}
+    assert {request["model"] for request in endpoint.requests} == {"test/model"}
+    assert "does not hold all that medbullets reads" in outcome.stderr
+    assert outcome.returncode == 3, outcome.stderr  # medbullets is not in the bundle
+    assert "medhelm_public: 4 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
+    rows = {row["run"].partition(":")[0].partition(",")[0]: row for row in loaded(outcome.output_dir / "leaderboard.json")["leaderboards"]["medhelm_public"]}
+    assert (rows["aci_bench"]["main_metric"], rows["aci_bench"]["score"]) == ("aci_bench_accuracy", 4.0)
+    assert rows["medbullets"]["state"] == "failed"
+    assert "offline" in rows["medbullets"]["reason"]

@@ -31,6 +31,9 @@ from unit.builders import plan
             PrerequisiteError, "NLTK's resource punkt_tab",
         ),
         ("LookupError: unknown encoding", SCORING, HelmError, "HELM failed while pubmed_qa ran"),
+        ("NoInstancesError: found no instances", LOADING, PrerequisiteError, "the data of pubmed_qa"),
+        ("DownloadError: https://x could not be downloaded", LOADING, PrerequisiteError, "the data of pubmed_qa"),
+        ("TypeError: got an unexpected keyword argument 'x'", LOADING, HelmError, "TypeError"),  # a defect, of no user's
         ("ValueError: odd", LOADING, HelmError, "ValueError: odd"),
         ("OpenAIError: Missing credentials", JUDGING, HelmError, "OpenAIError"),
         ("KeyError: 'x'", ASKING, HelmError, "KeyError"),
@@ -74,6 +77,15 @@ def test_a_run_spec_that_helm_does_not_build() -> None:
     assert isinstance(missing, PrerequisiteError)
     unreachable = ended_before_it_ran(here, 1, ["urllib.error.URLError: <urlopen error>"])
     assert isinstance(unreachable, PrerequisiteError)
+
+
+def test_an_argument_that_a_scenario_does_not_take() -> None:
+    here = plan({"config.type": "helm:mmlu:subject=anatomy,tokenizer=x/y"})
+    error = "TypeError: MMLUScenario.__init__() got an unexpected keyword argument 'tokenizer'"
+    failure = explained(here, error, LOADING)
+    assert isinstance(failure, ConfigError)
+    assert "eval-factory ls helm:mmlu" in str(failure)
+    assert isinstance(explained(here, error, ASKING), HelmError)
 
 
 def test_a_task_of_ours_is_not_the_users_mistake() -> None:

@@ -12,11 +12,13 @@ ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/h
 TIMEOUT_S = 20.0
 
 
-def conf_of(row: Leaderboard, *, file: Path | None, data_dir: Path | None, look_only: bool = False) -> tuple[str, str]:
+def conf_of(
+    row: Leaderboard, *, file: Path | None, data_dir: Path | None, look_only: bool = False
+) -> tuple[str | None, str]:
     """Text of the conf and where it is from.
 
     Args:
-        look_only: download nothing; the text is empty where the conf is not on this machine.
+        look_only: download nothing; the text is None where the conf is not on this machine.
 
     Raises:
         ConfigError: the file cannot be read, or the organization is not named.
@@ -37,7 +39,7 @@ def conf_of(row: Leaderboard, *, file: Path | None, data_dir: Path | None, look_
             )
         return _read(bundled), str(bundled)
     address = ADDRESS.format(version=helm_version(), conf=row.conf)
-    return "" if look_only else _download(address), address
+    return None if look_only else _download(address), address
 
 
 def _read(path: Path) -> str:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.framework import Task
 from eval_factory.config.run_entry import prefix_of
+from eval_factory.config.task_rules import SCENARIO_PARAMETERS
 from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.leaderboard.entries import DEPLOYMENT, MODEL, Entry
 from eval_factory.plan import Plan, make_plan
@@ -53,7 +55,7 @@ def _bundles(
         except ConfigError:
             continue  # HELM says why, when its turn comes
         except PrerequisiteError as error:
-            screen.write(f"warning: {error}\n")
+            screen.write(f"warning: {str(error).replace('; nothing was started', '')}\n")
             continue
         if bundle is not None:
             found.append((bundle, of_entry))
@@ -61,13 +63,22 @@ def _bundles(
 
 
 def _plan_of(plan: Plan, entry: Entry) -> Plan:
-    """The entry as a run of its own."""
-    target = plan.evaluation.run.target.api_endpoint
-    flags = {
-        "config.type": prefix_of(plan.evaluation.framework) + entry.without(MODEL, DEPLOYMENT).description,
+    """The entry as a run of its own: of our task where we have one, for its sources are known."""
+    framework, target = plan.evaluation.framework, plan.evaluation.run.target.api_endpoint
+    task = next((task for task in framework.evaluations if _is_of(task, entry)), None)
+    flags: dict[str, object] = {
+        "config.type": task.name if task else prefix_of(framework) + entry.without(MODEL, DEPLOYMENT).description,
         "config.output_dir": str(plan.rundir.root),
         "config.params.extra.data_dir": plan.evaluation.run.config.params.extra.data_dir,
         "target.api_endpoint.url": target.url,
         "target.api_endpoint.model_id": target.model_id,
     }
-    return make_plan(build_evaluation(Request(flags=flags), plan.evaluation.framework, {}))
+    for name in SCENARIO_PARAMETERS if task else ():
+        if entry.argument(name) is not None:
+            flags[f"config.params.extra.{name}"] = entry.argument(name)
+    return make_plan(build_evaluation(Request(flags=flags), framework, {}))
+
+
+def _is_of(task: Task, entry: Entry) -> bool:
+    fixed = task.helm.fixed or {}
+    return task.helm.run_spec == entry.run_spec and all(entry.argument(name) == fixed[name] for name in fixed)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from eval_factory.collect import has_failed
@@ -18,6 +18,14 @@ from eval_factory.rundir import RunDir, write_atomic
 
 IDENTITY_VERSION = 2
 UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of the runs that a folder holds of one model."""
+
+    identity: str
+    max_eval_instances: int
 
 
 @dataclass(frozen=True)
@@ -96,29 +104,44 @@ def forget_tables(rundir: RunDir, suite: str) -> None:
     shutil.rmtree(runs_folder(rundir, suite) / "groups", ignore_errors=True)
 
 
-def set_aside_other_settings(rundir: RunDir, suite: str, model: str, identity: str) -> tuple[int, Path]:
-    """Move a model's runs of another identity out of the tables, where nothing deletes them.
+def _state(rundir: RunDir) -> dict[str, dict[str, Settings]]:
+    """Leaderboard -> model -> settings; nothing where it cannot be read: runs are then set aside."""
+    try:
+        found = json.loads(rundir.leaderboard_state.read_text(encoding="utf-8"))
+        return {suite: {name: Settings(**known) for name, known in models.items()} for suite, models in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def different_limits(rundir: RunDir, suite: str) -> list[int]:
+    """The limits on instances of the models in the tables, where they are not the same."""
+    in_tables = {output.model_of(folder) for folder in run_folders(rundir, suite)}
+    known = _state(rundir).get(suite, {})
+    limits = {settings.max_eval_instances for model, settings in known.items() if model in in_tables}
+    return sorted(limits) if len(limits) > 1 else []
+
+
+def set_aside_other_settings(rundir: RunDir, suite: str, model: str, settings: Settings) -> tuple[int, Path]:
+    """Move a model's runs of other settings out of the tables, where nothing deletes them.
 
     Args:
         model: HELM's name of it. Runs of other models stay where they are.
 
     Returns how many were moved, and where to.
     """
-    try:
-        state = json.loads(rundir.leaderboard_state.read_text(encoding="utf-8"))
-        before = state.get(suite, {}).get(model, UNKNOWN)
-    except (OSError, ValueError, AttributeError):
-        state, before = {}, UNKNOWN
-    aside = rundir.helm / "set_aside" / suite / before
+    state = _state(rundir)
+    before = state.get(suite, {}).get(model)
+    aside = rundir.helm / "set_aside" / suite / (before.identity if before else UNKNOWN)
     moved = 0
-    if before != identity:
+    if before != settings:
         for folder in _of_model(run_folders(rundir, suite), model):
             shutil.rmtree(aside / folder.name, ignore_errors=True)
             aside.mkdir(parents=True, exist_ok=True)
             folder.replace(aside / folder.name)
             moved += 1
-    state.setdefault(suite, {})[model] = identity
-    write_atomic(rundir.leaderboard_state, json.dumps(state, indent=2))
+    state.setdefault(suite, {})[model] = settings
+    document = {suite: {name: asdict(known) for name, known in models.items()} for suite, models in state.items()}
+    write_atomic(rundir.leaderboard_state, json.dumps(document, indent=2))
     return moved, aside
 
 

@@ -123,11 +123,12 @@ def make_job(request: LeaderboardRequest, env: Mapping[str, str]) -> Job:
             "  install the version of HELM that the leaderboard was made with"
         )
     models = request.model or (None,)
-    data_dir = evaluation_of(request, row, env, model=models[0]).run.config.params.extra.data_dir
-    text, origin = conf_of(
-        row, file=request.conf, data_dir=Path(data_dir) if data_dir else None, look_only=request.dry_run
-    )
-    found = tuple(read_entries(text, origin)) if text else None
+    extra = evaluation_of(request, row, env, model=models[0]).run.config.params.extra
+    data_dir = Path(extra.data_dir) if extra.data_dir else None
+    text, origin = conf_of(row, file=request.conf, data_dir=data_dir, look_only=request.dry_run or extra.offline)
+    if text is None and extra.offline:
+        raise PrerequisiteError(f"offline: {row.conf} is not here; give it with --conf FILE, or a bundle, --data_dir")
+    found = None if text is None else tuple(read_entries(text, origin))
     judges: Sequence[str] = tuple(row.judges.values())
     if found is not None:
         asked = [entry for entry in found if entry.runs_at(row.priority) and entry.asks is None]
@@ -253,7 +254,8 @@ def keep_what_is_whole(job: Job, plan: Plan, log: logging.Logger, screen: TextIO
         max_eval_instances=job.max_eval_instances,
         num_train_trials=job.row.num_train_trials,
     )
-    moved, aside = runs.set_aside_other_settings(job.rundir, job.suite, model, identity)
+    settings = runs.Settings(identity, job.max_eval_instances)
+    moved, aside = runs.set_aside_other_settings(job.rundir, job.suite, model, settings)
     if moved:
         screen.write(f"{moved} runs of {plan.model.model_id} with other settings or entries were moved to {aside}\n")
     kept = runs.forget_what_has_to_run_again(job.rundir, job.suite, model)
@@ -417,6 +419,9 @@ def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]
         lines.append(f"  ... and {len(failed) - SHOWN_FAILURES} more")
     if in_tables > counts["in the tables"]:
         lines.append(f"  with those of other models: {in_tables} runs in the tables")
+    different = runs.different_limits(job.rundir, job.suite)
+    if different:
+        lines.append(f"  warning: the tables compare runs of {' and '.join(map(str, different))} instances at most")
     lines.append(f"  every run, its state and main score: {job.rundir.leaderboard}")
     if in_tables:
         lines.append(f"  results: {runs.runs_folder(job.rundir, job.suite)}")

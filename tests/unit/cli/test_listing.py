@@ -82,6 +82,7 @@ def test_a_run_spec() -> None:
     assert "method=multiple_choice_joint" in text
     assert "type: helm:mmlu:subject=<subject>" in text
     assert ls("helm:mmlu:subject=anatomy") == text
+    assert "arguments of every run spec, as far as the scenario takes them: add_to_stop" in text
     record = json.loads(ls("helm:harm_bench", "--json"))
     assert record["prescribed_judges"] == ["openai/gpt-4o-2024-05-13"]
     assert record["runs"] is True

@@ -133,6 +133,17 @@ def test_identity_by_the_arguments() -> None:
     assert identity_of(evaluation({"config.type": "helm:pubmed_qa"})) != identity_of(evaluation())
 
 
+def test_a_name_in_other_letters_is_near() -> None:
+    assert "no run spec 'MMLU', did you mean 'mmlu'?" in refused("helm:MMLU:subject=a")
+
+
+def test_what_every_run_spec_takes_is_said() -> None:
+    said = refused("helm:mmlu:subject=a,no_such=1")
+    assert "every run spec takes: add_to_stop, " in said
+    assert "output_format_instructions" in said
+    assert "model_deployment" not in said
+
+
 def test_what_is_ours_is_no_parameter_of_the_users() -> None:
     problems: list[str] = []
     assert parse("a:b=c=d,e=", problems) == RunEntry("a", {"b": "c=d", "e": ""})

@@ -134,6 +134,13 @@ def test_a_dry_run_looks_at_the_conf(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_offline_downloads_no_conf(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "get", lambda *_, **__: pytest.fail("asked for the conf"))
+    error = call("run", "lite", *TARGET, "--offline").exception
+    assert isinstance(error, PrerequisiteError)
+    assert "--conf FILE" in str(error)
+
+
 def test_a_conf_of_which_nothing_can_be_run(tmp_path: Path) -> None:
     error = call("run", "lite", *TARGET, "--conf", str(conf_of(tmp_path, "twitter_aae:demographic=aa"))).exception
     assert isinstance(error, ConfigError)

@@ -27,6 +27,33 @@ from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 print(open(MedBulletsScenario().download_csv(sys.argv[1], "_op5")).read())
 """
 
+CANNOT_READ_IT = """
+import sys, urllib.error, urllib.request
+def retrieve(url, target):
+    raise urllib.error.URLError("nobody there")
+urllib.request.urlretrieve = retrieve
+from eval_factory.mends import pins
+pins.download_as_told()
+from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
+try:
+    MedBulletsScenario().download_csv(sys.argv[1], "_op5")
+except Exception as error:
+    print(type(error).__name__, error.__cause__, error)
+"""
+
+WANTS_A_PACKAGE = """
+from helm.common import general
+def download(*args, **kwargs):
+    raise ValueError("odd")
+general.ensure_file_downloaded = download
+from eval_factory.mends import pins
+pins.download_as_told()
+try:
+    general.ensure_file_downloaded("https://x", "y", unpack=True)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
 LOADS_DATA_SETS = """
 import json
 from types import SimpleNamespace
@@ -73,6 +100,20 @@ def test_a_file_of_a_branch_is_read_at_its_commit(tmp_path: Path) -> None:
     (url,) = json.loads(told[pins.VARIABLE])["files"].values()
     assert "/refs/heads/" not in url
     assert run(READS_A_FILE, told, str(tmp_path)) == url
+
+
+def test_a_download_that_fails_says_which_file_and_where_it_belongs(tmp_path: Path) -> None:
+    told = variables_of_pins(plan({"config.type": "medbullets"}))
+    (url,) = json.loads(told[pins.VARIABLE])["files"].values()
+    for variables, asked in ((told, url), ({}, "https://raw.githubusercontent.com/")):
+        said = run(CANNOT_READ_IT, variables, str(tmp_path))
+        assert said.startswith(f"DownloadError None {asked}")
+        assert "could not be downloaded (URLError: <urlopen error nobody there>)" in said
+        assert f"put it yourself at {tmp_path}/" in said
+
+
+def test_a_package_that_is_missing_is_no_failed_download() -> None:
+    assert run(WANTS_A_PACKAGE, {}) == "ValueError odd"
 
 
 def test_a_data_set_is_read_at_its_revision_unless_helm_names_one() -> None:
