@@ -10,8 +10,8 @@ import yaml
 
 from eval_factory.errors import ConfigError
 from eval_factory.helm.names import DEFAULT_JURY
+from eval_factory.leaderboard.job import Job, make_job
 from eval_factory.leaderboard.request import checked
-from eval_factory.leaderboard.work import Job, make_job
 from eval_factory.plan import EndpointPlan
 
 GPT = "openai/gpt-4o-2024-05-13"
