@@ -20,6 +20,7 @@ from eval_factory.errors import BusyError, PrerequisiteError
 
 PRIVATE = 0o600
 PUBLIC = 0o644
+PRIVATE_FOLDER = 0o700
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ class RunDir:
             PrerequisiteError: the folder cannot be made or written to.
         """
         try:
-            for folder in (self.root, self.responses, self.model_configs, self.helm, self.logs):
-                folder.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(parents=True, exist_ok=True)
+            for folder in (self.responses, self.model_configs, self.helm, self.logs):
+                folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)  # HELM's files hold prompts, and anybody may read them
             with tempfile.TemporaryFile(dir=self.root):
                 pass
         except OSError as error:

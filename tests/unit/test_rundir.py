@@ -54,3 +54,12 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PrerequisiteError, match="cannot write to the output folder"):
         RunDir(tmp_path / "file" / "out").create()
+
+
+def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path / "a" / "out")
+    rundir.create()
+    rundir.create()
+    for folder in (rundir.helm, rundir.logs, rundir.responses, rundir.model_configs):
+        assert folder.stat().st_mode & 0o777 == 0o700, folder
+    assert rundir.root.stat().st_mode & 0o777 == tmp_path.joinpath("a").stat().st_mode & 0o777
