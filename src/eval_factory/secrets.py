@@ -1,33 +1,46 @@
 """Keys: the type that never prints itself, the test for a key where a name belongs, and redaction of text.
 
 Two nets, because each alone has holes: values that are known (the keys this run reads) are replaced wherever they
-stand, and text that is shaped like a key is replaced although nobody told us about it.
+stand, and text that is shaped like a key is replaced although nobody told us about it. What is scored passes the
+first net only: a model's answer may look like anything.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote, urlsplit
 
+from eval_factory.errors import PrerequisiteError
+
 REDACTED = "[API_KEY_REDACTED]"
-SHORTEST_SECRET = 6
-"""A known value shorter than this is not replaced: it would mangle ordinary words and protects nothing."""
+SHORTEST_SECRET = 12
+_A_WORD = r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})"
+_PLAIN = re.compile(rf"{_A_WORD}(?:[-_. ]{_A_WORD})?")
 
 LEAST_LENGTH_TO_SHOW_AN_END = 20
 SHOWN_CHARACTERS = 4
 
 _WORD = r"[A-Za-z0-9_\-]"
+_BASE64 = r"[A-Za-z0-9+/=]"
+_TOKEN68 = r"[A-Za-z0-9._~+/=\-]"
+_NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"
+"""What is inside a key and not inside a word: 'Basic metabolic panel' and 'Bearer of ...' are clinical text."""
+_HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """What a key looks like: a literal beginning, and a pattern for what follows it."""
+    """What a key looks like: a literal beginning, a pattern for what stands between, and one for the rest."""
 
     beginning: str
     following: str
+    between: str = ""
     whole_word: bool = True
     keep_beginning: bool = False
 
@@ -35,21 +48,37 @@ class _Shape:
         """The literal stands first, so that `re` looks for it alone through long texts."""
         boundary = r"\b" if self.whole_word else ""
         literal = re.escape(self.beginning)
-        return re.compile(f"{literal}(?<={boundary}{literal}){self.following}")
+        return re.compile(f"({literal}(?<={boundary}{literal}){self.between}){self.following}")
 
     def replacement(self) -> str:
-        return self.beginning + REDACTED if self.keep_beginning else REDACTED
+        return rf"\1{REDACTED}" if self.keep_beginning else REDACTED
+
+
+def _unlike_words(characters: str, least: int) -> str:
+    return rf"(?={characters}*?{_NO_WORD}){characters}{{{least},}}"
 
 
 _KEYS = (
     *(_Shape(vendor, _WORD + "{8,}") for vendor in _VENDORS),
-    _Shape("Bearer ", r"""[^\s"',;\\]+""", keep_beginning=True),
-    _Shape("Basic ", r"[A-Za-z0-9+/=]{8,}", keep_beginning=True),
+    _Shape(
+        "uthorization", r"""[^\s"',;\\]+""", between=rf"{_HEADER}[Bb]earer\s+", whole_word=False, keep_beginning=True
+    ),
+    _Shape(
+        "uthorization", _unlike_words(_BASE64, 8), between=rf"{_HEADER}[Bb]asic\s+", whole_word=False,
+        keep_beginning=True,
+    ),
+    _Shape("Bearer ", _unlike_words(_TOKEN68, 16), keep_beginning=True),
+    _Shape("Basic ", _unlike_words(_BASE64, 16), keep_beginning=True),
     _Shape("eyJ", rf"{_WORD}{{8,}}\.{_WORD}+\.{_WORD}+"),  # a JSON web token
 )
 _IN_A_URL = _Shape("://", r"""[^/\s@'"\\]+(?=@)""", whole_word=False, keep_beginning=True)
 _SHAPES = [(shape.beginning, shape.pattern(), shape.replacement()) for shape in (*_KEYS, _IN_A_URL)]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NAME_OF_A_SECRET = re.compile(
+    r"(?:key|token|secret|password|passwd|credentials?|authorization|(?:^|[_.-])(?:pass|pwd|auth|sig))[_-]?\d*\Z",
+    re.IGNORECASE,
+)
 _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
 
 
@@ -94,6 +123,74 @@ def looks_like_key(text: str) -> bool:
     return any(shape.pattern().search(text) for shape in _KEYS) or bool(_LONG_MIXED.match(text))
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether a variable, or a field of a request, of this name is likely to hold a secret: USER_TOKEN, key, apiKey."""
+    return bool(_NAME_OF_A_SECRET.search(name))
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a key is too short or too plain to be told from words: `EMPTY`, `ollama`, `not-needed`.
+
+    Replacing it would mangle answers and paths, and protect nothing.
+    """
+    return len(value) < SHORTEST_SECRET or bool(_PLAIN.fullmatch(value))
+
+
+def secret_in(env: Mapping[str, str], name: str) -> str | None:
+    """The secret in a variable, without white space around it (a Windows file leaves a CR); None where there is none.
+
+    Raises:
+        PrerequisiteError: it cannot be sent; the message names the variable.
+    """
+    return checked_secret(env.get(name) or "", name)
+
+
+def checked_secret(value: str, origin: str) -> str | None:
+    """The same of a value that was read elsewhere."""
+    value = value.strip()
+    if not (value.isascii() and value.isprintable()):
+        raise PrerequisiteError(
+            f"{origin} holds a character that no key has (not shown): a control character, or one beyond ASCII\n"
+            "  set it anew; quotes, dashes and spaces may have been changed where it was copied from"
+        )
+    return value or None
+
+
+def first_secret(env: Mapping[str, str], names: Iterable[str]) -> str | None:
+    """The secret of the first variable that is set. Raises PrerequisiteError, as `secret_in` does."""
+    return next((value for name in names if (value := secret_in(env, name))), None)
+
+
+def variables_in(tree: object) -> list[str]:
+    """The names in `${NAME}`: secrets that a configuration has to be used with, and is not to be written with."""
+    if isinstance(tree, str):
+        return _VARIABLE.findall(tree)
+    items = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ()
+    return list(dict.fromkeys(name for item in items for name in variables_in(item)))
+
+
+def filled(tree: Any, env: Mapping[str, str]) -> Any:
+    """The tree with the secrets in place of `${NAME}`.
+
+    Raises:
+        PrerequisiteError: a variable is not set, or holds what cannot be sent.
+    """
+    if isinstance(tree, str):
+        return _VARIABLE.sub(lambda match: _needed(env, match[1]), tree)
+    if isinstance(tree, Mapping):
+        return {key: filled(item, env) for key, item in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [filled(item, env) for item in tree]
+    return tree
+
+
+def _needed(env: Mapping[str, str], name: str) -> str:
+    value = secret_in(env, name)
+    if value is None:
+        raise PrerequisiteError(f"the environment variable {name} is not set\n  set it (export {name}=...)")
+    return value
+
+
 class Redactor:
     """Replaces known secret values and anything shaped like a key."""
 
@@ -113,31 +210,37 @@ class Redactor:
 
     def learn(self, value: str) -> None:
         """Know one more secret; the same object may be in use in other threads."""
-        if len(value) < SHORTEST_SECRET:
+        value = value.strip()
+        if is_placeholder(value):
             return
-        known = {*self._known, value, quote(value, safe="")}
-        self._known = sorted(known, key=len, reverse=True)
+        forms = {value, quote(value), quote(value, safe=""), json.dumps(value)[1:-1], html.escape(value)}
+        self._known = sorted({*self._known, *forms}, key=len, reverse=True)
 
-    def knows_of(self, data: bytes) -> bool:
-        """Whether a known secret stands in `data`."""
-        return any(value.encode() in data for value in self._known)
-
-    def text(self, text: str) -> str:
+    def known(self, text: str) -> str:
+        """Without the secrets that are known."""
         for value in self._known:
             text = text.replace(value, REDACTED)
+        return text
+
+    def text(self, text: str) -> str:
+        """Without the secrets that are known, and without what is shaped like one."""
+        text = self.known(text)
         for beginning, pattern, replacement in _SHAPES:
             if beginning in text:
                 text = pattern.sub(replacement, text)
         return text
 
-    def tree(self, value: object) -> object:
-        """The same for every string in nested mappings and lists."""
+    def tree(self, value: Any, *, known_only: bool = False) -> Any:
+        """The same for every string in nested mappings and lists, names of fields included."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.known(value) if known_only else self.text(value)
         if isinstance(value, Mapping):
-            return {key: self.tree(item) for key, item in value.items()}
+            return {
+                self.tree(key, known_only=known_only): self.tree(item, known_only=known_only)
+                for key, item in value.items()
+            }
         if isinstance(value, (list, tuple)):
-            return [self.tree(item) for item in value]
+            return [self.tree(item, known_only=known_only) for item in value]
         return value
 
 

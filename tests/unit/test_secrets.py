@@ -1,10 +1,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
-from eval_factory.secrets import REDACTED, Redactor, Secret, is_variable_name, looks_like_key
+from eval_factory.errors import PrerequisiteError
+from eval_factory.secrets import (
+    REDACTED,
+    Redactor,
+    Secret,
+    filled,
+    is_placeholder,
+    is_variable_name,
+    looks_like_key,
+    names_a_secret,
+    secret_in,
+    variables_in,
+)
 
 KEY = "plain-looking-value-77"
 
@@ -13,7 +27,8 @@ KEY = "plain-looking-value-77"
     "text",
     [
         "sk-0123456789abcdef", "nvapi-abcdefgh12345678", "hf_abcdefghijklmnop", "Authorization: Bearer abc.def-123",
-        "http://user:pass@proxy:8080", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+        "http://user:pass@proxy:8080", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", '{"authorization": "Bearer x"}',
+        "authorization=basic dTpwYXNz", "Bearer 9bQzCANARY7Kd0PLx2Mn", "got Basic dXNlcjpwYXNzd29yZA==",
     ],
 )
 def test_shapes_are_redacted(text: str) -> None:
@@ -21,14 +36,90 @@ def test_shapes_are_redacted(text: str) -> None:
 
 
 def test_known_values_are_redacted_also_when_quoted_for_a_url() -> None:
-    redactor = Redactor(["p@ss/word 1"])
-    assert "p@ss" not in redactor.text("x p@ss/word 1 y")
-    assert "p%40ss" not in redactor.text("x p%40ss%2Fword%201 y")
+    redactor = Redactor(["p@ss/word 1 & 2"])
+    for text in ("p@ss/word 1 & 2", "p%40ss%2Fword%201%20%26%202", "p%40ss/word%201%20%26%202", "p@ss/word 1 &amp; 2"):
+        assert redactor.text(f"x {text} y") == f"x {REDACTED} y"
 
 
 def test_ordinary_text_is_left_alone() -> None:
     text = "The risk-benefit ratio; see https://host/v1 and a@b.c; task-force; sk-1"
     assert Redactor([KEY]).text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Basic metabolic panel reveals sodium 133", "Basic Conditioning Factors", "the Basic Otorhinolaryngological exam",
+        "Bearer of the BRCA1 mutation", "Bearer of otorhinolaryngological news", "Prior authorization: Basic metabolic panel",
+    ],
+)
+def test_clinical_text_is_left_alone(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+def test_no_shape_touches_the_real_data(medical_data: Path) -> None:
+    redactor, texts = Redactor(), 0
+    for path in medical_data.rglob("*"):
+        if path.is_file() and path.suffix in (".txt", ".csv", ".json", ".tab"):
+            text = path.read_text("utf-8", errors="replace")
+            assert redactor.text(text) == text, path
+            texts += 1
+        elif path.suffix == ".parquet":
+            for row in parquet.read_table(path).to_pylist():
+                assert redactor.text(str(row)) == str(row), path
+            texts += 1
+    assert texts > 1000
+
+
+@pytest.mark.parametrize("value", ["secret", "ollama", "EMPTY", "none", "sk-1", "Gastroenterology", "not-required", "abc123XY"])
+def test_a_placeholder_is_no_secret(value: str) -> None:
+    text = f"gastric {value}ion of ollama/llama3 in /data/{value}/x"
+    assert is_placeholder(value)
+    assert Redactor([value, f"{value}\r\n"]).text(text) == text
+
+
+def test_a_real_key_is_redacted_wherever_it_stands() -> None:
+    for key in ("token-abc123", "correct-horse-battery-staple", KEY, "q" * 30):
+        assert not is_placeholder(key)
+        assert Redactor([f"{key}\r\n"]).text(f"x{key}y %20{key}\\n") == f"x{REDACTED}y %20{REDACTED}\\n"
+
+
+def test_what_only_looks_like_a_key_is_not_known() -> None:
+    said = {"content": ["sk-0123456789abcdef", f"<{KEY}>"]}
+    assert Redactor([KEY]).tree(said, known_only=True) == {"content": ["sk-0123456789abcdef", f"<{REDACTED}>"]}
+
+
+def test_a_secret_is_read_without_the_white_space_around_it() -> None:
+    assert secret_in({"K": f" {KEY}\r\n"}, "K") == KEY
+    assert secret_in({"K": " \n"}, "K") is None
+    assert secret_in({}, "K") is None
+
+
+@pytest.mark.parametrize("value", ["clé-0123456789", "a\rb0123456789", "key\u200b0123456789"])
+def test_what_cannot_be_sent_is_refused_by_the_variables_name(value: str) -> None:
+    with pytest.raises(PrerequisiteError, match="MY_KEY holds a character") as caught:
+        secret_in({"MY_KEY": value}, "MY_KEY")
+    assert "0123456789" not in str(caught.value)
+
+
+def test_variables_of_a_tree_are_filled_in() -> None:
+    tree = {"a": "x${K}y", "b": [{"c": "${T}"}, 1], "$d": "${not a name}"}
+    assert variables_in(tree) == ["K", "T"]
+    assert filled(tree, {"K": "1", "T": "2\r"}) == {"a": "x1y", "b": [{"c": "2"}, 1], "$d": "${not a name}"}
+    with pytest.raises(PrerequisiteError, match="variable T is not set"):
+        filled(tree, {"K": "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("GATEWAY_KEY", True), ("user_token", True), ("apiKey", True), ("DB_PASSWORD2", True), ("X_AUTH", True),
+        ("sig", True), ("max_tokens", False), ("AUTHOR", False), ("api-version", False), ("BASE_URL", False),
+        ("compass", False), ("HF_TOKEN_PATH", False),
+    ],
+)  # fmt: skip
+def test_names_of_secrets(name: str, secret: bool) -> None:
+    assert names_a_secret(name) == secret
 
 
 def test_redacted_json_is_still_json() -> None:
@@ -37,13 +128,14 @@ def test_redacted_json_is_still_json() -> None:
 
 
 def test_tree() -> None:
-    assert Redactor([KEY]).tree({"a": [KEY, 1, {"b": f"x{KEY}"}]}) == {"a": [REDACTED, 1, {"b": f"x{REDACTED}"}]}
+    tree = {"a": [KEY, 1, {"b": f"x{KEY}"}], KEY: None, 2: True}
+    assert Redactor([KEY]).tree(tree) == {"a": [REDACTED, 1, {"b": f"x{REDACTED}"}], REDACTED: None, 2: True}
 
 
 def test_proxy_passwords_are_known() -> None:
-    env = {"HTTPS_PROXY": "http://me:proxy-password@proxy:3128", "K": KEY}
+    env = {"HTTPS_PROXY": "http://me:proxy-password-1@proxy:3128", "K": KEY}
     redactor = Redactor.from_environment(env, ["K"])
-    assert "proxy-password" not in redactor.text("the proxy-password leaked")
+    assert "proxy-password-1" not in redactor.text("the proxy-password-1 leaked")
     assert KEY not in redactor.text(KEY)
 
 

@@ -14,6 +14,7 @@ from urllib3.util.retry import Retry
 
 from eval_factory import __version__
 from eval_factory.data.failure import FetchError
+from eval_factory.engine.transport import certificates, certificates_hint, proxy_from_environment
 
 TIMEOUT_S = (10.0, 60.0)
 """To connect, and between two pieces of an answer."""
@@ -30,12 +31,18 @@ class Fetcher:
     """Downloads over connections that are kept; safe among threads. A host that was not there is not tried again."""
 
     def __init__(self, *, connections: int = 8) -> None:
+        """
+        Raises:
+            PrerequisiteError: a variable names certificates that are not there.
+        """
         self._session = requests.Session()
+        self._session.verify = certificates()[0]
         self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
         adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=connections)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
-        self._unreachable: set[str] = set()
+        self._given_up: dict[str, tuple[str, bool]] = {}
+        """Host -> why, and whether it was not there at all."""
 
     def close(self) -> None:
         self._session.close()
@@ -87,19 +94,27 @@ class Fetcher:
 
     def _get(self, url: str) -> requests.Response:
         host = urlsplit(url).netloc
-        if host in self._unreachable:
-            raise FetchError(f"{host} cannot be reached", unreachable=True)
+        if host in self._given_up:
+            raise self._given_up_on(host)
+        proxy_from_environment(url)  # raises where requests would only say that it knows no such proxy
         try:
             response = self._session.get(url, timeout=TIMEOUT_S, stream=True)
+        except requests.exceptions.SSLError as error:
+            self._given_up[host] = (f"{host}: TLS failed, its certificate is not trusted\n{certificates_hint()}", False)
+            raise self._given_up_on(host) from error
         except (requests.ConnectionError, requests.Timeout) as error:
-            self._unreachable.add(host)
-            raise FetchError(f"{host} cannot be reached", unreachable=True) from error
+            self._given_up[host] = (f"{host} cannot be reached", True)
+            raise self._given_up_on(host) from error
         except requests.RequestException as error:
             raise FetchError(f"{url}: {type(error).__name__}") from error
         if response.status_code != requests.codes.ok:
             response.close()
             raise FetchError(f"{url}: HTTP {response.status_code}{_hint(response)}")
         return response
+
+    def _given_up_on(self, host: str) -> FetchError:
+        message, unreachable = self._given_up[host]
+        return FetchError(message, unreachable=unreachable)
 
 
 def _hint(response: requests.Response) -> str:

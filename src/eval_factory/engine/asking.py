@@ -6,6 +6,7 @@ Retry arithmetic (backoff, jitter, Retry-After in seconds and dates) is urllib3'
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
@@ -238,15 +239,15 @@ class Asker:
     def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> dict[str, Any]:
         if reply.status == 200:
             try:
-                # An endpoint may echo what it was asked with; a key is not kept in any file.
-                echoes = self._redactor.knows_of(reply.data)
-                answer: Any = self._redactor.tree(reply.json()) if echoes else reply.json()
+                # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
+                # what looks like a key may be the model's answer.
+                answer: Any = self._redactor.tree(reply.json(), known_only=True)
                 wire.read_answer(answer, self._type)
-            except (ValueError, wire.UnusableAnswer) as error:
+            except (ValueError, RecursionError, wire.UnusableAnswer) as error:
                 reason = str(error) if isinstance(error, wire.UnusableAnswer) else "the answer is not JSON"
                 raise _Transient(reason, 200, {}) from error
             return dict(answer)
-        text = self._redactor.text(reply.text(ERROR_TEXT_LIMIT))
+        text = self._shown(reply)[:ERROR_TEXT_LIMIT]
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
                 self.limit.too_many(since)
@@ -261,6 +262,15 @@ class Asker:
         if reply.status == 400:
             self._learn_from_refusal(text, sent)
         raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status)
+
+    def _shown(self, reply: Reply) -> str:
+        """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
+        with contextlib.suppress(ValueError, RecursionError):
+            said = reply.json()
+            safe = self._redactor.tree(said)
+            if safe != said:
+                return json.dumps(safe, ensure_ascii=False)
+        return self._redactor.text(reply.text())
 
     def _learn_from_refusal(self, text: str, sent: Mapping[str, Any]) -> None:
         """Raises _Refused where the error names a field that can be renamed or left out."""

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 from urllib3.util.retry import Retry
 
-from eval_factory.engine.transport import PROXIES_VARIABLE, proxy_for
+from eval_factory.engine.transport import certificates, certificates_hint, proxy_for
 from eval_factory.rundir import PRIVATE, write_atomic
-from eval_factory.secrets import Redactor, variable_of
+from eval_factory.secrets import Redactor, secret_in, variable_of
 
 RENEW_BEFORE_S = 60.0
 """A token is renewed so long before it expires: a request that is under way must not outlive it."""
@@ -91,11 +91,15 @@ class OAuthSignIn:
         say: Callable[[str], None],
         folder: Path | None = None,
     ) -> None:
-        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before `token_url` and `scope`."""
+        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before `token_url` and `scope`.
+
+        Raises:
+            PrerequisiteError: one of the variables holds what cannot be sent.
+        """
         self.service = service
         settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
         self._names = {name: variable_of(service, name) for name in settings}
-        self._id, self._secret, url, own_scope = (env.get(name) for name in self._names.values())
+        self._id, self._secret, url, own_scope = (secret_in(env, name) for name in self._names.values())
         self._url, self._scope = url or token_url, own_scope or scope
         self._file = token_file(service, folder)
         self._redactor, self._say = redactor, say
@@ -161,12 +165,14 @@ class OAuthSignIn:
         try:
             answer = session.fetch_token(
                 self._url, client_id=self._id, client_secret=self._secret, timeout=TOKEN_TIMEOUT_S,
-                proxies=_proxies(self._url),
+                proxies=_proxies(self._url), verify=certificates()[0],
             )  # fmt: skip
             value = answer["access_token"]
             lifetime = float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
         except requests.Timeout:
             raise self._error(f"no answer within {TOKEN_TIMEOUT_S:g} s") from None
+        except requests.exceptions.SSLError as error:
+            raise self._error(f"TLS failed: {_reason_of(error)}", certificates_hint()) from None
         except requests.RequestException:
             raise self._error("the token endpoint cannot be reached") from None
         except OAuth2Error as error:
@@ -178,19 +184,26 @@ class OAuthSignIn:
             raise self._error("the token endpoint's answer holds no token")
         return _Token(value, time.time() + lifetime)
 
-    def _error(self, reason: str) -> SignInError:
+    def _error(self, reason: str, hint: str = "") -> SignInError:
         *first, last = self._names.values()
         shown = self._redactor.text(" ".join(reason.split()))[:REASON_LIMIT]
+        lines = [f"Error creating {self.service} OAuth token: {shown}", *([hint] if hint else [])]
         return SignInError(
-            f"Error creating {self.service} OAuth token: {shown}\n"
+            "\n".join(lines) + "\n"
             f"  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
         )
 
 
-def _proxies(url: str) -> dict[str, str] | None:
-    """None: requests looks into the environment itself."""
-    if PROXIES_VARIABLE not in os.environ:
-        return None
+def _reason_of(error: BaseException) -> object:
+    """The innermost reason: requests and urllib3 wrap it in what repeats the address."""
+    while (inner := getattr(error, "reason", None) or (error.args[0] if error.args else None)) is not None:
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return error
+
+
+def _proxies(url: str) -> dict[str, str]:
     proxy = proxy_for(url)
     return {urlsplit(url).scheme: proxy} if proxy else {}
 
@@ -229,7 +242,7 @@ def sign_in(
     redactor: Redactor,
     say: Callable[[str], None],
 ) -> SignIn:
-    """How an endpoint's requests are signed, as its plan says."""
+    """How an endpoint's requests are signed, as its plan says. Raises PrerequisiteError, as `OAuthSignIn` does."""
     if oauth is None:
         if key:
             redactor.learn(key)

@@ -22,6 +22,8 @@ from certifi import where
 from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
 from urllib3.connectionpool import HTTPConnectionPool
 
+from eval_factory.errors import PrerequisiteError
+
 CONNECT_TIMEOUT_S = 10.0
 CHUNK = 1 << 16
 LARGEST_BODY = 64 << 20
@@ -33,6 +35,8 @@ PROXIES_VARIABLE = "EVAL_FACTORY_PROXIES"
 """JSON: scheme and host of an endpoint -> its proxy. Where it is set, the usual variables are not looked at."""
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+"""The first that is set counts, for everything that this program asks."""
+PROXY_SCHEMES = ("http", "https")
 
 
 class TransportError(Exception):
@@ -54,8 +58,8 @@ class Reply:
     def json(self) -> Any:
         return json.loads(self.data)
 
-    def text(self, limit: int) -> str:
-        return self.data[: 4 * limit].decode("utf-8", "replace")[:limit]
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
 
 
 class _Watch:
@@ -114,6 +118,10 @@ class Transport:
     """Keep-alive connections to one host, as many as requests go on at once."""
 
     def __init__(self, url: str, *, timeout_s: float, connections: int) -> None:
+        """
+        Raises:
+            PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
+        """
         self.timeout_s = timeout_s
         """Of one attempt."""
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -195,7 +203,7 @@ def _described(error: urllib3.exceptions.HTTPError, timeout_s: float) -> Transpo
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return TransportError(TOO_LATE.format(timeout_s))
     if isinstance(error, urllib3.exceptions.SSLError):
-        return TransportError(f"TLS failed: {error}", unreachable=True)
+        return TransportError(f"TLS failed: {error}\n{certificates_hint()}", unreachable=True)
     if isinstance(error, urllib3.exceptions.ProxyError):
         return TransportError("the proxy refused or could not be reached", unreachable=True)
     return TransportError("the connection was closed before the whole answer came")
@@ -212,13 +220,52 @@ def proxy_for(url: str) -> str | None:
 
 
 def proxy_from_environment(url: str) -> str | None:
-    """By requests' rules; what has no scheme is an HTTP proxy."""
-    proxy: str | None = select_proxy(url, get_environ_proxies(url))
-    return str(prepend_scheme_if_needed(proxy, "http")) if proxy else None  # type: ignore[no-untyped-call]
+    """By requests' rules; what has no scheme is an HTTP proxy.
+
+    Raises:
+        PrerequisiteError: it is another kind of proxy.
+    """
+    given: str | None = select_proxy(url, get_environ_proxies(url))
+    if not given:
+        return None
+    proxy = str(prepend_scheme_if_needed(given, "http"))  # type: ignore[no-untyped-call]
+    scheme = urlsplit(proxy).scheme
+    if scheme not in PROXY_SCHEMES:
+        names = [name for name, value in os.environ.items() if value == given and name.lower().endswith("_proxy")]
+        raise PrerequisiteError(
+            f"{' and '.join(names) or 'the proxy'}: a proxy of the kind {scheme}:// is not known, only http:// and"
+            f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} goes past it"
+        )
+    return proxy
+
+
+def certificates() -> tuple[str, str]:
+    """The file or folder of the certificates that are trusted, and who named it.
+
+    Raises:
+        PrerequisiteError: it is not there.
+    """
+    name = next((name for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None)
+    if name is None:
+        return where(), "certifi"
+    bundle = os.environ[name]
+    if not os.path.exists(bundle):  # noqa: PTH110 - a variable's text
+        raise PrerequisiteError(f"{name}: there is no file {bundle}; it has to hold the certificates to trust (PEM)")
+    return bundle, name
+
+
+def certificates_hint() -> str:
+    """What to do where TLS fails, as a line of an error."""
+    bundle, origin = certificates()
+    *first, last = CERTIFICATE_VARIABLES
+    return (
+        f"  the certificates to trust are those of {bundle} ({origin}); to trust your own authority's, name their file"
+        f" (PEM) in {', '.join(first)} or {last}: the first of these that is set counts"
+    )
 
 
 def _pool_manager(url: str, connections: int) -> urllib3.PoolManager:
-    bundle = next((os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None) or where()
+    bundle, _ = certificates()
     settings: dict[str, Any] = {"num_pools": 4, "maxsize": connections, "block": False}
     if os.path.isdir(bundle):  # noqa: PTH112 - a variable's text
         settings["ca_cert_dir"] = bundle

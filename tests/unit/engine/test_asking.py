@@ -15,7 +15,7 @@ from eval_factory.engine import asking
 from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
 from eval_factory.engine.auth import KeySignIn
 from eval_factory.engine.transport import Reply, Transport, TransportError
-from eval_factory.secrets import Redactor
+from eval_factory.secrets import REDACTED, Redactor
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
 REAL_PAUSE = asking._pause
@@ -162,3 +162,40 @@ def test_so_many_requests_in_an_interval_whoever_asks() -> None:
         list(pool.map(turn, range(12)))
     taken.sort()
     assert all(later - earlier > 0.4 for earlier, later in zip(taken, taken[4:], strict=False))
+
+
+ESCAPED = "".join(f"\\u{ord(character):04x}" for character in "the-secret-key")
+
+
+@pytest.mark.parametrize("echo", ["the-secret-key", ESCAPED, "the\\u002dsecret-key"])
+def test_an_echo_is_redacted_however_it_is_written(echo: str) -> None:
+    message = f'{{"choices": [{{"message": {{"content": "B {echo}"}}, "finish_reason": "stop"}}], "{echo}": 1}}'
+    answered, _ = ask(Replies(Reply(200, {}, message.encode())))
+    assert answered.body["choices"][0]["message"]["content"] == f"B {REDACTED}"
+    assert answered.body[REDACTED] == 1
+    with pytest.raises(RequestFailed) as caught:
+        ask(Replies(Reply(400, {}, f'{{"error": "{echo}"}}'.encode())))
+    assert str(caught.value) == f'HTTP 400: {{"error": "{REDACTED}"}}'
+
+
+@pytest.mark.parametrize("content", ["Basic metabolic panel", "sk-0123456789abcdef", "Bearer 9bQz0PLx2MnWv8RtYs4H", "a://b:c@d"])
+def test_what_is_scored_is_what_the_model_said(content: str) -> None:
+    said = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}], "echo": "the-secret-key"}
+    answered, _ = ask(Replies(reply(200, said)))
+    assert answered.body == {**said, "echo": REDACTED}
+
+
+@pytest.mark.parametrize("before", range(asking.ERROR_TEXT_LIMIT - 14, asking.ERROR_TEXT_LIMIT + 1))
+def test_a_key_is_redacted_before_an_error_is_cut(before: int) -> None:
+    body = b"x" * before + b"the-secret-key and more"
+    with pytest.raises(RequestFailed) as caught:
+        ask(Replies(Reply(400, {}, body)))
+    assert "xt" not in str(caught.value)
+    assert len(str(caught.value)) == len("HTTP 400: ") + asking.ERROR_TEXT_LIMIT
+
+
+def test_an_answer_that_is_nested_too_deeply_is_none() -> None:
+    deep = Reply(200, {}, b"[" * 100_000 + b"]" * 100_000)
+    answered, outcomes = ask(Replies(deep, reply(200)))
+    assert answered.body == GOOD
+    assert outcomes == ["retried: the answer is not JSON"]
