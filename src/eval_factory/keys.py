@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eval_factory.config.evaluation import OAUTH_SECRETS, OAUTH_SETTINGS
 from eval_factory.config.merge import Source
 from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.plan import EndpointPlan, Plan
 from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import Secret, variable_of
+from eval_factory.secrets import Secret, checked_secret, is_placeholder, secret_in, variable_of
 
 API_KEY_PATH = "target.api_endpoint.api_key"
 CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
@@ -23,18 +24,18 @@ _JUDGE_NAMES = {"gpt": "GPT"}
 
 @dataclass
 class KeyReport:
-    """Lines to log about keys, never a key; and the keys that were found elsewhere than in the environment."""
+    """Lines to log about keys, never a key; and the keys that are not in the environment, or not as they are sent."""
 
     lines: list[str] = field(default_factory=list)
     found: dict[str, str] = field(default_factory=dict)
-    """Variable -> key, for the environment of helm-run."""
+    """Variable -> key or another secret, for the environment of helm-run."""
 
 
 def key_report(plan: Plan, env: Mapping[str, str]) -> KeyReport:
     """Find every endpoint's key: its own variable, then the main key's, then credentials.conf.
 
     Raises:
-        PrerequisiteError: a key that the configuration names is nowhere.
+        PrerequisiteError: a key that the configuration names is nowhere, or a secret holds what cannot be sent.
         ConfigError: credentials.conf cannot be read.
     """
     report = keys_of(plan.endpoints, env, asked_for=_named_by_the_user(plan))
@@ -48,7 +49,11 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
     Raises:
         PrerequisiteError, ConfigError: as above.
     """
-    report = KeyReport()
+    endpoints, report = list(endpoints), KeyReport()
+    settings = {name for endpoint in endpoints for name in _sign_in_variables(endpoint)}
+    keys = {name for endpoint in endpoints for name in (*endpoint.key_names, *endpoint.secret_variables)}
+    values = {name: secret_in(env, name) for name in sorted(keys | settings)}
+    report.found = {name: value or "" for name, value in values.items() if name in env and value != env[name]}
     missing: list[str] = []
     credentials: _Credentials | None = None
     for endpoint in endpoints:
@@ -57,10 +62,10 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
                 report.lines.append(f"Using {endpoint.oauth.service} OAuth token for {endpoint.role}")
             continue
         first = endpoint.key_names[0]
-        name = next((name for name in endpoint.key_names if env.get(name)), None)
+        name = next((name for name in endpoint.key_names if values[name]), None)
         if name is None:
             credentials = credentials or _Credentials.read(env)
-            key = credentials.key_for(endpoint.model_id)
+            key = checked_secret(credentials.key_for(endpoint.model_id) or "", credentials.origin)
             if key is not None:
                 report.found[first] = key
                 report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
@@ -74,7 +79,12 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
             report.lines.append(f"{first} is not set, setting to {name}")
         elif endpoint.role != MODEL_ROLE:
             report.lines.append(_judge_line(endpoint))
-        report.lines.append(_used(name, endpoint.role, env[name]))
+        report.lines.append(_used(name, endpoint.role, values[name] or ""))
+    report.lines += [
+        f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
+        for name, value in {**values, **report.found}.items()
+        if value and is_placeholder(value) and name not in settings
+    ]
     if missing:
         names = ", ".join(dict.fromkeys(missing))
         raise PrerequisiteError(
@@ -82,6 +92,13 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
             f"  set it (export {missing[0]}=...) or name another one with --api_key_name"
         )
     return report
+
+
+def _sign_in_variables(endpoint: EndpointPlan) -> list[str]:
+    """Variables that tokens are asked for with."""
+    if endpoint.oauth is None:
+        return []
+    return [variable_of(endpoint.oauth.service, name) for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS)]
 
 
 def _named_by_the_user(plan: Plan) -> set[str]:

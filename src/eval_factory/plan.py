@@ -15,6 +15,7 @@ from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
 from eval_factory.config.task_rules import SCENARIO_PARAMETERS, prescribed_roles
 from eval_factory.results import MODEL_ROLE
 from eval_factory.rundir import RunDir
+from eval_factory.secrets import variables_in
 
 IDENTITY_VERSION = 1
 SUITE = "eval-factory"
@@ -112,6 +113,11 @@ class EndpointPlan:
     """What HELM's name is made of where that is not the model id."""
     helm_name: str | None = None
     """HELM's name itself, where somebody who calls helm-run chose it."""
+
+    @property
+    def secret_variables(self) -> list[str]:
+        """Variables whose values the URL and the requests are to hold, and no file: `${NAME}` stands for them."""
+        return variables_in([self.url, self.adapter.get("params_to_add")])
 
     @property
     def slug(self) -> str:

@@ -6,7 +6,8 @@ import pytest
 
 from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.keys import key_report
-from unit.builders import plan
+from eval_factory.plan import make_plan
+from unit.builders import evaluation, plan
 
 MAIN = {"OPENAI_API_KEY": "main-key-0123456789-MAIN"}
 JURY = {"config.type": "aci_bench"}
@@ -84,6 +85,49 @@ def test_credentials_that_cannot_be_read_are_not_quoted(tmp_path: Path, monkeypa
     with pytest.raises(ConfigError, match=r"credentials\.conf: is no HOCON") as caught:
         key_report(plan(), {})
     assert "canary" not in str(caught.value)
+
+
+def test_white_space_around_a_key_is_not_sent() -> None:
+    report = key_report(plan(JURY), {"OPENAI_API_KEY": "main-key-0123456789-MAIN\r\n", "GPT_JUDGE_API_KEY": " \r"})
+    assert report.found == {"OPENAI_API_KEY": "main-key-0123456789-MAIN", "GPT_JUDGE_API_KEY": ""}
+    assert "GPT_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in report.lines
+    assert "Using API key OPENAI_API_KEY for model, ends with MAIN" in report.lines
+
+
+OAUTH = {"target.api_endpoint.oauth": "openai"}
+CLIENT = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-of-client-01234\r"}
+
+
+def test_client_credentials_are_read_in_the_same_way() -> None:
+    assert key_report(plan(OAUTH), CLIENT).found == {"OPENAI_CLIENT_SECRET": "secret-of-client-01234"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "variable"),
+    [
+        ({}, "OPENAI_API_KEY"), (JURY, "CLAUDE_JUDGE_API_KEY"), (OAUTH, "OPENAI_CLIENT_SECRET"),
+        ({"target.api_endpoint.url": "http://h/v1?key=${GATEWAY_KEY}"}, "GATEWAY_KEY"),
+    ],
+)  # fmt: skip
+def test_a_key_that_cannot_be_sent(flags: dict[str, str], variable: str) -> None:
+    env = {**MAIN, **CLIENT, variable: "clé-0123456789"}
+    with pytest.raises(PrerequisiteError, match=f"{variable} holds a character") as caught:
+        key_report(make_plan(evaluation({**flags}, file=None, **env)), env)
+    assert "0123456789" not in str(caught.value)
+
+
+def test_a_credential_that_cannot_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "credentials.conf").write_text('openaiApiKey: "clé-0123456789"', encoding="utf-8")
+    with pytest.raises(PrerequisiteError, match=r"credentials\.conf holds a character"):
+        key_report(plan(), {})
+
+
+@pytest.mark.parametrize("key", ["ollama", "secret", "x" * 11])
+def test_a_placeholder_is_said_not_to_be_redacted(key: str) -> None:
+    lines = key_report(plan(), {"OPENAI_API_KEY": key}).lines
+    assert any(line.startswith("OPENAI_API_KEY holds a placeholder") for line in lines)
+    assert not any("placeholder" in line for line in key_report(plan(), MAIN).lines)
 
 
 JUDGES = [

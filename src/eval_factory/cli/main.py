@@ -21,7 +21,7 @@ from eval_factory.cli.lazy import LazyGroup
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
-from eval_factory.secrets import Redactor
+from eval_factory.secrets import Redactor, names_a_secret
 
 PROGRAM = "eval-factory"
 
@@ -199,7 +199,7 @@ def _interrupt(*_: object) -> None:
 
 def _say(message: str) -> None:
     """To standard error, redacted: an error may quote what it stumbled over."""
-    redactor = Redactor.from_environment(os.environ, [name for name in os.environ if name.endswith("_API_KEY")])
+    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
     lines = redactor.text(message).splitlines() or [""]
     prefix = f"{PROGRAM}: "
     for line in lines:
@@ -208,7 +208,7 @@ def _say(message: str) -> None:
 
 def _report_defect(error: Exception) -> int:
     text = "".join(traceback.format_exception(error))
-    redactor = Redactor.from_environment(os.environ, [name for name in os.environ if name.endswith("_API_KEY")])
+    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
     descriptor, name = tempfile.mkstemp(prefix="eval-factory-defect-", suffix=".log")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(redactor.text(text))

@@ -22,7 +22,7 @@ from eval_factory.config.model import RunConfig
 from eval_factory.config.run_entry import is_run_entry, near_run_spec, task_of_run_entry
 from eval_factory.config.task_rules import BENCHMARK, with_extra, with_task_rules
 from eval_factory.errors import ConfigError
-from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of
+from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
@@ -62,9 +62,10 @@ class Evaluation:
         return params.extra.num_output_tokens or params.max_new_tokens
 
     def key_names(self) -> list[str]:
-        """Names of the environment variables that may hold a key of this run."""
-        extra = self.run.config.params.extra
-        names = [self.run.target.api_endpoint.api_key]
+        """Names of the environment variables that may hold a key of this run, or another secret."""
+        extra, endpoint = self.run.config.params.extra, self.run.target.api_endpoint
+        urls = [endpoint.url, *(judge.url for judge in extra.judges or [])]
+        names = [endpoint.api_key, *variables_in([urls, endpoint.adapter_config.params_to_add])]
         if (self.task.helm.judges and extra.judges is None) or self.task.helm.prescribed_judges:
             names += [extra.gpt_judge_api_key, extra.llama_judge_api_key, extra.claude_judge_api_key]
         names += [judge.api_key for judge in extra.judges or []]

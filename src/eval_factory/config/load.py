@@ -10,7 +10,11 @@ from typing import Any
 import yaml
 
 from eval_factory.errors import ConfigError
+from eval_factory.secrets import names_a_secret
 
+_PLACES_OF_URLS = re.compile(r"target\.api_endpoint\.url|config\.params\.extra\.judges\[\d+\]\.url")
+_PAST_THE_HOST = re.compile(r"[^/:][/?]")
+_PLACE_OF_FIELDS = "target.api_endpoint.adapter_config.params_to_add."
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
@@ -87,6 +91,7 @@ def _kind(value: object) -> str:
 def interpolate(value: Any, env: Mapping[str, str], where: str, problems: list[str]) -> Any:
     """Replace `${NAME}` and `${NAME:-default}` in every text of a tree; keys are left alone.
 
+    A secret in a URL or in `params_to_add` stays `${NAME}`: every file shows it so, and only who sends it fills it in.
     A variable that is not set and has no default is added to `problems`.
     """
     if isinstance(value, str):
@@ -110,7 +115,7 @@ def _interpolate_text(text: str, env: Mapping[str, str], where: str, problems: l
                 f" (write ${{{match['name']}:-value}} for a default)"
             )
             return ""
-        return found
+        return f"${{{match['name']}}}" if env.get(match["name"]) and _is_secret(match, where) else found
 
     replaced = _VARIABLE.sub(replacement, text)
     if replaced == text:
@@ -119,6 +124,20 @@ def _interpolate_text(text: str, env: Mapping[str, str], where: str, problems: l
         # The variable is the whole value: it may stand for a number, as a person would write it.
         return _typed(replaced)
     return replaced
+
+
+def _is_secret(match: re.Match[str], where: str) -> bool:
+    """Whether the variable's name, or the name of the field that it is the value of, says that it holds a secret."""
+    if where.startswith(_PLACE_OF_FIELDS):
+        field = where.rpartition(".")[2]
+    elif _PLACES_OF_URLS.fullmatch(where):
+        before = match.string[: match.start()]
+        if not _PAST_THE_HOST.search(before):
+            return False  # which host is asked is no secret
+        field = re.split("[?&;]", before)[-1].removesuffix("=")
+    else:
+        return False
+    return names_a_secret(match["name"]) or names_a_secret(field)
 
 
 def _typed(text: str) -> Any:

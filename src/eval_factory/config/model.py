@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import is_variable_name, looks_like_key
+from eval_factory.secrets import (
+    Redactor,
+    is_placeholder,
+    is_variable_name,
+    looks_like_key,
+    names_a_secret,
+    variables_in,
+)
 
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
@@ -40,6 +47,12 @@ def _endpoint_url(text: str) -> str:
         raise ValueError("names no host")
     if "@" in parts.netloc:
         raise ValueError("must hold no user name or password (they are not shown); give the key's variable as api_key")
+    for name, value in parse_qsl(parts.query):
+        if names_a_secret(name) and not variables_in(value) and not is_placeholder(value):
+            raise ValueError(
+                f"must not hold a secret (its field {name!r} is not shown), for it is written into files; put it into a"
+                f" variable and write {name}=${{NAME_OF_THE_VARIABLE}}"
+            )
     try:
         parts.port  # noqa: B018 - the property raises for a port that is none
     except ValueError:
@@ -155,11 +168,20 @@ class RunSection(_Strict):
     params: Params
 
 
+def _no_keys(fields: dict[str, Any]) -> dict[str, Any]:
+    if Redactor().tree(fields) != fields:
+        raise ValueError(
+            "must not hold a key (it is not shown), for it is written into files; put it into a variable and write"
+            " ${NAME_OF_THE_VARIABLE}, with KEY, TOKEN or SECRET at the name's end"
+        )
+    return fields
+
+
 class AdapterConfig(_Strict):
     """`target.api_endpoint.adapter_config`."""
 
     use_nvcf: Annotated[bool, Field(strict=True)]
-    params_to_add: dict[str, Any]
+    params_to_add: Annotated[dict[str, Any], AfterValidator(_no_keys)]
     params_to_remove: list[str]
     params_to_rename: dict[str, str]
     custom_system_prompt: str | None

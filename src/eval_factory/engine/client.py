@@ -29,7 +29,7 @@ from eval_factory.engine.session import Session, session_for
 from eval_factory.engine.store import Answer, Attempt
 from eval_factory.engine.transport import Transport
 from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import Redactor
+from eval_factory.secrets import filled, first_secret, secret_in, variables_in
 
 OWN_TEXT_END = "<|endoftext|>"
 """Completions endpoints may send text past this mark; HELM's own client cuts there too."""
@@ -92,9 +92,17 @@ class Endpoint:
         self._top_p = top_p
         self._identity_url = url
         self._adapter = wire.Adapter(**adapter)
-        key = next((os.environ[name] for name in key_names if os.environ.get(name)), None)
-        served = _served_url(url)
-        redactor = Redactor()
+        redactor = self._session.redactor
+        for name in variables_in([url, self._adapter.params_to_add]):
+            redactor.learn(secret_in(os.environ, name) or "")
+        key = first_secret(os.environ, key_names)
+        served = _served_url(filled(url, os.environ))
+        self._secret_fields = {
+            name: filled(value, os.environ)
+            for name, value in self._adapter.params_to_add.items()
+            if variables_in(value)
+        }
+        """Sent in every request, and kept nowhere."""
         self._asker = Asker(
             Transport(served, timeout_s=request_timeout, connections=parallelism),
             url=wire.request_url(served, endpoint_type, use_nvcf=use_nvcf),
@@ -181,7 +189,7 @@ class Endpoint:
             )
 
         try:
-            answered = self._asker.ask(body, note)
+            answered = self._asker.ask({**body, **self._secret_fields}, note)
         except StopAsking as error:
             self._stop(str(error))
         for adjustment in answered.adjustments:

@@ -13,6 +13,9 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from eval_factory.rundir import PRIVATE
+from eval_factory.secrets import Redactor
+
 RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
 PARENT_VARIABLE = "EVAL_FACTORY_PARENT"
 """Set by the process that starts helm-run: the run's id, and its own process id."""
@@ -40,17 +43,20 @@ PROGRESS_INTERVAL_S = 0.5
 
 
 class EventWriter:
-    """Appends events; safe among threads."""
+    """Appends events, redacted; safe among threads."""
 
-    def __init__(self, path: Path, run_id: str) -> None:
+    def __init__(self, path: Path, run_id: str, redactor: Redactor) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=PRIVATE)
+        self._redactor = redactor
         self._file: TextIO = path.open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
         self._run_id = run_id
         self._last_progress = 0.0
 
     def emit(self, event: str, **fields: Any) -> None:
-        line = json.dumps({"time": time.time(), "run_id": self._run_id, "event": event, **fields})
+        told = self._redactor.tree(fields)
+        line = json.dumps({"time": time.time(), "run_id": self._run_id, "event": event, **told})
         with self._lock, contextlib.suppress(OSError):  # a full disk must not hide what the event tells
             self._file.write(line + "\n")
 

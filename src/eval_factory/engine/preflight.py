@@ -12,7 +12,7 @@ from eval_factory.engine.transport import Transport
 from eval_factory.errors import PrerequisiteError
 from eval_factory.plan import EndpointPlan
 from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import Redactor
+from eval_factory.secrets import Redactor, filled, first_secret
 
 PROMPT = "ping"
 TIMEOUT_S = 10.0
@@ -26,11 +26,11 @@ def probe(endpoint: EndpointPlan, env: Mapping[str, str], redactor: Redactor, sa
     Raises:
         PrerequisiteError: nobody answers, the key or the model is refused.
     """
-    key = next((env[name] for name in endpoint.key_names if env.get(name)), None)
+    key, url = first_secret(env, endpoint.key_names), filled(endpoint.url, env)
     oauth = None if endpoint.oauth is None else asdict(endpoint.oauth)
     asker = Asker(
-        Transport(endpoint.url, timeout_s=min(TIMEOUT_S, endpoint.request_timeout), connections=1),
-        url=wire.request_url(endpoint.url, endpoint.type, use_nvcf=endpoint.use_nvcf),
+        Transport(url, timeout_s=min(TIMEOUT_S, endpoint.request_timeout), connections=1),
+        url=wire.request_url(url, endpoint.type, use_nvcf=endpoint.use_nvcf),
         endpoint_type=endpoint.type,
         model_id=endpoint.model_id,
         max_retries=0,
@@ -42,7 +42,7 @@ def probe(endpoint: EndpointPlan, env: Mapping[str, str], redactor: Redactor, sa
     request = {"prompt": PROMPT, "max_tokens": 1, "temperature": 0.0}
     body = wire.request_body(
         request, model_id=endpoint.model_id, endpoint_type=endpoint.type, top_p=endpoint.top_p,
-        adapter=wire.Adapter(**endpoint.adapter),
+        adapter=wire.Adapter(**{**endpoint.adapter, "params_to_add": filled(endpoint.adapter["params_to_add"], env)}),
     )  # fmt: skip
     who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
     try:

@@ -18,10 +18,12 @@ from eval_factory.engine import entries, events, offline
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.engine.text_only import asks_for_more
+from eval_factory.errors import PrerequisiteError
 from eval_factory.helm import names
 from eval_factory.mends import hub, scoring, startup
 from eval_factory.mends.pins import DownloadError
 from eval_factory.results import MODEL_ROLE
+from eval_factory.secrets import Redactor
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"\s*(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
@@ -80,7 +82,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             except Exception as error:  # HELM may raise anything; whatever it is, the run failed
                 failed = True
                 self._report_failure(run_spec, error)
-                if _cause_of_kind(error, EndpointStopped) is not None:
+                if _cause_of_kind(error, EndpointStopped) or _cause_of_kind(error, PrerequisiteError):
                     break  # the next would be told the same
         if failed:
             sys.exit(1)
@@ -105,8 +107,14 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if stopped is not None:
             self._session.events.emit(events.RUN_FAILED, run=run_spec.name, error=str(stopped), stopped=True)
             return
+        missing = _cause_of_kind(error, PrerequisiteError)
+        if missing is not None:  # what the preflight would have said
+            print(f"{events.FATAL_MARK}{missing}", file=sys.stderr, flush=True)
+            self._session.events.emit(events.FATAL, role=MODEL_ROLE, message=str(missing))
+            return
         debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
-        message = str(error) if debug else safe_message(error)
+        redactor = self._session.redactor
+        message = redactor.text(str(error)) if debug else safe_message(error, redactor)
         for frame in traceback.extract_tb(_innermost(error).__traceback__)[-8:]:
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         print(f"{message}", file=sys.stderr, flush=True)
@@ -175,12 +183,12 @@ class _Reporting:
         return state
 
 
-def safe_message(error: Exception) -> str:
+def safe_message(error: Exception, redactor: Redactor) -> str:
     """What went wrong, by the innermost cause, without a prompt: HELM appends the whole request to some messages."""
     cause = _innermost(error)
     if isinstance(cause, DownloadError):
-        return f"{type(cause).__name__}: {cause}"
-    text = _PROMPT_IN_MESSAGE.sub("", str(cause)).strip()
+        return f"{type(cause).__name__}: {redactor.text(str(cause))}"
+    text = redactor.text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
     return f"{type(cause).__name__}: {text[:_MESSAGE_LIMIT]}"
 
 

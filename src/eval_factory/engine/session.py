@@ -12,6 +12,7 @@ from typing import Any
 from eval_factory.engine.events import PARENT_VARIABLE, EventWriter, run_id
 from eval_factory.engine.store import ResponseStore
 from eval_factory.rundir import RunDir
+from eval_factory.secrets import Redactor
 
 PARENT_CHECK_S = 0.5
 
@@ -34,6 +35,8 @@ class Session:
 
     store: ResponseStore
     events: EventWriter
+    redactor: Redactor
+    """Knows the keys of all clients."""
     counters: dict[str, Counters] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
     """The client of each role."""
@@ -83,7 +86,9 @@ def session_for(root: Path) -> Session:
         if session is None:
             rundir = RunDir(root)
             this_run = run_id()
-            session = Session(ResponseStore(rundir.cache_db, this_run), EventWriter(rundir.events, this_run))
+            redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
+            events = EventWriter(rundir.events, this_run, redactor)
+            session = Session(ResponseStore(rundir.cache_db, this_run), events, redactor)
             _sessions[root] = session
             _end_with_parent()
         return session

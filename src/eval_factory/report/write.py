@@ -47,16 +47,16 @@ def html(result: TaskResult, command: str) -> str:
 
 
 def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> None:
-    instances = documents.json_lines(documents.instance_line(record) for record in result.instances)
-    lines = documents.json_lines(documents.result_line(record) for record in result.instances)
-    write_atomic(rundir.instances, map(redactor.text, instances), mode=PRIVATE)
-    write_atomic(rundir.results_jsonl, map(redactor.text, lines), mode=PRIVATE)
+    instances = (redactor.tree(documents.instance_line(record)) for record in result.instances)
+    lines = (redactor.tree(documents.result_line(record)) for record in result.instances)
+    write_atomic(rundir.instances, documents.json_lines(instances), mode=PRIVATE)
+    write_atomic(rundir.results_jsonl, documents.json_lines(lines), mode=PRIVATE)
 
 
 def _write_responses(rundir: RunDir, redactor: Redactor) -> None:
     for role in read_roles(rundir.cache_db):
-        lines = documents.json_lines(map(_response_line, read_answers(rundir.cache_db, role)))
-        write_atomic(rundir.responses_of(role), map(redactor.text, lines), mode=PRIVATE)
+        lines = (redactor.tree(_response_line(row)) for row in read_answers(rundir.cache_db, role))
+        write_atomic(rundir.responses_of(role), documents.json_lines(lines), mode=PRIVATE)
 
 
 def _response_line(row: Mapping[str, Any]) -> dict[str, Any]:

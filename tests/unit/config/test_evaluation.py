@@ -57,6 +57,39 @@ def test_a_key_where_a_name_belongs_is_never_shown() -> None:
         assert "NAME of an environment variable" in str(raised.value)
 
 
+@pytest.mark.parametrize("query", ["key=9bQzCANARY7Kd0PL", "api-version=2&access_token=9bQzCANARY7Kd0PL"])
+def test_a_secret_written_into_a_url_is_refused(query: str) -> None:
+    for flags in (
+        {"target.api_endpoint.url": f"https://h/v1?{query}"},
+        {"config.params.extra.judges": [{"name": "a", "model_id": "m", "url": f"https://h/v1?{query}"}]},
+    ):
+        with pytest.raises(ConfigError, match="NAME_OF_THE_VARIABLE") as raised:
+            evaluation(flags)
+        assert "CANARY" not in str(raised.value)
+
+
+def test_a_query_without_a_secret_is_taken() -> None:
+    for query in ("api-version=2024-05-01-preview", "key=${A_KEY}", "auth=false"):
+        found = evaluation({"target.api_endpoint.url": f"https://h/v1?{query}"}, A_KEY="9bQzCANARY7Kd0PL")
+        assert found.run.target.api_endpoint.url == f"https://h/v1?{query}"
+
+
+def test_a_key_written_into_requests_is_refused() -> None:
+    place = "target.api_endpoint.adapter_config.params_to_add"
+    with pytest.raises(ConfigError, match="must not hold a key") as raised:
+        evaluation({place: {"user": {"x": "sk-canary0123456789abcdef"}}})
+    assert "canary" not in str(raised.value)
+    found = evaluation({place: {"user_token": "${A}", "effort": "low"}}, A="9bQzCANARY7Kd0PL")
+    assert found.run.target.api_endpoint.adapter_config.params_to_add == {"user_token": "${A}", "effort": "low"}
+    assert "A" in found.key_names()
+
+
+def test_another_secret_is_no_other_run() -> None:
+    flags = {"target.api_endpoint.url": "https://h/v1?key=${A_KEY}"}
+    runs = [evaluation(flags, A_KEY=key) for key in ("9bQzCANARY7Kd0PL", "other-key-0123")]
+    assert identity_of(runs[0]) == identity_of(runs[1])
+
+
 def test_jinja_stays_text() -> None:
     found = evaluation({"target.api_endpoint.model_id": "{{ 7 * 7 }}"})
     assert found.run.target.api_endpoint.model_id == "{{ 7 * 7 }}"

@@ -51,6 +51,43 @@ def test_interpolation_names_what_is_not_set() -> None:
     assert problems[0].startswith("a.b: the environment variable NOT_THERE is not set")
 
 
+ENV = {"GATEWAY_KEY": "k-1", "HOST": "host", "ID": "i", "TOKEN": "t"}
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://${HOST}:8000/v1", "http://host:8000/v1"),
+        ("http://h/v1?key=${GATEWAY_KEY}", "http://h/v1?key=${GATEWAY_KEY}"),
+        ("http://h/v1?a=${HOST}&api-key=${ID}", "http://h/v1?a=host&api-key=${ID}"),
+        ("http://h/${GATEWAY_KEY:-none}/v1", "http://h/${GATEWAY_KEY}/v1"),
+        ("http://h/v1?key=${OTHER_KEY:-none}", "http://h/v1?key=none"),
+        ("http://${TOKEN}/v1", "http://t/v1"),
+    ],
+)
+def test_a_secret_in_a_url_is_filled_in_by_who_sends_it(url: str, expected: str) -> None:
+    tree = {
+        "target": {"api_endpoint": {"url": url}},
+        "config": {"params": {"extra": {"judges": [{"url": url}]}}},
+    }
+    problems: list[str] = []
+    done = interpolate(tree, ENV, "", problems)
+    assert done["target"]["api_endpoint"]["url"] == expected
+    assert done["config"]["params"]["extra"]["judges"][0]["url"] == expected
+    assert problems == []
+
+
+def test_a_secret_in_a_request_is_filled_in_by_who_sends_it() -> None:
+    fields = {"user_token": "${ID}", "tier": "${HOST}", "deep": [{"x": "a ${GATEWAY_KEY}"}], "lost_key": "${LOST_KEY}"}
+    tree = {"target": {"api_endpoint": {"adapter_config": {"params_to_add": fields}, "api_key": "${TOKEN}"}}}
+    problems: list[str] = []
+    done = interpolate(tree, ENV, "", problems)["target"]["api_endpoint"]
+    kept = {"user_token": "${ID}", "tier": "host", "deep": [{"x": "a ${GATEWAY_KEY}"}], "lost_key": None}
+    assert done == {"adapter_config": {"params_to_add": kept}, "api_key": "t"}
+    assert len(problems) == 1
+    assert "LOST_KEY is not set" in problems[0]
+
+
 def test_not_text(tmp_path: Path) -> None:
     file = tmp_path / "x.yml"
     file.write_bytes(b"\xff\xfe\x00")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import stat
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +12,12 @@ import pytest
 
 from eval_factory.engine import entries, events, runner
 from eval_factory.engine.client import EndpointStopped
+from eval_factory.engine.events import EventWriter
+from eval_factory.errors import PrerequisiteError
 from eval_factory.mends import scoring, startup
+from eval_factory.secrets import REDACTED, Redactor
+
+KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
 
 
 class Told:
@@ -26,7 +34,7 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
     made: Any = object.__new__(runner.HelmNamedRunner)
     made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
     made._session = SimpleNamespace(
-        events=told, start_counting=lambda: told.emit("counted anew"), report=lambda *_, **__: None
+        events=told, redactor=Redactor([KEY]), start_counting=lambda: told.emit("counted anew"), report=lambda *_, **__: None
     )
     made._levers_are_pulled = False
     made._guard = None
@@ -107,3 +115,30 @@ def test_an_entry_that_was_not_made_is_a_failure(tmp_path: Any, monkeypatch: pyt
 def test_only_conf_files_have_many_entries() -> None:
     assert entries.are_of_a_conf_file(["helm-run", "--conf-paths", "x"])
     assert not entries.are_of_a_conf_file(["helm-run", "--run-entries", "x"])
+
+
+@pytest.mark.parametrize("before", [0, 280, 290, 299])
+def test_a_key_in_an_error_is_redacted_before_the_error_is_cut(before: int, tmp_path: Any, capsys: Any) -> None:
+    made, told = runner_of(tmp_path, {"a": ValueError("x" * before + KEY)})
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a"))
+    assert "x9bQz" not in told.events[-1]["error"] + capsys.readouterr().err
+    assert KEY not in told.events[-1]["error"]
+
+
+def test_what_is_missing_is_said_as_the_preflight_says_it(tmp_path: Any) -> None:
+    made, told = runner_of(tmp_path, {"a": PrerequisiteError("MY_KEY holds a character")})
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a"))
+    assert told.events[-1]["event"] == events.FATAL
+    assert told.events[-1]["message"] == "MY_KEY holds a character"
+
+
+def test_events_hold_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "events.jsonl"
+    writer = EventWriter(file, "run", Redactor([KEY]))
+    writer.emit(events.RUN_FAILED, error=f"Invalid header value b'Bearer {KEY}'")
+    writer._file.close()
+    (line,) = file.read_text("utf-8").splitlines()
+    assert json.loads(line)["error"] == f"Invalid header value b'Bearer {REDACTED}'"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
