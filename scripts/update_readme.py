@@ -72,6 +72,10 @@ def _section(task: Task) -> list[str]:
         if rule.fixed is not None:
             continue
         needed = "needed" if rule.required else "optional"
+        needed += f"; `{rule.other_name}` is another name of it" if rule.other_name else ""
+        default = task.default_of(name)
+        if default is not None:
+            needed += f", default {default:,}" if isinstance(default, int) else f", default `{default}`"
         allowed = f": one of {', '.join(f'`{value}`' for value in rule.allowed)}" if rule.allowed else ""
         lines.append(f"- `{name}` ({needed}){allowed}")
         values: Mapping[str, str | None] = {}

@@ -52,11 +52,17 @@ def task_record(task: Task) -> Record:
         "instances": task.about.instances,
         "size_mb": task.about.size_mb,
         "tags": list(task.about.tags),
-        "parameters": {name: rule.model_dump() for name, rule in task.helm.parameters.items()},
+        "parameters": {name: _parameter_record(task, name) for name in task.helm.parameters},
         "tried": task.about.tried,
         "notes": list(task.about.notes),
         "errata": _errata(task.helm.run_spec, task.helm.fixed),
     }
+
+
+def _parameter_record(task: Task, name: str) -> Record:
+    rule = task.helm.parameters[name]
+    layout = [entry.model_dump(exclude_defaults=True) for entry in rule.layout]
+    return {**rule.model_dump(exclude={"layout"}), "layout": layout, "default": task.default_of(name)}
 
 
 def _errata(run_spec: str, arguments: dict[str, str] | None = None) -> list[Record]:
@@ -119,7 +125,11 @@ def record_of(name: str, framework: Framework) -> Record:
 
 def task_example(task: Task) -> str:
     """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
-    extra = {name: _example_value(name, rule) for name, rule in task.helm.parameters.items() if rule.required}
+    extra = {
+        name: task.default_of(name) or _example_value(name, rule)
+        for name, rule in task.helm.parameters.items()
+        if rule.required or (rule.allowed and task.default_of(name))
+    }
     return _example(task.name, extra)
 
 
@@ -211,7 +221,9 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: always {rule['fixed']}"
         else:
             allowed = f", one of {', '.join(rule['allowed'])}" if rule["allowed"] else ""
-            yield f"{name}: {'needed' if rule['required'] else 'may be given'}{allowed}"
+            default = "" if rule["default"] is None else f", default {rule['default']}"
+            other = f", or as {rule['other_name']}" if rule["other_name"] else ""
+            yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             layout = [FileLayout.model_validate(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described(layout, {}))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fnmatch import fnmatch
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -30,14 +32,64 @@ class FrameworkInfo(_Strict):
     url: str
 
 
+class NumbersOf(_Strict):
+    """A column of whole numbers in a table of the same folder."""
+
+    file: str
+    column: str
+
+
 class FileLayout(_Strict):
-    """A file of a user's own data; without `file` it is the path itself."""
+    """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
     file: str | None = None
     """A path or pattern under the folder; {subject} and {condition} stand for the parameters."""
     columns: tuple[str, ...] = ()
     format: str | None = None
     """How it is read where the file's suffix does not say."""
+    read_by: Literal["csv", "pandas"] = "csv"
+    """What HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA and None for empty."""
+    when: dict[str, str] = {}
+    """Parameter -> pattern (lab_*): this entry is only about such values."""
+    allowed: dict[str, tuple[str, ...]] = {}
+    """Column -> all that its cells may hold."""
+    filled: tuple[str, ...] = ()
+    """Columns in which no cell may be empty."""
+    dates: tuple[str, ...] = ()
+    """Columns that hold points in time."""
+    counted: dict[str, tuple[str, ...]] = {}
+    """Column -> values: HELM takes no notice of other rows."""
+    skipped_if_empty: tuple[str, ...] = ()
+    """HELM takes no notice of a row in which one of these is empty."""
+    at_least: int = 1
+    """Rows that are asked."""
+    elements: dict[str, dict[str, tuple[str, ...]]] = {}
+    """Path of an element of an XML file -> attribute -> all that it may hold."""
+    lines_as: str | None = None
+    """A file beside this one that has as many lines."""
+    numbered: bool = False
+    """Whether HELM reads all that the pattern finds, and needs a whole number as the name of each."""
+    one_per: NumbersOf | None = None
+    """A file named by each number of that column."""
+    in_every: str | None = None
+    """A folder in which everything has to hold such a file."""
+
+    def may_apply(self, values: Mapping[str, str | None]) -> bool:
+        """Whether it is about these parameters; those without a value do not exclude it."""
+        given = {name: values.get(name) for name in self.when}
+        return all(value is None or fnmatch(value, self.when[name]) for name, value in given.items())
+
+    def named(self, values: Mapping[str, str | None]) -> FileLayout:
+        """With the parameters' values in place of their names in braces."""
+        known = {f"{{{name}}}": value for name, value in values.items() if value is not None}
+
+        def put(text: str) -> str:
+            for name, value in known.items():
+                text = text.replace(name, value)
+            return text
+
+        file = None if self.file is None else put(self.file)
+        return self.model_copy(update={"file": file, "elements": {put(k): v for k, v in self.elements.items()}})
 
 
 class ScenarioParameter(_Strict):
@@ -47,6 +99,8 @@ class ScenarioParameter(_Strict):
     fixed: str | None = None
     allowed: tuple[str, ...] = ()
     path: bool = False
+    other_name: str | None = None
+    """Another key of `params.extra` that means the same, for this task."""
     layout: tuple[FileLayout, ...] = ()
 
     @property
@@ -121,6 +175,10 @@ class Task(_Strict):
     @property
     def endpoint_types(self) -> tuple[str, ...]:
         return tuple(self.defaults["config"]["supported_endpoint_types"])
+
+    def default_of(self, parameter: str) -> Any:
+        """What holds where a parameter of its scenario is not given; None where that is the scenario's own affair."""
+        return self.defaults["config"].get("params", {}).get("extra", {}).get(parameter)
 
 
 class Defaults(_Strict):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eval_factory.config.explain import did_you_mean
-from eval_factory.config.framework import ScenarioParameter, Task, load_framework
-from eval_factory.config.layout import described, faults
+from eval_factory.config.framework import FileLayout, ScenarioParameter, Task, load_framework
+from eval_factory.config.layout import DATA_PATH, described, faults
 from eval_factory.config.model import Extra, RunConfig
-from eval_factory.config.run_entry import given_twice
+from eval_factory.config.run_entry import PATHS, WHERE, given_twice
 
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
@@ -87,9 +88,25 @@ def _not_its_judges(task: Task, names: Sequence[str]) -> list[str]:
     ]
 
 
-def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[str, str]:
-    extra = run.config.params.extra
-    update: dict[str, str] = {}
+def _by_first_name(task: Task, extra: Extra, problems: list[str]) -> dict[str, str | None]:
+    """What was given under a parameter's other name, under its first one."""
+    update: dict[str, str | None] = {}
+    for name, rule in task.helm.parameters.items():
+        if rule.other_name is None or getattr(extra, rule.other_name) is None:
+            continue
+        given, other = getattr(extra, name), getattr(extra, rule.other_name)
+        if given not in (None, other):
+            problems.append(
+                f"config.params.extra: {name} and {rule.other_name} are the same setting of {task.name} and differ"
+                f" ({given} and {other}); give one of them"
+            )
+        update |= {name: other if given is None else given, rule.other_name: None}
+    return update
+
+
+def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[str, str | None]:
+    update = _by_first_name(task, run.config.params.extra, problems)
+    extra = run.config.params.extra.model_copy(update=update)
     for name in (*SCENARIO_PARAMETERS, BENCHMARK):
         value = getattr(extra, name)
         rule = task.helm.parameters.get(name)
@@ -129,16 +146,44 @@ def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
     return "".join(["; what has to stand there:", *(f"\n    {line}" for line in lines)]) if lines else ""
 
 
+@dataclass(frozen=True)
+class OwnData:
+    """Files of the user's that a run reads."""
+
+    where: str
+    """The key of the run config that names them."""
+    path: Path
+    layout: tuple[FileLayout, ...]
+    values: Mapping[str, str | None]
+    """Of the parameters that the layout speaks of."""
+
+
+def own_data_of(task: Task, extra: Extra) -> OwnData | None:
+    """None where the task reads no such files. A run entry has the layout of our own task of its run spec."""
+    if task.helm.any_run_spec:
+        name = next((name for name in task.helm.arguments if name in PATHS), None)
+        if name is None:
+            return None
+        known = (other for other in load_framework().evaluations if other.helm.run_spec == task.helm.run_spec)
+        layouts = (other.helm.parameters[name].layout for other in known if name in other.helm.parameters)
+        path = Path(task.helm.arguments[name])
+        return OwnData(f"{WHERE}: {name}", path, next(layouts, (FileLayout(),)), task.helm.arguments)
+    rule = task.helm.parameters.get(DATA_PATH)
+    if rule is None or extra.data_path is None:
+        return None
+    values = {"subject": extra.subject, "condition": extra.condition}
+    return OwnData(f"config.params.extra.{DATA_PATH}", Path(extra.data_path), rule.layout, values)
+
+
 def data_faults(task: Task, extra: Extra) -> list[str]:
     """What of a task's own data is not there or has another form, and then the form that it has to have."""
-    rule = task.helm.parameters.get("data_path")
-    if rule is None or not rule.layout or extra.data_path is None:
+    own = own_data_of(task, extra)
+    known = own is not None and any(entry != FileLayout() for entry in own.layout)
+    found = faults(own.layout, own.path, own.values) if own is not None and known else []
+    if own is None or not found:
         return []
-    values = {"subject": extra.subject, "condition": extra.condition}
-    found = faults(rule.layout, Path(extra.data_path), values)
-    if not found:
-        return []
-    return [*found, f"{task.name} needs:", *(f"  {line}" for line in described(rule.layout, values))]
+    lines = [*found, f"{task.name} needs:", *(f"  {line}" for line in described(own.layout, own.values))]
+    return [f"{own.where}: {lines[0]}", *lines[1:]]
 
 
 def _tasks_with(name: str) -> str:

@@ -138,3 +138,25 @@ def test_identity_of_both_task_names() -> None:
 
 def test_minimal_needs_nothing_else() -> None:
     assert evaluation().run.target.api_endpoint.url == MINIMAL["target.api_endpoint.url"]
+
+
+CLEAR = {"config.type": "clear", "config.params.extra.data_path": "/d"}
+
+
+def test_subject_is_another_name_of_clears_condition() -> None:
+    by_condition = evaluation({**CLEAR, "config.params.extra.condition": "major_depression"})
+    by_subject = evaluation({**CLEAR, "config.params.extra.subject": "major_depression"})
+    assert by_subject.run == by_condition.run
+    assert identity_of(by_subject) == identity_of(by_condition)
+    with pytest.raises(ConfigError, match="condition and subject are the same setting of clear and differ"):
+        evaluation({**CLEAR, "config.params.extra.subject": "chronic_pain", "config.params.extra.condition": "unemployment"})
+    with pytest.raises(ConfigError, match=r"condition: must be one of .*, got 'depression'"):
+        evaluation({**CLEAR, "config.params.extra.subject": "depression"})
+    with pytest.raises(ConfigError, match="condition: is missing"):
+        evaluation(CLEAR)
+
+
+def test_what_is_not_needed_has_its_default() -> None:
+    assert evaluation({"config.type": "med_dialog"}).run.config.params.extra.subset == "healthcaremagic"
+    medalign = evaluation({"config.type": "medalign", "config.params.extra.data_path": "/d"})
+    assert medalign.run.config.params.extra.max_length == 100_000

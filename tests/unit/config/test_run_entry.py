@@ -8,6 +8,7 @@ import pytest
 
 from eval_factory.config.framework import load_framework
 from eval_factory.config.run_entry import OURS, RunEntry, parse
+from eval_factory.config.task_rules import own_data_of
 from eval_factory.errors import ConfigError
 from eval_factory.helm.command import run_entry
 from eval_factory.plan import identity_of
@@ -119,7 +120,9 @@ def test_a_path_is_absolute_for_helm(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.chdir(tmp_path)
     here = plan({"config.type": "helm:clear:condition=c,data_path=mine"})
     assert f"data_path={tmp_path}/mine" in run_entry(here)
-    assert here.data_path == f"{tmp_path}/mine"
+    own = own_data_of(here.evaluation.task, here.evaluation.run.config.params.extra)
+    assert own is not None
+    assert own.path == tmp_path / "mine"
     assert here.task_name == "helm:clear:condition=c,data_path=mine"
     first = here.identity
     (tmp_path / "elsewhere").mkdir()
