@@ -24,7 +24,6 @@ from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, Not
 from eval_factory.failures import ended_before_it_ran, explained
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
-from eval_factory.helm.output import scenario_folder
 from eval_factory.keys import key_report
 from eval_factory.logs import open_log
 from eval_factory.plan import EndpointPlan, Plan, make_plan
@@ -65,7 +64,7 @@ def run_evaluation(
         return
     wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
-        raise PrerequisiteError("config.params.extra.data_path: " + "\n  ".join(wrong))
+        raise PrerequisiteError("\n  ".join(wrong))
     bundle = data_of(plan, env)
     keys = key_report(plan, env)
     env = {**env, **keys.found}
@@ -74,15 +73,15 @@ def run_evaluation(
     plan.rundir.create()
     with plan.rundir.locked():
         log = open_log(plan.rundir, redactor, debug=options.debug, beginning=keys.lines)
-        prepare(plan, argv, redactor, log, options)
-        data_bundle = bundle.sha256 if bundle else None
-        ran = finished_before(plan, data_bundle, log, screen) if not options.fresh else None
+        read = DataRead(bundle.sha256 if bundle else None, own_data(plan, log, screen))
+        prepare(plan, argv, read, redactor, log, screen, options)
+        ran = finished_before(plan, read, log, screen) if not options.fresh else None
         if ran is None:
             if not options.no_preflight:
                 preflight(plan, env, redactor, log, screen)
             settings = place_data(plan, bundle, env, log)
             ran = run_helm(plan, argv, env=env, settings=settings, redactor=redactor, screen=screen, log=log)
-        report(plan, argv, ran, data_bundle=data_bundle, redactor=redactor, output=output, log=log)
+        report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,27 @@ class Ran:
     runs: list[Path]
     run_id: str
     wall_s: float
+
+
+@dataclass(frozen=True)
+class DataRead:
+    """By what the data of a run are known again."""
+
+    bundle: str | None
+    """The manifest's hash of the data bundle."""
+    own: Mapping[str, str]
+    """Name of a file of the user's own -> SHA-256."""
+
+
+def own_data(plan: Plan, log: logging.Logger, screen: TextIO) -> dict[str, str]:
+    """The user's own files that the run reads, by their hashes."""
+    from eval_factory.own_data import look_at_own_data
+
+    def say(text: str) -> None:
+        log.info(text)
+        screen.write(f"{text}\n")
+
+    return look_at_own_data(plan, say)
 
 
 def data_of(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
@@ -131,18 +151,13 @@ def place_data(
     return settings
 
 
-def finished_before(plan: Plan, data_bundle: str | None, log: logging.Logger, screen: TextIO) -> Ran | None:
+def finished_before(plan: Plan, read: DataRead, log: logging.Logger, screen: TextIO) -> Ran | None:
     """The complete run that this folder already holds, if it is the same."""
     from eval_factory.resume import finished_run, read_state
 
     state = read_state(plan.rundir)
-    folders = finished_run(plan, state, data_bundle)
+    folders = finished_run(plan, state, read.bundle, read.own)
     if state is None or folders is None:
-        data_path = plan.data_path
-        if data_path is not None and state is not None and state.data_path != data_path:
-            # Scenarios keep what they made of their data under a name that does not say which data.
-            folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
-            shutil.rmtree(folder, ignore_errors=True)
         return None
     log.info("this run is complete already: only collected again")
     screen.write("this run is complete already: collecting its results again (--fresh starts over)\n")
@@ -180,15 +195,27 @@ def probe_all(
 
 
 def prepare(
-    plan: Plan, argv: Sequence[str], redactor: Redactor, log: logging.Logger, options: Options
+    plan: Plan,
+    argv: Sequence[str],
+    read: DataRead,
+    redactor: Redactor,
+    log: logging.Logger,
+    screen: TextIO,
+    options: Options,
 ) -> None:
-    """Write what helm-run reads; make sure that cache.db is ours."""
+    """Write what helm-run reads; make sure that cache.db and the results that stand here are this run's."""
     from eval_factory.report.documents import run_config, to_yaml
+    from eval_factory.resume import set_aside_other_results
 
     rundir = plan.rundir
     if options.fresh:
         start_over(rundir)
         log.info("--fresh: the answers kept so far were deleted")
+    aside = set_aside_other_results(plan, read.own)
+    if aside is not None:
+        told = f"the results in {rundir.root} are of another configuration or of other data; moved to {aside.name}"
+        log.info(told)
+        screen.write(f"{told}\n")
     ready_store(rundir, log)
     for name, text in model_files(plan, debug=options.debug).items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
@@ -217,8 +244,7 @@ def start_over(rundir: RunDir) -> None:
         path.unlink()
     for folder in (rundir.helm / "runs", rundir.responses):
         shutil.rmtree(folder, ignore_errors=True)
-    results = (rundir.evaluation_config, rundir.results_yml, rundir.results_jsonl, rundir.instances)
-    for path in (rundir.run_state, *results):
+    for path in (rundir.run_state, *rundir.results):
         path.unlink(missing_ok=True)
 
 
@@ -337,8 +363,8 @@ def report(
     plan: Plan,
     argv: Sequence[str],
     ran: Ran,
+    read: DataRead,
     *,
-    data_bundle: str | None,
     redactor: Redactor,
     output: TextIO,
     log: logging.Logger,
@@ -364,8 +390,9 @@ def report(
     write_reports(result, plan.rundir, config=plan.evaluation.as_dict(), command=command, redactor=redactor)
     complete = not result.something_to_ask
     remember(
-        plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, data_bundle=data_bundle
-    )
+        plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, data_bundle=read.bundle,
+        data_files=read.own,
+    )  # fmt: skip
     log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     output.write(redactor.text(summary(result, plan.rundir)) + "\n")
     if not result.reportable:

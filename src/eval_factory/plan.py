@@ -143,12 +143,6 @@ class Plan:
         return self.evaluation.task.name
 
     @property
-    def data_path(self) -> str | None:
-        """Where the user's own data are, for the tasks that read such."""
-        argument = self.evaluation.task.helm.arguments.get("data_path")
-        return argument or self.evaluation.run.config.params.extra.data_path
-
-    @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
         return (self.model, *self.judges, *self.prescribed)
 

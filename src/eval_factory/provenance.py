@@ -9,6 +9,7 @@ from eval_factory import __version__
 from eval_factory.data.place import bundle_record
 from eval_factory.errata.load import load_errata
 from eval_factory.helm import output
+from eval_factory.own_data import hashes_of
 from eval_factory.plan import Plan
 from eval_factory.results import Provenance
 from eval_factory.rundir import sha256_of
@@ -24,6 +25,7 @@ def provenance_of(plan: Plan, scenario: str, prompts_sha256: str, git_hash: str 
     data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
     for dataset in output.hub_datasets(plan.rundir.helm):
         data.update({name: sha256_of(path) for name, path in dataset.files().items()})
+    data.update(hashes_of(plan.rundir))
     if plan.evaluation.benchmark is not None:
         data.update(plan.evaluation.benchmark.sha256)
     endpoint = plan.evaluation.run.target.api_endpoint

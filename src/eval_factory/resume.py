@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+import yaml
+
 from eval_factory import __version__
+from eval_factory.config.framework import _Loader
+from eval_factory.config.layout import DATA_PATH
 from eval_factory.plan import Plan
 from eval_factory.rundir import RunDir, write_atomic
 
@@ -19,7 +23,6 @@ class RunState:
 
     identity: str
     versions: Mapping[str, str]
-    data_path: str | None
     run_id: str
     wall_s: float
     runs: Sequence[str]
@@ -27,6 +30,8 @@ class RunState:
     complete: bool
     data_bundle: str | None = None
     """The manifest's hash of the data bundle that was read."""
+    data_files: Mapping[str, str] = field(default_factory=dict)
+    """The user's own files that were read, by name -> SHA-256."""
 
 
 def versions() -> dict[str, str]:
@@ -42,28 +47,62 @@ def read_state(rundir: RunDir) -> RunState | None:
         return None
 
 
-def finished_run(plan: Plan, state: RunState | None, data_bundle: str | None = None) -> list[Path] | None:
+def finished_run(
+    plan: Plan, state: RunState | None, data_bundle: str | None = None, data_files: Mapping[str, str] | None = None
+) -> list[Path] | None:
     """The run folders of a complete run of the same identity and data, still there with their files."""
     if state is None or not state.complete or state.identity != plan.identity or state.versions != versions():
         return None
-    if state.data_bundle != data_bundle:
+    if state.data_bundle != data_bundle or state.data_files != (data_files or {}):
         return None
     folders = [plan.rundir.root / name for name in state.runs]
     return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
 
 
 def remember(
-    plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, data_bundle: str | None = None
+    plan: Plan,
+    runs: Sequence[Path],
+    *,
+    run_id: str,
+    wall_s: float,
+    complete: bool,
+    data_bundle: str | None = None,
+    data_files: Mapping[str, str] | None = None,
 ) -> None:
     """Write down that a run ended."""
     state = RunState(
         identity=plan.identity,
         versions=versions(),
-        data_path=plan.data_path,
         run_id=run_id,
         wall_s=wall_s,
         runs=[folder.relative_to(plan.rundir.root).as_posix() for folder in runs],
         complete=complete,
         data_bundle=data_bundle,
+        data_files=data_files or {},
     )
     write_atomic(plan.rundir.run_state, json.dumps(asdict(state), indent=2))
+
+
+def set_aside_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | None:
+    """Where the results that stand in the folder were moved to, if they are of another configuration or of other data.
+
+    What is written from now on says what is run next; beside it they would be taken for its results.
+    """
+    rundir = plan.rundir
+    if not any(file.exists() for file in rundir.results):
+        return None
+    if _recorded(rundir) == (plan.identity, data_files):
+        return None
+    return rundir.set_aside((*rundir.results, rundir.run_config))
+
+
+def _recorded(rundir: RunDir) -> tuple[str, dict[str, str]] | None:
+    """Identity and own data of the result that stands there; None where it does not say."""
+    try:
+        text = rundir.evaluation_config.read_text(encoding="utf-8")
+        provenance = yaml.load(text, Loader=_Loader)["provenance"]  # noqa: S506 - a safe loader
+        files = provenance["dataset_files"].items()
+        own = {name: digest for name, digest in files if name == DATA_PATH or name.startswith(f"{DATA_PATH}/")}
+        return provenance["run_identity"], own
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+        return None

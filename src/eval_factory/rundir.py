@@ -113,6 +113,25 @@ class RunDir:
         return self.root / ".run_state.json"
 
     @property
+    def own_data(self) -> Path:
+        """What the user's own files were like when they were last read."""
+        return self.root / ".own_data.json"
+
+    @property
+    def results(self) -> tuple[Path, ...]:
+        """All that says what came out; `run_config.yml` says of what."""
+        return (self.evaluation_config, self.results_yml, self.results_jsonl, self.instances, self.report_html)
+
+    def set_aside(self, files: Iterable[Path]) -> Path:
+        """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
+        folder = self.root / f"results.set-aside-{time.strftime('%Y%m%d-%H%M%S')}"
+        folder.mkdir(exist_ok=True)
+        for file in files:
+            if file.exists():
+                file.replace(folder / file.name)
+        return folder
+
+    @property
     def lock_file(self) -> Path:
         return self.root / ".lock"
 

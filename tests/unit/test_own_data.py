@@ -1,0 +1,85 @@
+"""The user's own files are known again by content, and hashed once for each change."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from eval_factory import own_data
+from eval_factory.own_data import hashes_of, look_at_own_data
+from eval_factory.plan import Plan
+from eval_factory.rundir import sha256_of
+from unit.builders import plan
+
+
+def mimic_rrs(tmp_path: Path) -> Plan:
+    (tmp_path / "own").mkdir(exist_ok=True)
+    for name in ("findings", "impression"):
+        (tmp_path / "own" / f"test.{name}.tok").write_text(f"{name}\n")
+    flags = {"config.type": "mimic_rrs", "config.params.extra.data_path": str(tmp_path / "own")}
+    return plan({**flags, "config.output_dir": str(tmp_path / "out")})
+
+
+def test_files_of_the_layout_by_name(tmp_path: Path) -> None:
+    here = mimic_rrs(tmp_path)
+    (tmp_path / "own" / "notes.txt").write_text("not read by HELM")
+    found = look_at_own_data(here, pytest.fail)
+    findings = hashlib.sha256(b"findings\n").hexdigest()
+    assert found == hashes_of(here.rundir)
+    assert list(found) == ["data_path/test.findings.tok", "data_path/test.impression.tok"]
+    assert found["data_path/test.findings.tok"] == findings
+
+
+def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = mimic_rrs(tmp_path)
+    first = look_at_own_data(here, pytest.fail)
+    read: list[str] = []
+
+    def noting(path: Path) -> str:
+        read.append(path.name)
+        return sha256_of(path)
+
+    monkeypatch.setattr(own_data, "sha256_of", noting)
+    assert look_at_own_data(here, pytest.fail) == first
+    assert read == []
+    file = tmp_path / "own" / "test.findings.tok"
+    before = file.stat()
+    file.write_text("fiNdings\n")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as an edit that hides itself
+    second = look_at_own_data(here, pytest.fail)
+    assert read == ["test.findings.tok"]
+    assert second["data_path/test.findings.tok"] != first["data_path/test.findings.tok"]
+    assert second["data_path/test.impression.tok"] == first["data_path/test.impression.tok"]
+
+
+def test_much_to_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_data, "TAKES_LONG", 10)
+    said: list[str] = []
+    look_at_own_data(mimic_rrs(tmp_path), said.append)
+    assert len(said) == 1
+    assert "GB of data_path" in said[0]
+
+
+def test_other_tasks_have_none(tmp_path: Path) -> None:
+    look_at_own_data(mimic_rrs(tmp_path), pytest.fail)
+    other = plan({"config.output_dir": str(tmp_path / "out")})
+    assert look_at_own_data(other, pytest.fail) == {}
+    assert hashes_of(other.rundir) == {}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {}}'])
+def test_a_damaged_record_is_made_anew(text: str, tmp_path: Path) -> None:
+    here = mimic_rrs(tmp_path)
+    first = look_at_own_data(here, pytest.fail)
+    here.rundir.own_data.write_text(text)
+    assert look_at_own_data(here, pytest.fail) == first
+
+
+def test_a_file_of_a_run_entry(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("x")
+    here = plan({"config.type": f"helm:shc_bmt_med:data_path={file}", "config.output_dir": str(tmp_path / "out")})
+    assert look_at_own_data(here, pytest.fail) == {"data_path": hashlib.sha256(b"x").hexdigest()}

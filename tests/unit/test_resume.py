@@ -1,0 +1,58 @@
+"""What an output folder remembers, and what it sets aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eval_factory.plan import Plan
+from eval_factory.resume import finished_run, read_state, remember, set_aside_other_results
+from unit.builders import plan
+
+OWN = {"data_path/a": "1"}
+
+
+def here(tmp_path: Path, **flags: object) -> Plan:
+    return plan({"config.output_dir": str(tmp_path), **flags})
+
+
+def with_result(made: Plan, own: dict[str, str]) -> None:
+    files = {"scenarios/x/data.json": "2", **own}
+    document = {"provenance": {"run_identity": made.identity, "dataset_files": files}}
+    made.rundir.root.mkdir(exist_ok=True)
+    made.rundir.evaluation_config.write_text(yaml.safe_dump(document))
+    made.rundir.report_html.write_text("x")
+    made.rundir.run_config.write_text("x")
+
+
+def test_results_of_the_same_run_stay(tmp_path: Path) -> None:
+    made = here(tmp_path)
+    with_result(made, OWN)
+    assert set_aside_other_results(made, OWN) is None
+    assert made.rundir.evaluation_config.exists()
+
+
+@pytest.mark.parametrize("why", ["another model", "other data", "damaged"])
+def test_other_results_are_set_aside_and_not_lost(why: str, tmp_path: Path) -> None:
+    made = here(tmp_path)
+    with_result(here(tmp_path, **{"target.api_endpoint.model_id": "o/m"}) if why == "another model" else made, OWN)
+    if why == "damaged":
+        made.rundir.evaluation_config.write_text("provenance: [")
+    aside = set_aside_other_results(made, {"data_path/a": "9"} if why == "other data" else OWN)
+    assert aside is not None
+    assert aside.name.startswith("results.set-aside-")
+    assert {path.name for path in aside.iterdir()} == {"evaluation_config.yaml", "report.html", "run_config.yml"}
+    assert list(tmp_path.iterdir()) == [aside]
+    assert set_aside_other_results(made, OWN) is None
+
+
+def test_a_finished_run_of_edited_data_is_not_finished(tmp_path: Path) -> None:
+    made = here(tmp_path)
+    folder = tmp_path / "helm" / "run"
+    folder.mkdir(parents=True)
+    (folder / "stats.json").write_text("[]")
+    remember(made, [folder], run_id="r", wall_s=1.0, complete=True, data_files=OWN)
+    assert finished_run(made, read_state(made.rundir), None, OWN) == [folder]
+    assert finished_run(made, read_state(made.rundir), None, {"data_path/a": "9"}) is None
