@@ -16,6 +16,7 @@ from typing import Any
 from eval_factory.config.quasi import QUASI_METRICS, becomes_nothing, note_on_quasi
 from eval_factory.corrections import Corrections
 from eval_factory.data.pins import notes_on_revisions
+from eval_factory.data_notes import notes_on_data
 from eval_factory.engine import store, wire
 from eval_factory.engine.judgement import injection_signs
 from eval_factory.errata.load import CORRECTED
@@ -85,7 +86,7 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
     missing, as_zero = _missing_of(main_context, jury_metric, seen, zero=zero) if main_context else (seen.failed, zero)
     instances = seen.counts(missing)
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
-    notes += [*_notes(plan, run, instances, seen, scores), *notes_on_revisions(plan)]
+    notes += [*_notes(plan, run, instances, seen, scores), *notes_on_revisions(plan), *notes_on_data(plan)]
     notes += [*corrections.notes(), *adjustments]
     notes += why
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage

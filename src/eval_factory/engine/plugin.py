@@ -61,6 +61,9 @@ def mend_scenarios() -> None:
         scenarios.take_medcalc_version()
     if "medalign" in asked:
         absent.answer_for_transformers()
+        scenarios.count_cut_medalign_records()
+    if "ehrshot" in asked:
+        scenarios.make_ehrshot_prompts_anew()
     if "medbullets_freetext" in asked:
         scenarios.supply_medbullets_freetext()
         scenarios.let_medbullets_freetext_explain()

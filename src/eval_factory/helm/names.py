@@ -54,6 +54,7 @@ RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
 
 HUB_DATASETS_FILE = "hub_datasets.json"
+LIMITED_RECORDS_FILE = "limited_records.json"
 """In HELM's output folder: what our plug-in saw loaded from the Hugging Face Hub."""
 
 RUN_SPEC_FILE = "run_spec.json"

@@ -286,6 +286,22 @@ def hub_datasets(helm_dir: Path) -> list[HubDataset]:
     return list(_read(file, list[HubDataset])) if file.is_file() else []
 
 
+class LimitedRecords(_Loose):
+    """What a scenario's `max_length` did to the records that it read."""
+
+    run_spec: str
+    max_length: int
+    records: int
+    left_out: int = 0
+    cut: int = 0
+
+
+def limited_records(helm_dir: Path) -> LimitedRecords | None:
+    """None where no scenario wrote such down. Raises HelmError."""
+    file = helm_dir / names.LIMITED_RECORDS_FILE
+    return _read(file, LimitedRecords) if file.is_file() else None
+
+
 def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:
     """Criterion -> a judge's rating of one answer, as HELM reads it; empty where it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory.helm import names
+from eval_factory.rundir import write_atomic
+
+EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 WRONG_OPTIONS = "Incorrect Answers:"
 
 
@@ -62,6 +67,60 @@ def let_medbullets_freetext_explain() -> None:
         return replace(spec, adapter_spec=replace(spec.adapter_spec, max_tokens=1024, stop_sequences=[]))
 
     run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"] = with_room
+
+
+def make_ehrshot_prompts_anew() -> None:
+    """The scenario keeps the prompts that it made under a name that does not say of which data, and uses them again.
+
+    Patients whose prompt is longer than `max_length` it leaves out without a word: how many, is written down.
+    """
+    from helm.benchmark.scenarios.ehrshot_scenario import EHRSHOTScenario
+
+    get_instances = EHRSHOTScenario.get_instances
+
+    def anew(self: Any, output_path: str) -> list[Any]:
+        from pyarrow import parquet
+
+        folder = Path(output_path)
+        for prompts in folder.glob(f"*/{EHRSHOT_PROMPTS}"):
+            elsewhere = any(path.is_symlink() for path in (folder.parent, folder, prompts.parent))
+            if prompts.parent.name == self.subject or not elsewhere:  # where they are shared, HELM writes these again
+                prompts.unlink()
+        instances: list[Any] = get_instances(self, output_path)
+        count = parquet.read_metadata(folder / self.subject / EHRSHOT_PROMPTS).num_rows
+        _write_down_limits(output_path, "ehrshot", self.max_length, count, left_out=count - len(instances))
+        return instances
+
+    EHRSHOTScenario.get_instances = anew
+
+
+def count_cut_medalign_records() -> None:
+    """Of a record longer than `max_length` allows, the prompt has the end alone: how many are so, is written down."""
+    from helm.benchmark.scenarios import medalign_scenario_helper as helper
+    from helm.benchmark.scenarios.medalign_scenario import MedalignScenario
+
+    get_instances, pack = MedalignScenario.get_instances, helper.pack_and_trim_prompts
+    cut: list[bool] = []
+
+    def noting(instructions: Any, ehrs: Any, *args: Any, **kwargs: Any) -> Any:
+        prompts = pack(instructions, ehrs, *args, **kwargs)
+        cut[:] = [ehrs[int(instructions[name]["patient_id"])] not in prompt for name, prompt in prompts.items()]
+        return prompts
+
+    def counting(self: Any, output_path: str) -> list[Any]:
+        instances: list[Any] = get_instances(self, output_path)
+        _write_down_limits(output_path, "medalign", self.max_length, len(cut), cut=sum(cut))
+        return instances
+
+    helper.pack_and_trim_prompts = noting
+    MedalignScenario.get_instances = counting
+
+
+def _write_down_limits(output_path: str, run_spec: str, max_length: int, records: int, **counts: int) -> None:
+    """Args: output_path: the scenario's folder, `scenarios/<name>` under that of all of HELM's output."""
+    file = Path(output_path).parents[1] / names.LIMITED_RECORDS_FILE
+    known = {"run_spec": run_spec, "max_length": max_length, "records": records, **counts}
+    write_atomic(file, json.dumps(known, indent=2) + "\n")
 
 
 def _explained(row: dict[str, str]) -> str:

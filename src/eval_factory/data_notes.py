@@ -1,0 +1,46 @@
+"""What a reader of a score has to know of the data that a run read: what HELM left out of them, and what they lack."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from eval_factory.helm import output
+from eval_factory.plan import Plan
+
+EHR_SQL = "ehr_sql"
+LEFT_OUT = (
+    "{count} of {of} patients (at the time of a prediction) have a prompt longer than max_length={limit} tokens and"
+    " are left out by HELM: the score says nothing about them"
+)
+CUT = "{count} of {of} records are longer than max_length={limit} tokens allows: HELM shows the model their end alone"
+NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
+
+
+def notes_on_data(plan: Plan) -> list[str]:
+    """For `validity.notes` of a finished run. Raises HelmError."""
+    notes = []
+    limited = output.limited_records(plan.rundir.helm)
+    if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
+        if limited.left_out:
+            notes.append(LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length))
+        if limited.cut:
+            notes.append(CUT.format(count=limited.cut, of=limited.records, limit=limited.max_length))
+    if plan.evaluation.task.helm.run_spec == EHR_SQL:
+        database = output.scenario_folder(plan.rundir.helm, EHR_SQL) / "eicu.sqlite"
+        if database.is_file() and not _has_rows(database):
+            notes.append(NO_ROWS)
+    return notes
+
+
+def _has_rows(database: Path) -> bool:
+    """Whether any table has; also where the file cannot be read, of which nothing is known then."""
+    uri = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            quoted = ('"' + name.replace('"', '""') + '"' for name in tables)
+            return any(connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in quoted)  # noqa: S608
+    except sqlite3.Error:
+        return True

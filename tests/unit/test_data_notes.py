@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from eval_factory.data_notes import NO_ROWS, notes_on_data
+from eval_factory.errors import HelmError
+from eval_factory.helm.names import LIMITED_RECORDS_FILE
+from eval_factory.plan import Plan
+from unit.builders import plan
+
+
+def here(tmp_path: Path, task: str) -> Plan:
+    made = plan({"config.type": task, "config.output_dir": str(tmp_path)})
+    made.rundir.helm.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+@pytest.mark.parametrize(("statement", "notes"), [("SELECT 1", [NO_ROWS]), ("INSERT INTO patient VALUES (1)", [])])
+def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_path: Path) -> None:
+    made = here(tmp_path, "ehr_sql")
+    assert notes_on_data(made) == []
+    database = made.rundir.helm / "scenarios" / "ehr_sql" / "eicu.sqlite"
+    database.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript(f'CREATE TABLE "odd ""name" (a); CREATE TABLE patient (a); {statement};')
+    assert notes_on_data(made) == notes
+
+
+def test_of_a_database_that_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
+    made = here(tmp_path, "ehr_sql")
+    database = made.rundir.helm / "scenarios" / "ehr_sql" / "eicu.sqlite"
+    database.parent.mkdir(parents=True)
+    database.write_text("no database")
+    assert notes_on_data(made) == []
+
+
+def write(made: Plan, **limits: object) -> None:
+    (made.rundir.helm / LIMITED_RECORDS_FILE).write_text(json.dumps(limits))
+
+
+@pytest.mark.parametrize(
+    ("limits", "beginnings"),
+    [
+        ({"records": 9, "left_out": 3}, ["3 of 9 patients"]),
+        ({"records": 9, "cut": 2}, ["2 of 9 records are longer"]),
+        ({"records": 9, "left_out": 0}, []),
+        ({"records": 9, "left_out": 3, "run_spec": "medalign"}, []),  # of an earlier run in the same folder
+    ],
+)
+def test_what_max_length_did(limits: dict[str, object], beginnings: list[str], tmp_path: Path) -> None:
+    made = here(tmp_path, "helm:ehrshot:subject=guo_icu,data_path=x")
+    assert notes_on_data(made) == []
+    write(made, **{"run_spec": "ehrshot", "max_length": 100, **limits})
+    notes = notes_on_data(made)
+    assert len(notes) == len(beginnings)
+    assert all(note.startswith(beginning) for note, beginning in zip(notes, beginnings, strict=True))
+
+
+def test_a_damaged_record_is_helms_failure(tmp_path: Path) -> None:
+    made = here(tmp_path, "pubmed_qa")
+    write(made, run_spec="ehrshot")
+    with pytest.raises(HelmError, match=LIMITED_RECORDS_FILE):
+        notes_on_data(made)
