@@ -77,7 +77,7 @@ def _section(task: Task) -> list[str]:
         if default is not None:
             needed += f", default {default:,}" if isinstance(default, int) else f", default `{default}`"
         allowed = f": one of {', '.join(f'`{value}`' for value in rule.allowed)}" if rule.allowed else ""
-        lines.append(f"- `{name}` ({needed}){allowed}")
+        lines.append(f"- `{name}` ({needed}){allowed}{f': {rule.about}' if rule.about else ''}")
         values: Mapping[str, str | None] = {}
         lines += [f"  - `{line}`" for line in described(rule.layout, values)]
     lines += [f"- {note}" for note in about.notes]

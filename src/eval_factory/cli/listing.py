@@ -224,6 +224,8 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             default = "" if rule["default"] is None else f", default {rule['default']}"
             other = f", or as {rule['other_name']}" if rule["other_name"] else ""
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
+            if rule["about"]:
+                yield f"  {rule['about']}"
             layout = [FileLayout.model_validate(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described(layout, {}))
 

@@ -101,6 +101,8 @@ class ScenarioParameter(_Strict):
     path: bool = False
     other_name: str | None = None
     """Another key of `params.extra` that means the same, for this task."""
+    about: str | None = None
+    """What it does, where its name does not say."""
     layout: tuple[FileLayout, ...] = ()
 
     @property

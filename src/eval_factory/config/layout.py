@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from eval_factory.config.framework import FileLayout
-from eval_factory.config.own_files import content_faults, missing_numbers, number_named_by
+from eval_factory.config.own_files import content_faults, missing_numbers, number_named_by, one_of
 from eval_factory.config.own_table import MOST_PROBLEMS_SHOWN
 
 DATA_PATH = "data_path"
@@ -23,12 +23,12 @@ def _line(entry: FileLayout) -> str:
     where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
     kind = f" ({entry.format})" if entry.format else ""
     columns = [
-        f"{name} ({' or '.join(value for value in entry.allowed[name] if value)})" if name in entry.allowed else name
+        f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name
         for name in entry.columns
     ]
     parts = [f"with the columns {', '.join(columns)}"] if columns else []
     for path, attributes in entry.elements.items():
-        told = ", ".join(f"{name}: {' or '.join(allowed)}" for name, allowed in attributes.items())
+        told = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
         parts.append(f"with an element {path}{f' ({told})' if told else ''}")
     if entry.at_least > 1:
         when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
@@ -72,7 +72,7 @@ def faults(layout: Sequence[FileLayout], path: Path, values: Values) -> list[str
             found += _faults_of_files(path, entry)
     if not found:
         found += [fault for entry in entries for fault in _without_a_file(path, entry, entries)]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _applying(layout: Sequence[FileLayout], values: Values) -> Iterator[FileLayout]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -32,6 +32,11 @@ class Table:
     columns: list[str]
     rows: Iterator[tuple[str, Row]]
     """Where a row stands, as a user would look for it, and its cells."""
+
+
+def one_of(values: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join(filter(None, [", ".join(values[:-1]), *values[-1:]]))
 
 
 def kind_of(file: Path, entry: FileLayout) -> str:
@@ -104,7 +109,7 @@ def _row_faults(table: Table, entry: FileLayout) -> Iterator[str]:
                     yield f"{where}, column {name}: is empty"
             for name, values in entry.allowed.items():
                 if row[name] not in values:
-                    yield f"{where}, column {name}: must be {' or '.join(values)}"
+                    yield f"{where}, column {name}: must be {one_of(values)}"
     if asked == 0:
         yield f"has no row to ask{_which(entry)}"
     elif asked < entry.at_least:
@@ -118,7 +123,7 @@ def _is_asked(row: Row, entry: FileLayout) -> bool:
 
 
 def _which(entry: FileLayout) -> str:
-    named = [f"whose {name} is {' or '.join(values)}" for name, values in entry.counted.items()]
+    named = [f"whose {name} is {one_of(values)}" for name, values in entry.counted.items()]
     named += [f"with {', '.join(entry.skipped_if_empty)}"] if entry.skipped_if_empty else []
     return f" ({' and '.join(named)})" if named else ""
 
@@ -228,7 +233,7 @@ def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
             continue
         for name, values in attributes.items():
             if element.get(name) not in values:
-                yield f"the element {path}: its {name} must be {' or '.join(values)}"
+                yield f"the element {path}: its {name} must be {one_of(values)}"
 
 
 def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:

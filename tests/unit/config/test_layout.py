@@ -68,8 +68,8 @@ HEADER = "prompt,context,label\n"
 XML = '<PatientMatching><TEXT>x</TEXT><TAGS><{tag} met="{met}"/></TAGS></PatientMatching>'
 
 BROKEN: list[tuple[str, str, Break, str]] = [
-    ("clear", "cell without a label", _clear(("note", 1), ("note", None)), "row 3, column result_human: must be 1 or 0 or 2"),
-    ("clear", "label in words", _clear(("note", "yes")), "row 2, column result_human: must be 1 or 0 or 2"),
+    ("clear", "cell without a label", _clear(("note", 1), ("note", None)), "row 3, column result_human: must be 1, 0 or 2"),
+    ("clear", "label in words", _clear(("note", "yes")), "row 2, column result_human: must be 1, 0 or 2"),
     ("clear", "no note", _clear((None, 1)), "row 2, column text: is empty"),
     ("clear", "header only", _clear(), "unemployment.xlsx: has no row to ask"),
     ("clear", "no spreadsheet", _write("unemployment.xlsx", "text,result_human\n"), "unemployment.xlsx: cannot be read"),
@@ -147,6 +147,12 @@ def test_cells_are_never_quoted(tmp_path: Path) -> None:
     found = faults_of("shc_bmt_med", {"data_path": str(file)})
     assert "secret" not in found
     assert "20 more mistakes in it" in found
+
+
+def test_a_fault_is_said_once(tmp_path: Path) -> None:
+    """Two entries of the layout may be about one file."""
+    extra = MAKERS["ehrshot"](tmp_path / "own", tmp_path).extra
+    assert faults_of("ehrshot", {**extra, "subject": "lab_anemia"}).count("there is no such file") == 1
 
 
 def test_a_lab_task_needs_ten_thousand_labels(tmp_path: Path) -> None:
