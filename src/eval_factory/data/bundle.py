@@ -26,7 +26,7 @@ from eval_factory.data.manifest import (
     now,
     read_manifest,
 )  # fmt: skip
-from eval_factory.data.sources import Sources, TaskSources, printable
+from eval_factory.data.sources import Sources, TaskSources, printable, relative_path
 from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.rundir import sha256_of, write_atomic
 
@@ -106,9 +106,9 @@ def read_file_list(path: Path) -> list[str]:
     """
     try:
         names = json.loads(path.read_text(encoding="utf-8"))["names"]
-        if all(isinstance(name, str) and "/" not in name for name in names):
+        if all("/" not in relative_path(name) for name in names):
             return list(names)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     raise PrerequisiteError(f"{path}: is no list of files\n  eval-factory data verify says what else is wrong")
 
@@ -143,7 +143,6 @@ class Staging:
 
     def _begin(self) -> None:
         self._workspace = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=self.root))
-        self._workspace.chmod(0o755)
         self.folder = self._workspace / FILES
         self.folder.mkdir()
         self.origin_of.clear()

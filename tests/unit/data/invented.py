@@ -114,6 +114,8 @@ class Origin:
             **{f"/datasets/org/Some-Calc/resolve/{REVISION}/{name}": data for name, data in hub.items()},
         }
         self.altered: dict[str, tuple[int, bytes, dict[str, str]]] = {}
+        self.everything: tuple[int, bytes, dict[str, str]] | None = None
+        """What it answers to all else, if it is a portal."""
         self.fail_first: dict[str, int] = {}
         """Path -> how many times it answers 503 first."""
         self.asked: Counter[str] = Counter()
@@ -143,6 +145,8 @@ class Origin:
             return 503, b"later", {"Retry-After": "0"}
         if path in self.altered:
             return self.altered[path]
+        if self.everything is not None:
+            return self.everything
         if path not in self.files:
             return 404, b"no", {}
         return 200, self.files[path], {"ETag": f'"{digest(self.files[path])[:20]}"', "X-Repo-Commit": REVISION}

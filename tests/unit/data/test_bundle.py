@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from eval_factory.data.bundle import interrupted, refuse_inside, settle, staging
+from eval_factory.data.bundle import interrupted, read_file_list, refuse_inside, settle, staging
 from eval_factory.data.manifest import COMMIT, LOCK, MANIFEST, HubEntry, Manifest, compare, read_manifest
 from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
 from unit.data.invented import QUESTIONS, sources
@@ -177,3 +178,10 @@ def test_inside_a_bundle(bundle: Path, tmp_path: Path) -> None:
             refuse_inside(bundle, path, "an output folder")
     refuse_inside(bundle, tmp_path / "results", "an output folder")
     refuse_inside(bundle, bundle.with_name("bundle-2"), "an output folder")
+
+
+@pytest.mark.parametrize("name", ["../a.txt", "a/b.txt", "\x1b[31m.txt", 7])
+def test_a_list_of_files_names_files(name: object, tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text(json.dumps({"names": [name]}))
+    with pytest.raises(PrerequisiteError, match="is no list of files"):
+        read_file_list(tmp_path / "list.json")
