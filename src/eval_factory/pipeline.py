@@ -118,14 +118,19 @@ def data_of(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     """The data bundle of the run, looked through; None where none is used.
 
     Raises:
+        ConfigError: the output folder is in it.
         PrerequisiteError: what the run will read is not there.
     """
     extra = plan.evaluation.run.config.params.extra
     if extra.data_dir is None and not extra.offline:
         return None
+    from eval_factory.data.bundle import refuse_inside
     from eval_factory.data.place import check_data
 
-    return check_data(plan, env)
+    found = check_data(plan, env)
+    if found is not None:
+        refuse_inside(found.root, plan.rundir.root, "an output folder")
+    return found
 
 
 def place_data(

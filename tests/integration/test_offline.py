@@ -114,6 +114,38 @@ def test_a_file_that_is_missing_is_named_before_anything_is_asked(
 
 
 @pytest.mark.medical_data
+def test_a_linked_scenario_folder_is_replaced_and_what_it_leads_to_is_kept(
+    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+) -> None:
+    shared, link = tmp_path / "shared", tmp_path / "out/helm/scenarios/pubmed_qa"
+    (shared / "data").mkdir(parents=True)
+    for name in ("data/test_set.json", "notes.txt"):
+        (shared / name).write_text("theirs")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(shared)
+    outcome = run_program(
+        "pubmed_qa", endpoint.url, "--offline", "--data_dir", str(real_bundle), params={"limit_samples": INSTANCES}
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert {path.name: path.read_text() for path in shared.rglob("*.*")} == {
+        "test_set.json": "theirs", "notes.txt": "theirs"
+    }  # fmt: skip
+    assert not link.is_symlink()
+
+
+@pytest.mark.medical_data
+def test_results_are_not_written_into_the_bundle(
+    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
+    inside = real_bundle / "results"
+    outcome = run_program("pubmed_qa", endpoint.url, "--data_dir", str(real_bundle), output_dir=inside)
+    assert outcome.returncode == 2
+    assert f"{inside}: an output folder cannot be inside the data bundle {real_bundle}" in outcome.stderr
+    assert not inside.exists()
+    assert (endpoint.requests, endpoint.probes) == ([], 0)
+
+
+@pytest.mark.medical_data
 def test_offline_without_a_bundle_uses_what_is_there(
     endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path, place_data: PlaceData
 ) -> None:

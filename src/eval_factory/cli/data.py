@@ -21,7 +21,23 @@ NO_DATA, OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there",
 _FOLDER = click.Path(path_type=Path)
 
 
-@click.group("data")
+class _DataCommand(click.Command):
+    def invoke(self, ctx: click.Context) -> Any:
+        """A folder that may not be written to, a full disk: the file system's own words, and which path."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            paths = " -> ".join(str(path) for path in (error.filename, error.filename2) if path is not None)
+            raise PrerequisiteError(f"{paths or 'file system'}: {error.strerror or error}") from error
+
+
+class _DataGroup(click.Group):
+    command_class = _DataCommand
+
+
+@click.group("data", cls=_DataGroup)
 def data() -> None:
     """Data bundles: all that runs of some tasks read, to run without a network."""
 
@@ -128,8 +144,10 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 @click.argument("folder", type=_FOLDER, metavar="DIR")
 def verify_data(folder: Path) -> None:
     """Compare every file with the manifest."""
+    from eval_factory.data.bundle import settle
     from eval_factory.data.manifest import compare, read_manifest
 
+    settle(folder)
     manifest = read_manifest(folder)
     differences = compare(folder, manifest)
     for line in differences.lines():
@@ -161,8 +179,9 @@ def pack_data(folder: Path, archive: Path) -> None:
 def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
     """Make a bundle of an archive: checked before it is unpacked, and after."""
     from eval_factory.data.archive import DEFAULT_LIMIT, unpack
+    from eval_factory.data.sources import load_sources
 
-    manifest = unpack(archive, Path(os.path.abspath(folder)), limit=max_bytes or DEFAULT_LIMIT)
+    manifest = unpack(archive, Path(os.path.abspath(folder)), load_sources(), limit=max_bytes or DEFAULT_LIMIT)
     click.echo(f"{folder}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
 
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import gzip
+import io
 import os
 import shutil
 import tarfile
-import tempfile
-import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from eval_factory.data.bundle import first_missing
+from eval_factory.data.bundle import complete_tasks, interrupted, refuse_inside, settle, staging
 from eval_factory.data.manifest import MANIFEST, Manifest, compare, parse_manifest, read_manifest
-from eval_factory.data.sources import relative_path
-from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.data.sources import Sources, printable, relative_path
+from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
 
 SUFFIXES = (".tar.gz", ".tgz")
 DEFAULT_LIMIT = 20 << 30
 """Bytes that an archive may unpack to."""
 LARGEST_MANIFEST = 64 << 20
-MOST_MEMBERS = 1_000_000
+MOST_FILES = 100_000
+PAX_HEADERS = {"path", "size"}
+"""What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files of 8 GiB."""
 _LARGEST_READ = 1 << 20
 """More than this tarfile asks for at once only where a header says so, to hold it in memory."""
 SHOWN = 5
@@ -30,19 +35,24 @@ def pack(root: Path, target: Path) -> int:
     """Write a bundle into an archive; the same bundle gives the same bytes. Returns its size.
 
     Raises:
-        ConfigError: the archive's name says another format.
-        PrerequisiteError: the bundle is not what its manifest says.
+        ConfigError: the archive's name says another format, or the archive would be in the bundle, or is a folder.
+        BusyError: another process is packing into this archive, or is changing the bundle.
+        PrerequisiteError: the bundle is not what its manifest says, or cannot be read; the archive cannot be written.
     """
     _check_name(target)
+    refuse_inside(root, target, "an archive")
+    if target.is_dir():
+        raise ConfigError(f"{target}: is a folder; name a file")
+    settle(root)
     manifest = read_manifest(root)
     differences = compare(root, manifest)
     if differences:
         raise PrerequisiteError(_not_as_listed(root, differences.lines(), "nothing was packed"))
     names = [MANIFEST, *sorted(manifest.paths())]
     target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, partial = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as raw:
+    partial = target.with_name(f".{target.name}.part")
+    with _alone(partial, target) as raw:
+        try:
             with (
                 gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as zipped,
                 tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -51,12 +61,30 @@ def pack(root: Path, target: Path) -> int:
                     _add(archive, root, name)
             raw.flush()
             os.fsync(raw.fileno())
-        Path(partial).chmod(0o644)
-        Path(partial).replace(target)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+            partial.replace(target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
     return target.stat().st_size
+
+
+@contextmanager
+def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
+    """Open it, empty, for this process only: what a killed one left is written over.
+
+    Raises:
+        BusyError: another process has it open.
+    """
+    with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o644), "wb") as raw:
+        try:
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = partial.stat().st_ino == os.fstat(raw.fileno()).st_ino
+        except (BlockingIOError, FileNotFoundError):
+            ours = False
+        if not ours:  # or it was renamed to be the archive, before the lock was had
+            raise BusyError(f"{target}: another process is packing into it")
+        raw.truncate(0)
+        yield raw
 
 
 def _add(archive: tarfile.TarFile, root: Path, name: str) -> None:
@@ -67,48 +95,42 @@ def _add(archive: tarfile.TarFile, root: Path, name: str) -> None:
         archive.addfile(info, file)
 
 
-def unpack(source: Path, root: Path, *, limit: int = DEFAULT_LIMIT) -> Manifest:
-    """Make the bundle `root` of an archive: looked through, unpacked beside, verified, then renamed.
+def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT) -> Manifest:
+    """Make the bundle `root` of an archive: looked through, unpacked into a folder of its own, verified, then moved.
+
+    Returns the manifest, with the tasks that were found complete in place of those that it claims.
 
     Raises:
         ConfigError: `root` is not empty, or `source` no such file.
+        BusyError: another process is writing to `root`.
         PrerequisiteError: the archive holds what a bundle has not, or is damaged; nothing is left of it.
     """
     _check_name(source)
     if not source.is_file():
         raise ConfigError(f"{source}: is no file")
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise ConfigError(f"{root}: is there already and not empty; name another folder")
-    made = first_missing(root.parent)
-    try:
-        manifest, total = _looked_through(source, limit)
-        root.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(root.parent).free
+    taken = ConfigError(f"{root}: is there already and not empty; name another folder")
+    if (root / MANIFEST).exists() and not interrupted(root):
+        raise taken
+    manifest, text, total = _looked_through(source, limit)
+    with staging(root, sources) as stage:
+        if (root / MANIFEST).exists() and (root / MANIFEST).read_bytes() != text:
+            raise taken
+        free = shutil.disk_usage(root).free
         if free < total:
             raise PrerequisiteError(f"{root}: {total} bytes are needed and {free} are free")
-        folder = Path(tempfile.mkdtemp(prefix=f".{root.name}.", suffix=".part", dir=root.parent))
-        try:
-            _extract(source, folder, limit)
-            differences = compare(folder, manifest)
-            if differences:
-                raise PrerequisiteError(_not_as_listed(source, differences.lines(), "nothing was unpacked"))
-            folder.chmod(0o755)
-            folder.replace(root)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        return manifest
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise PrerequisiteError(f"{source}: is damaged, or no tar.gz: {error}; nothing was unpacked") from None
-    except BaseException:
-        if made is not None and made.exists() and not root.exists():
-            shutil.rmtree(made, ignore_errors=True)
-        raise
+        _extract(source, stage.folder, manifest, limit)
+        differences = compare(stage.folder, manifest)
+        if differences:
+            raise PrerequisiteError(_not_as_listed(source, differences.lines(), "nothing was unpacked"))
+        tasks = sorted(complete_tasks(manifest, stage.folder, sources))
+        stage.commit_as(manifest, text)
+    return manifest.model_copy(update={"tasks": tasks})
 
 
 class _Bounded:
     """A decompressed archive of which no more is read than a limit, and no large piece at once."""
 
-    def __init__(self, file: IO[bytes], limit: int) -> None:
+    def __init__(self, file: gzip.GzipFile, limit: int) -> None:
         self._file, self._limit = file, limit
 
     def read(self, size: int = -1) -> bytes:
@@ -127,81 +149,107 @@ class _Bounded:
         return self._file.tell()
 
 
-def _opened(zipped: Any, limit: int) -> tarfile.TarFile:
-    overhead = 4096 * 1024 + limit // 8
-    bounded: Any = _Bounded(zipped, limit + overhead)
-    return tarfile.open(fileobj=bounded, mode="r:")
+def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Each plain file of an archive, at a plain path.
 
-
-def _looked_through(source: Path, limit: int) -> tuple[Manifest, int]:
-    """Every member is a plain file of the manifest, at a plain path, of the size that it says."""
-    manifest: Manifest | None = None
-    sizes: dict[str, int] = {}
-    seen: set[str] = set()
+    Raises:
+        PrerequisiteError: it is no archive, or holds something else, or more than it may.
+    """
     total = 0
-    with gzip.open(source, "rb") as zipped, _opened(zipped, limit) as archive:
-        for member in archive:
+    with gzip.open(source, "rb") as zipped, _refusing(source):
+        bounded: Any = _Bounded(zipped, limit + 4096 * 1024 + limit // 8)
+        archive = tarfile.open(fileobj=bounded, mode="r:")  # noqa: SIM115 - it only reads what is open above
+        while (member := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined] # it keeps all that it has read
             total += member.size
-            problem = _problem_of(member, seen)
-            if problem is None and (total > limit or len(seen) > MOST_MEMBERS):
+            problem = _problem_of(archive, member)
+            if problem is None and total > limit:
                 problem = f"unpacks to more than {limit} bytes (--max_bytes raises the limit)"
-            if problem is None and manifest is not None and sizes.get(member.name) != member.size:
-                problem = f"{member.name!r} is not what the manifest lists"
-            if problem is None and manifest is None and member.name != MANIFEST:
-                problem = f"does not begin with {MANIFEST}: it is no packed data bundle"
             if problem is not None:
                 raise PrerequisiteError(f"{source}: {problem}; nothing was unpacked")
-            seen.add(member.name.casefold())
-            if manifest is None:
-                manifest = _manifest_in(archive, member, source)
-                sizes = {file.path: file.size for file in manifest.files}
-    if manifest is None:
-        raise PrerequisiteError(f"{source}: holds nothing")
-    missing = [f"missing: {name}" for name in sizes if name.casefold() not in seen]
-    if missing:
-        raise PrerequisiteError(_not_as_listed(source, missing, "nothing was unpacked"))
-    return manifest, total
+            yield archive, member
 
 
-def _problem_of(member: tarfile.TarInfo, seen: set[str]) -> str | None:
+@contextmanager
+def _refusing(source: Path) -> Iterator[None]:
+    """What the libraries raise at a damaged or hostile archive, each version of them something else, is a refusal."""
+    try:
+        yield
+    except PrerequisiteError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk
+        reason = printable(str(error)) or type(error).__name__
+        raise PrerequisiteError(f"{source}: is damaged, or no tar.gz: {reason}; nothing was unpacked") from None
+
+
+def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None:
     """Why a member is refused, whatever the manifest says. A packed bundle holds plain files only, no folders."""
     if member.issym() or member.islnk():
         return f"holds a link: {member.name!r}"
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.sparse is not None:
         return f"holds what is no plain file: {member.name!r}"
+    unknown = sorted({*member.pax_headers, *archive.pax_headers} - PAX_HEADERS)
+    if unknown:
+        return f"holds a header that no packed bundle has: {unknown[0]!r}"
     try:
         relative_path(member.name)
     except ValueError as error:
         return f"holds a path that leads elsewhere: {error}"
-    return f"holds {member.name!r} twice" if member.name.casefold() in seen else None
+    return None
 
 
-def _manifest_in(archive: tarfile.TarFile, member: tarfile.TarInfo, source: Path) -> Manifest:
-    if member.size > LARGEST_MANIFEST:
-        raise PrerequisiteError(f"{source}: its {MANIFEST} is too large; nothing was unpacked")
-    file = archive.extractfile(member)
-    parts = []
-    while file is not None and (block := file.read(_LARGEST_READ // 4)):
-        parts.append(block)
-    return parse_manifest(b"".join(parts), f"{source}: {MANIFEST}")
+def _looked_through(source: Path, limit: int) -> tuple[Manifest, bytes, int]:
+    """The manifest, its text, and how many bytes the whole is: every member is a file that it lists, of that size."""
+    members = _members(source, limit)
+    with contextlib.closing(members):
+        archive, member = next(members, (None, None))
+        if archive is None or member is None:
+            raise PrerequisiteError(f"{source}: holds nothing")
+        if member.name != MANIFEST:
+            raise PrerequisiteError(f"{source}: does not begin with {MANIFEST}: it is no packed data bundle")
+        if member.size > LARGEST_MANIFEST:
+            raise PrerequisiteError(f"{source}: its {MANIFEST} is too large; nothing was unpacked")
+        held = io.BytesIO()
+        _copy(source, archive, member, held)
+        text = held.getvalue()
+        manifest = parse_manifest(text, f"{source}: {MANIFEST}")
+        if len(manifest.files) > MOST_FILES:
+            raise PrerequisiteError(f"{source}: lists more than {MOST_FILES} files; nothing was unpacked")
+        sizes = {file.path: file.size for file in manifest.files}
+        for _, member in members:
+            if sizes.pop(member.name, None) != member.size:
+                raise PrerequisiteError(
+                    f"{source}: {member.name!r} is not what the manifest lists, or is there twice; nothing was unpacked"
+                )
+    if sizes:
+        missing = [f"missing: {printable(name)}" for name in sizes]
+        raise PrerequisiteError(_not_as_listed(source, missing, "nothing was unpacked"))
+    return manifest, text, len(text) + sum(file.size for file in manifest.files)
 
 
-def _extract(source: Path, folder: Path, limit: int) -> None:
-    """What was looked through; the file may have been changed since, so Python's own filter looks as well."""
-    with gzip.open(source, "rb") as zipped, _opened(zipped, limit) as archive:
-        if hasattr(tarfile, "data_filter"):
-            archive.extractall(folder, filter="data")
-            return
-        seen: set[str] = set()
-        for member in archive:  # Python 3.10 before 3.10.12
-            problem = _problem_of(member, seen)
-            file = archive.extractfile(member) if problem is None else None
-            if file is None:
-                raise PrerequisiteError(f"{source}: {problem}; nothing was unpacked")
+def _extract(source: Path, folder: Path, manifest: Manifest, limit: int) -> None:
+    """What was looked through; the file may have been changed since, so that each member is looked at again."""
+    left = set(manifest.paths())
+    members = _members(source, limit)
+    with contextlib.closing(members):
+        next(members, None)  # the manifest itself
+        for archive, member in members:
+            if member.name not in left:
+                raise PrerequisiteError(f"{source}: was changed while it was read; nothing was unpacked")
+            left.remove(member.name)
             target = folder / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as out:
-                shutil.copyfileobj(file, out)
+                _copy(source, archive, member, out)
+
+
+def _copy(source: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, out: IO[bytes]) -> None:
+    with _refusing(source):
+        file = archive.extractfile(member)
+        while file is not None and (block := file.read(_LARGEST_READ // 4)):
+            out.write(block)
 
 
 def _check_name(path: Path) -> None:

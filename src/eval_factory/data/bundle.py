@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from eval_factory.data.manifest import (
+    COMMIT,
     LOCK,
     MANIFEST,
     STAGING_PREFIX,
@@ -21,14 +25,15 @@ from eval_factory.data.manifest import (
     files_under,
     now,
     read_manifest,
-    write_manifest,
 )  # fmt: skip
-from eval_factory.data.sources import Sources, TaskSources
+from eval_factory.data.sources import Sources, TaskSources, printable, relative_path
 from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.rundir import sha256_of
+from eval_factory.rundir import sha256_of, write_atomic
 
 SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"
 FILE_LISTS, PRESENTATION = "file_lists", "presentation"
+FILES = "files"
+"""Inside a staging folder, beside the manifest."""
 
 LIST_LIMIT = 1000
 """GitHub's list of a folder stops there, so HELM never sees more."""
@@ -101,9 +106,9 @@ def read_file_list(path: Path) -> list[str]:
     """
     try:
         names = json.loads(path.read_text(encoding="utf-8"))["names"]
-        if all(isinstance(name, str) and "/" not in name for name in names):
+        if all("/" not in relative_path(name) for name in names):
             return list(names)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     raise PrerequisiteError(f"{path}: is no list of files\n  eval-factory data verify says what else is wrong")
 
@@ -112,26 +117,36 @@ def file_list_text(names: list[str], source: str) -> str:
     return json.dumps({"source": source, "names": names}, indent=1, ensure_ascii=False) + "\n"
 
 
-def complete_tasks(manifest: Manifest, root: Path, sources: Sources) -> list[str]:
-    """Tasks all of whose data the bundle holds; those that need none, or the user's own, are not counted."""
+def complete_tasks(manifest: Manifest, root: Path, sources: Sources, *, staged: Path | None = None) -> list[str]:
+    """Tasks all of whose data the bundle holds; those that need none, or the user's own, are not counted.
+
+    `staged`: a folder whose files are to take the place of those in `root`.
+    """
     found = []
     for name, task in sources.tasks.items():
-        needs = needs_of(task, manifest, root, sources)
+        newer = staged is not None and (staged / FILE_LISTS / f"{task.scenario}.json").is_file()
+        needs = needs_of(task, manifest, staged if newer and staged is not None else root, sources)
         if needs and not task.own_data and not any(need.missing for need in needs):
             found.append(name)
     return found
 
 
-@dataclass
 class Staging:
     """A folder inside the bundle where new files are put together; nothing counts before `commit`."""
 
-    root: Path
-    folder: Path
-    sources: Sources
-    origin_of: dict[str, str] = field(default_factory=dict)
-    """Path of a staged file -> where it came from."""
-    hub: list[HubEntry] = field(default_factory=list)
+    def __init__(self, root: Path, sources: Sources) -> None:
+        self.root, self.sources = root, sources
+        self.origin_of: dict[str, str] = {}
+        """Path of a staged file -> where it came from."""
+        self.hub: list[HubEntry] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._workspace = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=self.root))
+        self.folder = self._workspace / FILES
+        self.folder.mkdir()
+        self.origin_of.clear()
+        self.hub.clear()
 
     def path(self, relative: str, source: str) -> Path:
         """Where to write a file that is to become `relative`."""
@@ -141,45 +156,144 @@ class Staging:
         return target
 
     def commit(self) -> Manifest:
-        """Move what is staged into the bundle and write the manifest."""
+        """Make what is staged part of the bundle, whole even if this process is killed.
+
+        Raises:
+            PrerequisiteError: it cannot be beside what the bundle holds, or a folder cannot be written to.
+        """
+        manifest = self._next_manifest()
+        self.commit_as(manifest, manifest.text())
+        return manifest
+
+    def commit_as(self, manifest: Manifest, text: str | bytes) -> None:
+        """The same with a manifest that is there already, to be written as it stands. Raises what `commit` raises."""
+        _check_targets(self.root, [name for name in manifest.paths() if (self.folder / name).exists()])
+        write_atomic(self._workspace / MANIFEST, text if isinstance(text, str) else text.decode())
+        self._workspace.replace(self.root / COMMIT)  # from here on it will be finished, by whoever comes next
+        try:
+            finish(self.root)
+        except KeyboardInterrupt:
+            finish(self.root)
+            raise
+        self._begin()
+
+    def _next_manifest(self) -> Manifest:
         manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
         files, hub = manifest.paths(), {(entry.id, entry.config): entry for entry in manifest.hub}
         date = now()
-        staged = {
-            name: FileEntry(
-                path=name, size=(self.folder / name).stat().st_size, sha256=sha256_of(self.folder / name),
-                source=source, date=date,
-            )
-            for name, source in sorted(self.origin_of.items())
-        }  # fmt: skip
         for entry in self.hub:
             old = hub.get((entry.id, entry.config))
             if old is not None:  # another revision beside it would make `load_dataset` choose
                 files = {path: file for path, file in files.items() if not path.startswith(f"{old.folder}/")}
-                shutil.rmtree(self.root / old.folder, ignore_errors=True)
             hub[(entry.id, entry.config)] = entry
-        for name, file in staged.items():
-            old_file = files.get(name)
-            same = old_file is not None and (old_file.size, old_file.sha256) == (file.size, file.sha256)
-            target = self.root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).replace(target)
-            files[name] = old_file if same and old_file is not None and old_file.source == file.source else file
-        manifest = Manifest(hub=list(hub.values()), files=list(files.values()))
-        manifest = manifest.model_copy(update={"tasks": complete_tasks(manifest, self.root, self.sources)})
-        write_manifest(self.root, manifest)
-        shutil.rmtree(self.folder)
-        self.folder.mkdir()
-        self.origin_of.clear()
-        self.hub.clear()
-        return manifest
+        for name, source in sorted(self.origin_of.items()):
+            path, before = self.folder / name, files.get(name)
+            size, sha256 = path.stat().st_size, sha256_of(path)
+            if before is None or (before.size, before.sha256, before.source) != (size, sha256, source):
+                files[name] = FileEntry(path=name, size=size, sha256=sha256, source=source, date=date)
+        try:
+            following = Manifest(hub=list(hub.values()), files=list(files.values()))
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
+            raise PrerequisiteError(f"{self.root}: cannot hold this: {problem}; nothing was changed") from None
+        tasks = complete_tasks(following, self.root, self.sources, staged=self.folder)
+        return following.model_copy(update={"tasks": tasks})
 
     def discard(self) -> None:
         """Forget what is staged."""
-        shutil.rmtree(self.folder)
-        self.folder.mkdir()
-        self.origin_of.clear()
-        self.hub.clear()
+        self.close()
+        self._begin()
+
+    def close(self) -> None:
+        shutil.rmtree(self._workspace, ignore_errors=True)
+
+
+def _check_targets(root: Path, names: list[str]) -> None:
+    """
+    Raises:
+        PrerequisiteError: a file cannot be put into its place.
+    """
+    looked_at: set[Path] = set()
+    for name in names:
+        if (root / name).is_dir() and not (root / name).is_symlink():
+            raise PrerequisiteError(f"{root / name}: is a folder where a file is to be; nothing was changed")
+        for folder in (root / name).parents:
+            if folder in looked_at or folder == root.parent:
+                break
+            looked_at.add(folder)
+            if folder != root and folder.is_symlink():
+                raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
+            if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+                raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
+
+
+def finish(root: Path) -> None:
+    """Do the rest of a commit. It may have been begun, and interrupted anywhere, any number of times.
+
+    Raises:
+        PrerequisiteError: a file cannot be moved; the next call goes on there.
+    """
+    commit = root / COMMIT
+    try:
+        if (commit / MANIFEST).is_file():
+            manifest = read_manifest(commit)
+            before = read_manifest(root) if (root / MANIFEST).is_file() else Manifest()
+            for name in manifest.paths():
+                if (commit / FILES / name).is_file():
+                    (root / name).parent.mkdir(parents=True, exist_ok=True)
+                    (commit / FILES / name).replace(root / name)
+            for entry in before.hub:
+                in_use = any(name.startswith(f"{entry.folder}/") for name in manifest.paths())
+                if not in_use and (root / entry.folder).is_dir():
+                    shutil.rmtree(root / entry.folder)
+            for name in before.paths().keys() - manifest.paths().keys():
+                (root / name).unlink(missing_ok=True)
+            (commit / MANIFEST).replace(root / MANIFEST)
+        shutil.rmtree(commit)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{root}: a change is not finished: {error.filename}: {error.strerror or error}\n"
+            f"  once that is mended, this finishes it: eval-factory data verify {root}"
+        ) from error
+
+
+def settle(root: Path) -> None:
+    """Finish an interrupted change, and remove what killed commands left, unless another process is at work.
+
+    Raises:
+        BusyError: another process is moving files.
+        PrerequisiteError: an interrupted change cannot be finished.
+    """
+    from filelock import FileLock, Timeout
+
+    unfinished = interrupted(root)
+    if not _left(root) or not (unfinished or (root / MANIFEST).is_file()):
+        return
+    try:
+        with FileLock(root / LOCK).acquire(timeout=0):
+            _recover(root)
+    except Timeout:
+        if unfinished:
+            raise BusyError(f"{root}: another process is changing this data bundle") from None
+    except OSError as error:
+        if unfinished:
+            raise PrerequisiteError(f"{root}: a change was interrupted, and cannot be finished: {error}") from None
+
+
+def interrupted(root: Path) -> bool:
+    """Whether a change was begun and not finished: some of the files are the new ones, the manifest is the old one."""
+    return (root / COMMIT / MANIFEST).is_file()
+
+
+def _left(root: Path) -> list[Path]:
+    return [*root.glob(COMMIT), *root.glob(f"{STAGING_PREFIX}*")]
+
+
+def _recover(root: Path) -> None:
+    if (root / COMMIT).exists():
+        finish(root)
+    for left in _left(root):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager
@@ -193,12 +307,9 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
     """
     from filelock import FileLock, Timeout
 
-    made = first_missing(root)
-    if root.is_dir() and not (root / MANIFEST).is_file():
-        others = [name for name in files_under(root) if name != LOCK and not name.startswith(STAGING_PREFIX)]
-        if others:
-            raise ConfigError(f"{root}: is not empty and no data bundle (it holds {others[0]}); name another folder")
     try:
+        made = first_missing(root)
+        _refuse_other_things(root)
         root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(root / LOCK)
         lock.acquire(timeout=0)
@@ -207,19 +318,41 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
     except OSError as error:
         raise PrerequisiteError(f"{root}: cannot be written to: {error.strerror or error}") from error
     try:
-        for left in root.glob(f"{STAGING_PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=root))
+        _recover(root)
+        stage = Staging(root, sources)
         try:
-            yield Staging(root, folder, sources)
+            yield stage
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            stage.close()
     finally:
         lock.release()
-        if not (root / MANIFEST).exists():
+        if not (root / MANIFEST).exists() and not (root / COMMIT).exists():
             (root / LOCK).unlink(missing_ok=True)
             if made is not None:
                 _remove_empty(root, made)
+
+
+def _refuse_other_things(root: Path) -> None:
+    if not root.is_dir():
+        if root.exists():
+            raise ConfigError(f"{root}: is no folder")
+        return
+    if (root / MANIFEST).is_file() or interrupted(root):
+        return
+    other = next((name for name in files_under(root) if name != LOCK and not name.startswith(STAGING_PREFIX)), None)
+    if other is not None:
+        raise ConfigError(
+            f"{root}: is not empty and no data bundle (it holds {printable(other)}); name another folder"
+        )
+
+
+def refuse_inside(root: Path, path: Path, what: str) -> None:
+    """
+    Raises:
+        ConfigError: `path` is in the bundle `root`, which nothing but its own commands may change.
+    """
+    if path.resolve().is_relative_to(root.resolve()):
+        raise ConfigError(f"{path}: {what} cannot be inside the data bundle {root}; name another place")
 
 
 def first_missing(path: Path) -> Path | None:

@@ -13,6 +13,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from eval_factory import __version__
+from eval_factory.data.content import Blob, is_page, problem_of
 from eval_factory.data.failure import FetchError
 from eval_factory.engine.transport import certificates, certificates_hint, proxy_from_environment
 
@@ -20,6 +21,7 @@ TIMEOUT_S = (10.0, 60.0)
 """To connect, and between two pieces of an answer."""
 LARGEST_FILE = 4 << 30
 CHUNK = 1 << 18
+WEB_PAGE = "a web page came, not the file: a page to log in, or the notice of a proxy"
 
 RETRIES = Retry(
     total=4, connect=1, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=("GET",),
@@ -47,17 +49,26 @@ class Fetcher:
     def close(self) -> None:
         self._session.close()
 
-    def file(self, url: str, target: Path, *, sha256: str | None = None) -> None:
-        """GET `url` into `target`.
+    def file(self, url: str, target: Path, *, sha256: str | None = None, blob: Blob | None = None) -> None:
+        """GET `url` into `target`. Where neither hash is known, its content has to be of the kind that its name says.
 
         Raises:
-            FetchError: it did not come whole, or is not what is known by its hash. `target` is then not there.
+            FetchError: it did not come whole, or is something else. `target` is then not there.
         """
         partial = target.with_name(f"{target.name}.part")
         try:
-            found = self._stream(url, partial)
-            if sha256 is not None and found != sha256:
-                raise FetchError(f"{url}: its content is not what it was (SHA-256 {found}, known is {sha256})")
+            found, media_type = self._stream(url, partial)
+            if sha256 is not None:
+                other = f"its content is not what it was (SHA-256 {found}, known is {sha256})"
+                problem = None if found == sha256 else other
+            elif blob is not None:
+                problem = blob.problem_of(partial)
+            else:
+                problem = WEB_PAGE if media_type == "text/html" else problem_of(partial, target.name)
+            if (problem is not None or (sha256 is None and blob is None)) and is_page(partial):
+                problem = WEB_PAGE
+            if problem is not None:
+                raise FetchError(f"{url}: {problem}")
             os.replace(partial, target)  # noqa: PTH105
         finally:
             partial.unlink(missing_ok=True)
@@ -73,7 +84,8 @@ class Fetcher:
             except ValueError:
                 raise FetchError(f"{url}: the answer is no JSON") from None
 
-    def _stream(self, url: str, target: Path) -> str:
+    def _stream(self, url: str, target: Path) -> tuple[str, str]:
+        """SHA-256 and media type of what came."""
         digest, size = hashlib.sha256(), 0
         with self._get(url) as response, target.open("wb") as file:
             try:
@@ -90,7 +102,8 @@ class Fetcher:
             declared = response.headers.get("Content-Length", "")
             if declared.isdigit() and "Content-Encoding" not in response.headers and int(declared) != size:
                 raise FetchError(f"{url}: {size} of {declared} bytes came")
-        return digest.hexdigest()
+            media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return digest.hexdigest(), media_type
 
     def _get(self, url: str) -> requests.Response:
         host = urlsplit(url).netloc

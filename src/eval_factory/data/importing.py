@@ -14,7 +14,7 @@ from pathlib import Path
 from eval_factory.data.bundle import FILE_LISTS, NLTK_DATA, PRESENTATION, SCENARIOS, TIKTOKEN, file_list_text, staging
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.manifest import Manifest, files_under
-from eval_factory.data.sources import HubDataset, Sources, relative_path
+from eval_factory.data.sources import HubDataset, Sources, clashes, printable, relative_path
 from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.rundir import sha256_of
 
@@ -31,7 +31,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: Say) -> Manif
 
     Raises:
         ConfigError: there is nothing to import.
-        PrerequisiteError: a file is not what SHA256SUMS says, or cannot be used.
+        PrerequisiteError: a file is not what SHA256SUMS says, or cannot be used or held by a bundle.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is no folder")
@@ -40,8 +40,9 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: Say) -> Manif
     )
     if not names:
         raise ConfigError(f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import")
+    _check_names(folder, names)
     check_sums(folder, names, say)
-    source = f"import:{folder.resolve().name}"
+    source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
     with staging(root, sources) as stage:
         for name in names:
             if not name.startswith(f"{HUB}/"):
@@ -73,6 +74,29 @@ def _datasets(hub: Path, sources: Sources) -> list[HubDataset]:
     return found
 
 
+def _check_names(folder: Path, names: list[str]) -> None:
+    """
+    Raises:
+        PrerequisiteError: naming each file that a bundle cannot hold.
+    """
+    problems = []
+    for name in names:
+        try:
+            relative_path(name)
+        except ValueError as error:
+            problems.append(str(error))
+        if not (folder / name).is_symlink() and not (folder / name).is_file():
+            problems.append(f"'{printable(name)}' is no plain file")
+    problems += clashes(name for name in names if not name.startswith(f"{HUB}/"))
+    if problems:
+        raise PrerequisiteError(_told(f"{folder}: a data bundle cannot hold this; nothing was imported", problems))
+
+
+def _told(what: str, problems: list[str]) -> str:
+    more = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+    return "\n".join([what, *(f"  {problem}" for problem in problems[:SHOWN]), *more])
+
+
 def check_sums(folder: Path, names: list[str], say: Say) -> None:
     """
     Raises:
@@ -92,17 +116,21 @@ def check_sums(folder: Path, names: list[str], say: Say) -> None:
             elif sha256_of(path) != digest:
                 problems.append(f"altered: {name}")
     if problems:
-        more = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-        shown = "\n".join([*(f"  {problem}" for problem in problems[:SHOWN]), *more])
-        raise PrerequisiteError(f"{folder}: its files are not those of {SUMS}; nothing was imported\n{shown}")
+        raise PrerequisiteError(_told(f"{folder}: its files are not those of {SUMS}; nothing was imported", problems))
 
 
 def _read_sums(path: Path) -> dict[str, str]:
     listed: dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise PrerequisiteError(
+            f"{path}: is no UTF-8 text; nothing was imported\n  PowerShell writes it with Out-File -Encoding utf8"
+        ) from None
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        digest, _, name = line.partition(" ")
+        digest, _, name = line.rstrip("\r").partition(" ")
         name = name.lstrip(" *").removeprefix("./")
         try:
             if len(digest) != 64:

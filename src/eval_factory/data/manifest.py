@@ -13,19 +13,26 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from eval_factory import __version__
-from eval_factory.data.sources import RelativePath, Sha256
+from eval_factory.data.sources import RelativePath, Sha256, clashes, plain_text, printable
 from eval_factory.errors import PrerequisiteError
-from eval_factory.rundir import sha256_of, write_atomic
+from eval_factory.rundir import sha256_of
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
 STAGING_PREFIX = ".staging-"
-OURS = (MANIFEST, LOCK)
+COMMIT = ".commit"
+"""A staging folder's name from the moment on that its files are the bundle's: `bundle.finish` moves them."""
+PREPARED = "hf/datasets/"
+"""Where data sets of the Hub are."""
+OURS = (MANIFEST, LOCK, COMMIT)
 """Names at the top of a bundle that the manifest does not list."""
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Plain = Annotated[str, AfterValidator(plain_text)]
 
 
 class FileEntry(_Strict):
@@ -34,25 +41,37 @@ class FileEntry(_Strict):
     path: RelativePath
     size: Annotated[int, Field(ge=0, strict=True)]
     sha256: Sha256
-    source: str
-    date: str
+    source: Plain
+    date: Plain
+
+
+def _prepared(folder: str) -> str:
+    if not folder.startswith(PREPARED):
+        raise ValueError(f"it is not in {PREPARED}")
+    return folder
 
 
 class HubEntry(_Strict):
     """A prepared Hugging Face data set; `revision` is None where nobody knows it (imported data)."""
 
     id: RelativePath
-    config: str | None
-    revision: str | None
-    folder: RelativePath
-    source: str
+    config: Plain | None
+    revision: Plain | None
+    folder: Annotated[RelativePath, AfterValidator(_prepared)]
+    source: Plain
+
+
+def is_ours(path: str) -> bool:
+    """Whether it belongs to what keeps a bundle, or to a change of it that is not done."""
+    top = path.split("/")[0]
+    return top in OURS or top.startswith(STAGING_PREFIX)
 
 
 def _different(files: list[FileEntry]) -> list[FileEntry]:
-    names = [file.path.casefold() for file in files]
-    if len(set(names)) != len(names):
-        raise ValueError("two files have the same path")
-    if any(file.path.split("/")[0] in OURS for file in files):
+    problem = next(clashes(file.path for file in files), None)
+    if problem is not None:
+        raise ValueError(problem)
+    if any(is_ours(file.path.casefold()) for file in files):
         raise ValueError("it lists itself")
     return files
 
@@ -61,8 +80,9 @@ class Manifest(_Strict):
     """What a bundle holds."""
 
     format: Literal[1] = 1
-    made_by: str = f"eval-factory {__version__}"
-    tasks: list[str] = []
+    made_by: Plain = f"eval-factory {__version__}"
+    tasks: list[Plain] = []
+    """Complete ones, when it was written: what a manifest says, not what was found."""
     hub: list[HubEntry] = []
     files: Annotated[list[FileEntry], AfterValidator(_different)] = []
 
@@ -90,7 +110,7 @@ def parse_manifest(text: str | bytes, where: str) -> Manifest:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = printable(".".join(str(part) for part in first["loc"]))[:200]
         raise PrerequisiteError(f"{where}: is no manifest of a data bundle: {place}: {first['msg']}") from None
 
 
@@ -103,15 +123,13 @@ def read_manifest(root: Path) -> Manifest:
     try:
         text = path.read_bytes()
     except OSError as error:
+        hint = f"make one: eval-factory data pull TASK --to {root} (or data import, data unpack)"
+        if (root / COMMIT).exists():
+            hint = f"its making was interrupted; this finishes it: eval-factory data verify {root}"
         raise PrerequisiteError(
-            f"{root}: is no data bundle: {MANIFEST}: {error.strerror or error}\n"
-            f"  make one: eval-factory data pull TASK --to {root} (or data import, data unpack)"
+            f"{root}: is no data bundle: {MANIFEST}: {error.strerror or error}\n  {hint}"
         ) from None
     return parse_manifest(text, str(path))
-
-
-def write_manifest(root: Path, manifest: Manifest) -> None:
-    write_atomic(root / MANIFEST, manifest.text())
 
 
 def manifest_sha256(root: Path) -> str:
@@ -135,12 +153,20 @@ class Differences:
 
     def lines(self) -> list[str]:
         kinds = (("missing", self.missing), ("altered", self.altered), ("extra", self.extra))
-        return [f"{kind}: {path}" for kind, paths in kinds for path in paths]
+        return [f"{kind}: {printable(path)}" for kind, paths in kinds for path in paths]
 
 
 def files_under(root: Path) -> Iterator[str]:
-    """Relative paths of all that is no folder, links included, which are not followed."""
-    for folder, folders, files in os.walk(root):
+    """Relative paths of all that is no folder, links included, which are not followed.
+
+    Raises:
+        PrerequisiteError: a folder cannot be read.
+    """
+
+    def unreadable(error: OSError) -> None:
+        raise PrerequisiteError(f"{printable(str(error.filename))}: cannot be read: {error.strerror}")
+
+    for folder, folders, files in os.walk(root, onerror=unreadable):
         linked = [name for name in folders if (Path(folder) / name).is_symlink()]
         for name in (*files, *linked):
             yield (Path(folder) / name).relative_to(root).as_posix()
@@ -150,19 +176,26 @@ def compare(root: Path, manifest: Manifest, *, only: Iterable[str] | None = None
     """Hash the files and compare. `only`: look at these paths, and not for extra ones.
 
     A link in a file's place counts as altered: a bundle has none.
+
+    Raises:
+        PrerequisiteError: a file cannot be read.
     """
     listed = manifest.paths()
     wanted = sorted(listed) if only is None else sorted(set(only) & set(listed))
     missing, altered = [], []
     for name in wanted:
         path, entry = root / name, listed[name]
-        if not path.is_symlink() and not path.exists():
+        try:
+            path.lstat()
+            if _through_link(root, path) or not _is_as_listed(path, entry):
+                altered.append(name)
+        except (FileNotFoundError, NotADirectoryError):
             missing.append(name)
-        elif _through_link(root, path) or not _is_as_listed(path, entry):
-            altered.append(name)
+        except OSError as error:
+            raise PrerequisiteError(f"{path}: cannot be read: {error.strerror or error}") from None
     extra: list[str] = []
     if only is None:
-        extra = sorted(name for name in files_under(root) if name not in listed and name not in OURS)
+        extra = sorted(name for name in files_under(root) if name not in listed and not is_ours(name))
     return Differences(tuple(missing), tuple(altered), tuple(extra))
 
 

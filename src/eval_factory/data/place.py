@@ -148,11 +148,29 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     prefix = f"{SCENARIOS}/{bundle.task.scenario}/"
     wanted = {path.removeprefix(prefix): path for path in _paths(bundle.needs) if path.startswith(prefix)}
     if wanted:
+        _replace_links(plan.rundir.helm, target)
         _mirror(bundle.root, wanted, target)
     prefix = f"{HF_HOME}/"
     wanted = {path.removeprefix(prefix): path for path in _paths(bundle.needs) if path.startswith(prefix)}
     if wanted:
+        _replace_links(plan.rundir.helm, plan.rundir.hf_home)
         _mirror(bundle.root, wanted, plan.rundir.hf_home)
+
+
+def _replace_links(helm: Path, target: Path) -> None:
+    """Take links out of the way: where they lead, nothing may be deleted or written. It may be shared, or the bundle.
+
+    Raises:
+        PrerequisiteError: HELM's folder itself is one; what earlier runs put there is not lost from sight.
+    """
+    if helm.is_symlink():
+        raise PrerequisiteError(
+            f"{helm}: is a link, and files of a data bundle are not placed through one\n"
+            "  link the whole output folder instead, or choose another with --output_dir"
+        )
+    for folder in reversed([target, *target.parents]):
+        if folder.is_relative_to(helm) and folder.is_symlink():
+            folder.unlink()
 
 
 def _mirror(root: Path, wanted: Mapping[str, str], target: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ from eval_factory.data.bundle import (
     file_list_text,
     staging,
 )  # fmt: skip
+from eval_factory.data.content import Blob
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
 from eval_factory.data.hub import pull_dataset
@@ -128,9 +130,9 @@ def _pull_confs(_name: str, sources: Sources, stage: Staging, fetcher: Fetcher, 
     found = sources.presentation
     if found is None:
         return None
-    for file in found.files:
+    for file, sha256 in found.files.items():
         url = f"{sources.url(found.url)}{file}"
-        fetcher.file(url, stage.path(f"{PRESENTATION}/{file}", url))
+        fetcher.file(url, stage.path(f"{PRESENTATION}/{file}", url), sha256=sha256)
     return [f"{len(found.files)} files"]
 
 
@@ -148,18 +150,20 @@ def _stage_member(member: str, url: str, target: Path, kept: Path, fetcher: Fetc
                 shutil.copyfileobj(source, file)
     except KeyError:
         raise FetchError(f"{url}: the archive holds no {member}") from None
-    except (zipfile.BadZipFile, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FetchError(f"{url}: is no zip file that can be used: {error}") from None
 
 
 def _pull_listing(
     name: str, scenario: str, listing: Listing, sources: Sources, stage: Staging, fetcher: Fetcher, say: Say
 ) -> str:
-    """The list as GitHub gives it, and every file on it."""
+    """The list as GitHub gives it, and every file on it, as git knows it."""
     url = sources.url(listing.url)
     answer = fetcher.json(url)
     try:
-        names = [entry["name"] for entry in answer if entry["name"].endswith(".txt")][:LIST_LIMIT]
+        texts = [entry for entry in answer if entry["name"].endswith(".txt")][:LIST_LIMIT]
+        blobs = {entry["name"]: Blob(int(entry["size"]), str(entry["sha"])) for entry in texts}
+        names = list(blobs)
         for text in names:
             if "/" in relative_path(text):
                 raise ValueError(text)
@@ -172,7 +176,10 @@ def _pull_listing(
     targets = {text: stage.path(f"{SCENARIOS}/{scenario}/{text}", base + quote(text)) for text in names}
     say(f"{name}: {len(names)} files to download")
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        jobs = [threads.submit(fetcher.file, base + quote(text), target) for text, target in targets.items()]
+        jobs = [
+            threads.submit(fetcher.file, base + quote(text), target, blob=blobs[text])
+            for text, target in targets.items()
+        ]
         try:
             for job in jobs:
                 job.result()
@@ -211,6 +218,6 @@ def _stage_nltk(name: str, package: Nltk, sources: Sources, stage: Staging, fetc
                 target = stage.path(f"{NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
                 with members.open(info) as source:
                     target.write_bytes(source.read(LARGEST_NLTK))
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise FetchError(f"{url}: is no zip file that can be used: {error}") from None
     archive.unlink()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import PurePosixPath
@@ -15,6 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 from eval_factory.errors import ConfigError
 
 TABLE = "sources.yml"
+LONGEST_NAME, LONGEST_PATH = 240, 1000
+"""In bytes: what any file system takes, with room for a suffix and for the folders that a bundle lies in."""
 
 try:
     _Loader: Any = yaml.CSafeLoader
@@ -29,12 +32,53 @@ def relative_path(text: str) -> str:
         ValueError: it is none; the message quotes it.
     """
     parts = text.split("/")
+    if any(unicodedata.category(letter) == "Cs" for letter in text):
+        raise ValueError(f"'{printable(text)}' is no UTF-8")
     bad = not text or any(part in ("", ".", "..") for part in parts)
-    if bad or "\\" in text or PurePosixPath(text).is_absolute() or any(ord(letter) < 32 for letter in text):
-        raise ValueError(f"{text!r} is no plain relative path")
+    if bad or "\\" in text or PurePosixPath(text).is_absolute() or _has_control(text):
+        raise ValueError(f"'{printable(text)}' is no plain relative path")
     if len(parts[0]) == 2 and parts[0][1] == ":":
-        raise ValueError(f"{text!r} names a drive")
+        raise ValueError(f"'{printable(text)}' names a drive")
+    if len(text.encode()) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in parts):
+        raise ValueError(f"'{printable(text)[:60]}...' is too long for a path")
     return text
+
+
+def clashes(paths: Iterable[str]) -> Iterator[str]:
+    """Which paths cannot be in one folder, on any file system: a clause for each, which names both."""
+    seen: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for path in paths:
+        folded = path.casefold()
+        if folded in seen:
+            how = "is there twice" if seen[folded] == path else f"and '{printable(seen[folded])}' differ in case only"
+            yield f"'{printable(path)}' {how}"
+        seen[folded] = path
+        folder = folded.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders[folder] = path
+            folder = folder.rpartition("/")[0]
+    for name in sorted(seen.keys() & folders.keys()):
+        yield f"'{printable(seen[name])}' is a file, and a folder of '{printable(folders[name])}'"
+
+
+def printable(text: str) -> str:
+    """Without what a terminal would obey: such letters are escaped."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def plain_text(text: str) -> str:
+    """
+    Raises:
+        ValueError: it holds control characters.
+    """
+    if _has_control(text):
+        raise ValueError(f"'{printable(text)}' holds control characters")
+    return text
+
+
+def _has_control(text: str) -> bool:
+    return any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
 
 
 RelativePath = Annotated[str, AfterValidator(relative_path)]
@@ -84,10 +128,10 @@ class Nltk(_Strict):
 
 
 class Presentation(_Strict):
-    """HELM's conf files: what its leaderboards run."""
+    """HELM's conf files: what its leaderboards run. `files`: name -> SHA-256."""
 
     url: str
-    files: tuple[RelativePath, ...]
+    files: dict[RelativePath, Sha256]
 
 
 class Variant(_Strict):

@@ -56,6 +56,11 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     env = {**env, **keys.found}
     for key in keys.found.values():
         redactor.learn(key)
+    bundle = job.plans[0].evaluation.run.config.params.extra.data_dir
+    if bundle is not None:
+        from eval_factory.data.bundle import refuse_inside
+
+        refuse_inside(Path(bundle).expanduser(), job.rundir.root, "an output folder")
     job.rundir.create()
     with job.rundir.locked():
         log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)

@@ -36,6 +36,12 @@ def _table() -> bytes:
 TABLE = _table()
 
 
+def listing(files: dict[str, bytes]) -> bytes:
+    """As GitHub lists a folder."""
+    shas = {name: hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest() for name, text in files.items()}  # noqa: S324
+    return json.dumps([{"name": name, "size": len(files[name]), "sha": sha} for name, sha in shas.items()]).encode()
+
+
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -98,7 +104,7 @@ class Origin:
         tree = [{"type": "file", "path": name, "size": len(data), "oid": "0" * 40} for name, data in hub.items()]
         self.files: dict[str, bytes] = {
             "/q/set.json": QUESTIONS,
-            "/list": json.dumps([{"name": name} for name in (*NOTES, "README.md")]).encode(),
+            "/list": listing({**NOTES, "README.md": b"x"}),
             **{f"/notes/{name}": text for name, text in NOTES.items()},
             "/words": VOCABULARY,
             "/punkt_tab.zip": punkt_zip(),
@@ -108,6 +114,8 @@ class Origin:
             **{f"/datasets/org/Some-Calc/resolve/{REVISION}/{name}": data for name, data in hub.items()},
         }
         self.altered: dict[str, tuple[int, bytes, dict[str, str]]] = {}
+        self.everything: tuple[int, bytes, dict[str, str]] | None = None
+        """What it answers to all else, if it is a portal."""
         self.fail_first: dict[str, int] = {}
         """Path -> how many times it answers 503 first."""
         self.asked: Counter[str] = Counter()
@@ -137,6 +145,8 @@ class Origin:
             return 503, b"later", {"Retry-After": "0"}
         if path in self.altered:
             return self.altered[path]
+        if self.everything is not None:
+            return self.everything
         if path not in self.files:
             return 404, b"no", {}
         return 200, self.files[path], {"ETag": f'"{digest(self.files[path])[:20]}"', "X-Repo-Commit": REVISION}

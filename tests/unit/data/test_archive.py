@@ -1,21 +1,26 @@
 from __future__ import annotations
 
+import fcntl
 import gzip
 import io
+import json
 import os
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from eval_factory.data import archive
 from eval_factory.data.archive import pack, unpack
+from eval_factory.data.importing import import_folder
 from eval_factory.data.manifest import MANIFEST, compare, read_manifest
-from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
+from unit.data.invented import digest, sources
 
 
 def test_there_and_back(bundle: Path, tmp_path: Path) -> None:
     pack(bundle, tmp_path / "a.tar.gz")
-    manifest = unpack(tmp_path / "a.tar.gz", tmp_path / "far" / "away")
+    manifest = unpack(tmp_path / "a.tar.gz", tmp_path / "far" / "away", sources())
     assert manifest == read_manifest(bundle)
     assert not compare(tmp_path / "far" / "away", manifest)
 
@@ -41,6 +46,12 @@ def plain(name: str, data: bytes = b"x") -> tuple[tarfile.TarInfo, bytes]:
     return info, data
 
 
+def with_header(**pax: str) -> tuple[tarfile.TarInfo, bytes]:
+    info, data = plain("scenarios/extra")
+    info.pax_headers = {name.replace("__", "."): value for name, value in pax.items()}
+    return info, data
+
+
 def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
@@ -60,8 +71,18 @@ HOSTILE = {
     "pipe": (special("scenarios/x", tarfile.FIFOTYPE), "no plain file"),
     "folder": (special("scenarios", tarfile.DIRTYPE), "no plain file"),
     "not in the manifest": (plain("scenarios/extra"), "not what the manifest lists"),
+    "sparse map": (with_header(GNU__sparse__map="a,b"), "no tar.gz|header that no packed"),
+    "sparse size": (with_header(GNU__sparse__size="abc"), "no tar.gz|header that no packed"),
+    "sparse": (with_header(GNU__sparse__map="0,1", GNU__sparse__size="1"), "no plain file|header that no packed"),
+    "time inf": (with_header(mtime="inf"), "header that no packed bundle has: 'mtime'"),
+    "time nan": (with_header(mtime="nan"), "header that no packed bundle has"),
+    "time 1e300": (with_header(mtime="1e300"), "header that no packed bundle has"),
+    "unknown header": (with_header(comment="x"), "header that no packed bundle has"),
+    "long name": (plain("scenarios/" + "n" * 300), "too long"),
+    "deep name": (plain("d/" * 2000 + "f"), "too long"),
+    "terminal": (plain("scenarios/\x1b[31m"), r"\\x1b"),
     "twice": (plain("scenarios/notes/a 1.txt", b"PLAN: walk"), "twice"),
-    "twice but for case": (plain("scenarios/NOTES/a 1.txt", b"PLAN: walk"), "twice|not what the manifest lists"),
+    "twice but for case": (plain("scenarios/NOTES/a 1.txt", b"PLAN: walk"), "not what the manifest lists"),
     "another size": (plain("scenarios/notes/B - 2.txt", b"PLAN: a rest that is longer"), "manifest lists|twice"),
 }
 
@@ -74,6 +95,85 @@ def with_member(source: Path, target: Path, member: tuple[tarfile.TarInfo, bytes
         new.addfile(member[0], io.BytesIO(member[1]))
 
 
+def packed_anew(target: Path, manifest: bytes, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(target, "w:gz") as made:
+        for info, data in (plain(MANIFEST, manifest), *members):
+            made.addfile(info, io.BytesIO(data))
+    return target
+
+
+def manifest_of(*paths: str, **changed: object) -> bytes:
+    files = [
+        {"path": path, "size": 1, "sha256": digest(b"x"), "source": "s", "date": "d"} for path in paths
+    ]  # fmt: skip
+    return json.dumps({"format": 1, "files": files, **changed}).encode()
+
+
+def hub_entry(**changed: object) -> dict[str, object]:
+    entry = {"id": "o/n", "config": None, "revision": None, "folder": "hf/datasets/o___n", "source": "s"}
+    return {**entry, **changed}
+
+
+BAD_MANIFESTS = {
+    "a file is a folder": (manifest_of("a", "a/b"), "is a file, and a folder of 'a/b'"),
+    "two names but for case": (manifest_of("a", "A"), "differ in case only"),
+    "long name": (manifest_of("n" * 300), "too long"),
+    "deep name": (manifest_of("d/" * 2000 + "f"), "too long"),
+    "terminal in a name": (manifest_of("\x1b[31m"), r"\\x1b"),
+    "terminal in a task": (manifest_of("a", tasks=["\x1b[31m"]), r"\\x1b"),
+    "terminal in a field": (manifest_of("a", **{"\x1b[31m": 1}), r"\\x1b"),
+    "terminal in a revision": (manifest_of("a", hub=[hub_entry(revision="\x9b31m")]), r"\\x9b"),
+    "a data set in another place": (manifest_of("a", hub=[hub_entry(folder="scenarios")]), "not in hf/datasets/"),
+    "what a change leaves": (manifest_of(".staging-x/a"), "lists itself"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MANIFESTS)
+def test_hostile_manifests_are_refused_and_nothing_of_them_reaches_a_terminal(name: str, tmp_path: Path) -> None:
+    manifest, message = BAD_MANIFESTS[name]
+    source = packed_anew(tmp_path / "a.tar.gz", manifest, plain("a"))
+    with pytest.raises(PrerequisiteError, match=message) as raised:
+        unpack(source, tmp_path / "out", sources())
+    assert all(letter.isprintable() or letter == "\n" for letter in str(raised.value))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_tasks_that_are_told_are_those_that_were_found(tmp_path: Path) -> None:
+    source = packed_anew(tmp_path / "a.tar.gz", manifest_of("a", tasks=["questions", "notes"]), plain("a"))
+    assert unpack(source, tmp_path / "out", sources()).tasks == []
+
+
+def test_more_files_than_any_bundle_has_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_FILES", 2)
+    source = packed_anew(tmp_path / "a.tar.gz", manifest_of("a", "b", "c"), plain("a"), plain("b"), plain("c"))
+    with pytest.raises(PrerequisiteError, match="lists more than 2 files"):
+        unpack(source, tmp_path / "out", sources())
+
+
+def test_headers_that_follow_headers_are_refused(tmp_path: Path) -> None:
+    record = b"12 path=abc\n"
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, len(record)
+    with gzip.open(tmp_path / "a.tar.gz", "wb") as file:
+        for _ in range(3000):
+            file.write(header.tobuf(tarfile.USTAR_FORMAT) + record.ljust(512, b"\0"))
+        file.write(tarfile.TarInfo("x").tobuf(tarfile.USTAR_FORMAT) + bytes(1024))
+    with pytest.raises(PrerequisiteError, match=r"no tar\.gz"):
+        unpack(tmp_path / "a.tar.gz", tmp_path / "out", sources())
+    assert not (tmp_path / "out").exists()
+
+
+def test_long_names_and_other_letters_come_through(tmp_path: Path) -> None:
+    given, name = tmp_path / "given" / "scenarios" / "x", "n" * 200
+    (given / name).mkdir(parents=True)
+    for file in (f"{name}/{name}.txt", "é ü.txt"):
+        (given / file).write_text("x")
+    manifest = import_folder(tmp_path / "given", tmp_path / "b", sources(), lambda _line: None)
+    pack(tmp_path / "b", tmp_path / "a.tar.gz")
+    assert unpack(tmp_path / "a.tar.gz", tmp_path / "c", sources()) == read_manifest(tmp_path / "b")
+    assert len(manifest.files) == 2
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_archives_leave_nothing(name: str, bundle: Path, tmp_path: Path) -> None:
     member, message = HOSTILE[name]
@@ -81,14 +181,14 @@ def test_hostile_archives_leave_nothing(name: str, bundle: Path, tmp_path: Path)
     with_member(tmp_path / "good.tar.gz", tmp_path / "bad.tar.gz", member)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(PrerequisiteError, match=message):
-        unpack(tmp_path / "bad.tar.gz", tmp_path / "new" / "out")
+        unpack(tmp_path / "bad.tar.gz", tmp_path / "new" / "out", sources())
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_no_more_than_the_limit_is_unpacked(bundle: Path, tmp_path: Path) -> None:
     pack(bundle, tmp_path / "a.tar.gz")
     with pytest.raises(PrerequisiteError, match="more than 100 bytes"):
-        unpack(tmp_path / "a.tar.gz", tmp_path / "out", limit=100)
+        unpack(tmp_path / "a.tar.gz", tmp_path / "out", sources(), limit=100)
     assert not (tmp_path / "out").exists()
 
 
@@ -99,7 +199,7 @@ def test_a_header_that_asks_for_all_the_memory_is_refused(tmp_path: Path) -> Non
         file.write(info.tobuf(tarfile.USTAR_FORMAT))
         file.write(b"\0" * 4096)
     with pytest.raises(PrerequisiteError, match="header is larger"):
-        unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+        unpack(tmp_path / "a.tar.gz", tmp_path / "out", sources())
 
 
 def test_a_damaged_archive_leaves_nothing(bundle: Path, tmp_path: Path) -> None:
@@ -108,7 +208,7 @@ def test_a_damaged_archive_leaves_nothing(bundle: Path, tmp_path: Path) -> None:
     for content in (whole[: len(whole) // 2], b"no archive", b"", whole[:200] + bytes(50) + whole[250:]):
         (tmp_path / "b.tar.gz").write_bytes(content)
         with pytest.raises(PrerequisiteError):
-            unpack(tmp_path / "b.tar.gz", tmp_path / "out")
+            unpack(tmp_path / "b.tar.gz", tmp_path / "out", sources())
         assert not (tmp_path / "out").exists()
         assert not list(tmp_path.glob(".out*"))
 
@@ -121,15 +221,53 @@ def test_content_that_was_exchanged_is_found(bundle: Path, tmp_path: Path) -> No
             assert held is not None
             new.addfile(info, io.BytesIO(held.read().replace(b"PLAN: walk", b"PLAN: jump")))
     with pytest.raises(PrerequisiteError, match=r"altered: scenarios/notes/a 1\.txt"):
-        unpack(tmp_path / "b.tar.gz", tmp_path / "out")
+        unpack(tmp_path / "b.tar.gz", tmp_path / "out", sources())
     assert not (tmp_path / "out").exists()
 
 
 def test_what_is_there_is_not_written_over(bundle: Path, tmp_path: Path) -> None:
     pack(bundle, tmp_path / "a.tar.gz")
     with pytest.raises(ConfigError, match="not empty"):
-        unpack(tmp_path / "a.tar.gz", bundle)
+        unpack(tmp_path / "a.tar.gz", bundle, sources())
     with pytest.raises(ConfigError, match=r"ends with \.tar\.gz"):
         pack(bundle, tmp_path / "a.zip")
     with pytest.raises(ConfigError, match="is no file"):
-        unpack(tmp_path / "none.tar.gz", tmp_path / "out")
+        unpack(tmp_path / "none.tar.gz", tmp_path / "out", sources())
+
+
+def test_an_archive_is_a_file_outside_the_bundle(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(bundle)
+    for inside in (bundle / "x.tar.gz", tmp_path / "link" / "new" / "x.tar.gz"):
+        with pytest.raises(ConfigError, match="cannot be inside the data bundle"):
+            pack(bundle, inside)
+    (tmp_path / "folder.tar.gz").mkdir()
+    with pytest.raises(ConfigError, match="is a folder"):
+        pack(bundle, tmp_path / "folder.tar.gz")
+    assert not compare(bundle, read_manifest(bundle))
+
+
+def test_what_a_killed_pack_left_is_written_over(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".a.tar.gz.part").write_bytes(b"x" * 100_000)
+    pack(bundle, tmp_path / "out" / "a.tar.gz")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.tar.gz"]
+    assert not compare(tmp_path / "c", unpack(tmp_path / "out" / "a.tar.gz", tmp_path / "c", sources()))
+
+
+def test_two_do_not_pack_into_one_archive(bundle: Path, tmp_path: Path) -> None:
+    with (tmp_path / ".a.tar.gz.part").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match="another process is packing into it"):
+            pack(bundle, tmp_path / "a.tar.gz")
+    pack(bundle, tmp_path / "a.tar.gz")
+
+
+def test_an_empty_folder_is_filled_where_it_is(bundle: Path, tmp_path: Path) -> None:
+    pack(bundle, tmp_path / "a.tar.gz")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    inode = (tmp_path / "empty").stat().st_ino
+    manifest = unpack(tmp_path / "a.tar.gz", tmp_path / "link", sources())
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "empty").stat().st_ino == inode  # a mount cannot be renamed away
+    assert not compare(tmp_path / "empty", manifest)

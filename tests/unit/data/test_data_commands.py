@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from unit.data.invented import folder_to_import
+from eval_factory.data.sources import load_sources
+from unit.data.invented import Origin, folder_to_import, listing
 
 
-def eval_factory(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def eval_factory(*arguments: str, cwd: Path, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "eval_factory", "data", *arguments],
+        [*before, sys.executable, "-m", "eval_factory", "data", *arguments],
         cwd=cwd, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
@@ -68,4 +71,122 @@ def test_mistakes_have_a_message_and_an_exit_code(
     assert finished.returncode == code, finished.stderr
     assert message in finished.stderr
     assert "Traceback" not in finished.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def packed(bundle: Path, tmp_path: Path) -> Path:
+    """A bundle `bundle`, packed as `x.tar.gz`, a file `f`, a folder `d.tar.gz`, all in one folder, which is returned."""
+    assert eval_factory("pack", "bundle", "x.tar.gz", cwd=tmp_path).returncode == 0
+    (tmp_path / "f").write_text("x")
+    (tmp_path / "d.tar.gz").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["pack", "bundle", "f/y.tar.gz"], 3, "f"),
+        (["pack", "bundle", "d.tar.gz"], 2, "d.tar.gz: is a folder"),
+        (["pack", "bundle", "bundle/y.tar.gz"], 2, "bundle/y.tar.gz: an archive cannot be inside the data bundle"),
+        (["unpack", "x.tar.gz", "f/y"], 3, "f/y: cannot be written to"),
+        (["unpack", "x.tar.gz", "f"], 2, "f: is no folder"),
+        (["unpack", "x.tar.gz", "bundle"], 2, "bundle: is there already"),
+        (["unpack", "d.tar.gz", "y"], 2, "d.tar.gz: is no file"),
+        (["import", "given", "--to", "f"], 2, "f: is no folder"),
+    ],
+)
+def test_a_path_that_cannot_be_is_named(arguments: list[str], code: int, message: str, packed: Path) -> None:
+    before = sorted(packed.rglob("*"))
+    finished = eval_factory(*arguments, cwd=packed)
+    assert finished.returncode == code, finished.stderr
+    assert message in finished.stderr
+    assert sorted(packed.rglob("*")) == before
+    assert eval_factory("verify", "bundle", cwd=packed).returncode == 0
+
+
+def as_a_user() -> tuple[str, ...]:
+    """What to put before a command so that modes of files count, for root too."""
+    if os.geteuid() != 0:
+        return ()
+    if shutil.which("setpriv") is None:
+        pytest.skip("root may read and write everything, and there is no setpriv to take that away")
+    return ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pack", "bundle", "readonly/y.tar.gz"], "readonly/.y.tar.gz.part: Permission denied"),
+        (["unpack", "x.tar.gz", "readonly/y"], "readonly/y: cannot be written to: Permission denied"),
+        (["unpack", "x.tar.gz", "readonly"], "readonly: cannot be written to: Permission denied"),
+        (["import", "given", "--to", "readonly/y"], "readonly/y: cannot be written to: Permission denied"),
+        (["verify", "unreadable"], "a 1.txt: cannot be read: Permission denied"),
+        (["pack", "unreadable", "y.tar.gz"], "a 1.txt: cannot be read: Permission denied"),
+        (["verify", "closed"], "B - 2.txt: cannot be read: Permission denied"),
+        (["import", "unreadable", "--to", "y"], "a 1.txt: Permission denied"),
+    ],
+)
+def test_what_may_not_be_read_or_written_is_named(arguments: list[str], message: str, packed: Path) -> None:
+    for name in ("unreadable", "closed"):
+        shutil.copytree(packed / "bundle", packed / name)
+    (packed / "readonly").mkdir(mode=0o500)
+    (packed / "unreadable/scenarios/notes/a 1.txt").chmod(0)
+    (packed / "closed/scenarios").chmod(0)
+    try:
+        before = sorted(packed.iterdir())
+        finished = eval_factory(*arguments, cwd=packed, before=as_a_user())
+        assert finished.returncode == 3, finished.stderr
+        assert message in finished.stderr
+        assert sorted(packed.iterdir()) == before
+        assert list((packed / "readonly").iterdir()) == []
+    finally:
+        (packed / "closed/scenarios").chmod(0o700)
+
+
+def test_what_a_killed_command_left_is_swept_by_verify(packed: Path) -> None:
+    (packed / "bundle/.staging-x").mkdir()
+    (packed / "bundle/.staging-x/a").write_text("x")
+    verified = eval_factory("verify", "bundle", cwd=packed)
+    assert verified.returncode == 0, verified.stdout
+    assert not (packed / "bundle/.staging-x").exists()
+
+
+def test_a_bundle_that_may_not_be_written_is_verified_all_the_same(packed: Path) -> None:
+    (packed / "bundle/.staging-x").mkdir()
+    (packed / "bundle/.staging-x/a").write_text("x")
+    (packed / "bundle/.lock").unlink()
+    (packed / "bundle").chmod(0o500)
+    verified = eval_factory("verify", "bundle", cwd=packed, before=as_a_user())
+    (packed / "bundle").chmod(0o700)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+PORTAL = b"<html>Please log in</html>"
+
+
+def test_a_login_page_is_pulled_as_nothing(tmp_path: Path, origin: Origin) -> None:
+    """A captive portal answers whatever it is asked with status 200 and its own page."""
+    origin.everything = (200, PORTAL, {"Content-Type": "text/html"})
+    tasks = ("race_based_med", "med_dialog", "mtsamples_procedures", "ehr_sql", "medhelm_med_mcqa", "leaderboards")
+    origins = [f"--origin={name}={origin.url}" for name in load_sources().origins]
+    pulled = eval_factory("pull", *tasks, "--to", "b", *origins, cwd=tmp_path)
+    assert pulled.returncode == 3, pulled.stderr
+    lines = [line.removeprefix("eval-factory: ") for line in pulled.stderr.splitlines()]
+    assert [line.partition(":")[0] for line in lines] == list(tasks)
+    assert all("a web page came, not the file" in line or "the answer is no JSON" in line for line in lines)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_are_compared_with_what_github_lists(tmp_path: Path, origin: Origin) -> None:
+    """The list is honest, the texts are a portal's."""
+    wanted = load_sources().tasks["mtsamples_procedures"].listing
+    assert wanted is not None
+    origin.everything = (200, PORTAL, {})
+    path = wanted.url.removeprefix("{api}").partition("?")[0]
+    origin.altered[path] = (200, listing({f"{number}.txt": b"PLAN: walk" for number in range(wanted.count)}), {})
+    origins = [f"--origin={name}={origin.url}" for name in ("api", "raw")]
+    pulled = eval_factory("pull", "mtsamples_procedures", "--to", "b", *origins, cwd=tmp_path)
+    assert pulled.returncode == 3, pulled.stderr
+    assert "a web page came, not the file" in pulled.stderr
     assert list(tmp_path.iterdir()) == []

@@ -78,6 +78,63 @@ def test_a_folder_without_sums_is_taken_with_a_warning(tmp_path: Path) -> None:
     assert said[0].startswith("warning: ")
 
 
+ODD_NAMES = {
+    "case": ("K.txt", "differ in case only"),
+    "no UTF-8": (os.fsdecode(b"\xff.txt"), r"'scenarios/odd/\\udcff\.txt' is no UTF-8"),
+    "newline": ("a\nb.txt", r"'scenarios/odd/a\\nb\.txt' is no plain relative path"),
+    "backslash": ("a\\b.txt", "is no plain relative path"),
+    "too long": ("n" * 250, "too long"),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_NAMES)
+@pytest.mark.parametrize("over", [False, True])
+def test_a_name_that_a_bundle_cannot_hold_is_said_and_nothing_is_left(kind: str, over: bool, tmp_path: Path) -> None:
+    given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
+    if over:
+        import_folder(given, root, sources(), no_line)
+    (given / "SHA256SUMS").unlink()
+    (given / "scenarios/odd").mkdir()
+    name, message = ODD_NAMES[kind]
+    for file in ("k.txt", name):
+        (given / "scenarios/odd" / file).write_text("x")
+    with pytest.raises(PrerequisiteError, match=message):
+        import_folder(given, root, sources(), no_line)
+    assert root.exists() == over
+    assert not over or not compare(root, read_manifest(root))
+
+
+def test_a_name_that_clashes_with_what_the_bundle_holds(tmp_path: Path) -> None:
+    given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
+    import_folder(given, root, sources(), no_line)
+    (given / "SHA256SUMS").unlink()
+    (given / "scenarios/notes/a 1.txt").rename(given / "scenarios/notes/A 1.txt")
+    with pytest.raises(PrerequisiteError, match=r"cannot hold this: '.*' and '.*' differ in case only"):
+        import_folder(given, root, sources(), no_line)
+    assert not compare(root, read_manifest(root))
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    given = folder_to_import(tmp_path / "given")
+    (given / "SHA256SUMS").unlink()
+    os.mkfifo(given / "scenarios/pipe")
+    with pytest.raises(PrerequisiteError, match="'scenarios/pipe' is no plain file"):
+        import_folder(given, tmp_path / "bundle", sources(), no_line)
+
+
+@pytest.mark.parametrize(("encoding", "taken"), [("utf-8-sig", True), ("utf-16", False)])
+def test_a_sums_file_that_powershell_wrote(encoding: str, taken: bool, tmp_path: Path) -> None:
+    given = folder_to_import(tmp_path / "given")
+    sums = given / "SHA256SUMS"
+    sums.write_bytes(sums.read_text().replace("\n", "\r\n").encode(encoding))
+    if taken:
+        import_folder(given, tmp_path / "bundle", sources(), no_line)
+        return
+    with pytest.raises(PrerequisiteError, match="SHA256SUMS: is no UTF-8 text"):
+        import_folder(given, tmp_path / "bundle", sources(), no_line)
+    assert not (tmp_path / "bundle").exists()
+
+
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
     with pytest.raises(ConfigError, match="nothing to import"):

@@ -7,6 +7,7 @@ import pytest
 
 from eval_factory.data import place as placing
 from eval_factory.data.importing import import_folder
+from eval_factory.data.manifest import compare
 from eval_factory.data.place import bundle_record, check_data, place, variables_of
 from eval_factory.data.sources import Sources
 from eval_factory.errors import PrerequisiteError
@@ -51,6 +52,49 @@ def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_
     place(found, this)
     assert copy.read_bytes() == QUESTIONS
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["set.json"]
+
+
+@pytest.mark.parametrize("linked", ["scenarios", "scenarios/questions", "scenarios/questions/data"])
+def test_nothing_is_deleted_or_written_through_a_link(linked: str, bundle: Path, tmp_path: Path) -> None:
+    this, shared = plan_of("pubmed_qa", tmp_path, bundle), tmp_path / "shared"
+    theirs = [shared / "mine.txt", shared / "set.json", shared / "data/set.json", shared / "questions/data/set.json"]
+    for path in theirs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("theirs")
+    link = tmp_path / "out/helm" / linked
+    link.parent.mkdir(parents=True)
+    link.symlink_to(shared)
+    found = check_data(this, {})
+    assert found is not None
+    place(found, this)
+    assert [path.read_text() for path in theirs] == ["theirs"] * len(theirs)
+    assert not link.is_symlink()
+    assert (tmp_path / "out/helm/scenarios/questions/data/set.json").read_bytes() == QUESTIONS
+
+
+def test_a_link_into_the_bundle_does_not_make_it_the_runs(bundle: Path, tmp_path: Path) -> None:
+    this = plan_of("pubmed_qa", tmp_path, bundle)
+    (tmp_path / "out/helm/scenarios").mkdir(parents=True)
+    (tmp_path / "out/helm/scenarios/questions").symlink_to(bundle / "scenarios/questions")
+    found = check_data(this, {})
+    assert found is not None
+    place(found, this)
+    assert not compare(bundle, found.manifest)
+    copy = tmp_path / "out/helm/scenarios/questions/data/set.json"
+    assert copy.stat().st_ino != (bundle / "scenarios/questions/data/set.json").stat().st_ino
+
+
+def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> None:
+    this = plan_of("pubmed_qa", tmp_path, bundle)
+    (tmp_path / "disk/scenarios/questions").mkdir(parents=True)
+    (tmp_path / "disk/scenarios/questions/mine.txt").write_text("theirs")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/helm").symlink_to(tmp_path / "disk")
+    found = check_data(this, {})
+    assert found is not None
+    with pytest.raises(PrerequisiteError, match="helm: is a link"):
+        place(found, this)
+    assert (tmp_path / "disk/scenarios/questions/mine.txt").read_text() == "theirs"
 
 
 def test_the_variables_name_the_bundle(bundle: Path, tmp_path: Path) -> None:

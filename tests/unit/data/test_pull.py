@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import random
+import sqlite3
 import zipfile
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from eval_factory.data.manifest import compare, read_manifest
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import Sources
 from eval_factory.errors import ConfigError, PrerequisiteError
-from unit.data.invented import NOTES, QUESTIONS, REVISION, TABLE, Origin, sources
+from unit.data.invented import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +73,78 @@ BAD_ANSWERS = {
     "cut off": (200, QUESTIONS, {"Content-Length": "400"}),
     "an error": (500, b"", {"Retry-After": "0"}),
 }
+
+
+PORTAL = b"\n<!DOCTYPE html>\n<html>Please log in</html>\n"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/html; charset=utf-8"}])
+@pytest.mark.parametrize("name", ["a.docx", "a.sqlite", "a.json", "a.csv", "a.conf"])
+def test_a_page_to_log_in_is_no_data(name: str, headers: dict[str, str], tmp_path: Path, origin: Origin) -> None:
+    origin.altered[f"/q/{name}"] = (200, PORTAL, headers)
+    with pytest.raises(PrerequisiteError, match="a web page came, not the file"):
+        pull(["one"], tmp_path / "b", with_file(name, origin), no_line)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_page_without_a_pages_beginning_is_known_by_its_type(tmp_path: Path, origin: Origin) -> None:
+    origin.altered["/q/a.csv"] = (200, b"<!-- hello --><p>Please log in", {"Content-Type": "text/html"})
+    with pytest.raises(PrerequisiteError, match="a web page came"):
+        pull(["one"], tmp_path / "b", with_file("a.csv", origin), no_line)
+
+
+def with_file(name: str, origin: Origin) -> Sources:
+    """A table of one task with one file, of which no hash is known."""
+    task = {"scenario": "one", "files": [{"path": name, "url": f"{{raw}}/q/{name}"}]}
+    table = {**ARCHIVED, "tasks": {"one": task}}
+    return Sources.model_validate(table).with_origins({"raw": origin.url})
+
+
+def _docx() -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", random.Random(1).randbytes(20_000))  # noqa: S311
+    return held.getvalue()
+
+
+def _sqlite(folder: Path) -> bytes:
+    with contextlib.closing(sqlite3.connect(folder / "made.sqlite")) as database:
+        database.execute("CREATE TABLE patient (name TEXT)")
+        database.executemany("INSERT INTO patient VALUES (?)", [("n" * 100,)] * 1000)
+        database.commit()
+    return (folder / "made.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.sqlite", "a.json"])
+def test_half_a_file_is_not_taken_where_the_server_does_not_say_how_long_it_is(
+    name: str, tmp_path: Path, origin: Origin
+) -> None:
+    whole = {"a.docx": _docx(), "a.sqlite": _sqlite(tmp_path), "a.json": json.dumps({"data": ["x"] * 1000}).encode()}[name]
+    for cut in (whole[: len(whole) // 2], b""):
+        origin.files[f"/q/{name}"] = cut
+        with pytest.raises(PrerequisiteError, match=r"is no zip|SQLite database|is no JSON|it is empty"):
+            pull(["one"], tmp_path / "b", with_file(name, origin), no_line)
+        assert not (tmp_path / "b").exists()
+    origin.files[f"/q/{name}"] = whole
+    pull(["one"], tmp_path / "b", with_file(name, origin), no_line)
+    assert (tmp_path / "b/scenarios/one" / name).read_bytes() == whole
+
+
+def test_a_damaged_member_of_a_document_is_found(tmp_path: Path, origin: Origin) -> None:
+    whole = _docx()
+    origin.files["/q/a.docx"] = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
+    with pytest.raises(PrerequisiteError, match="is no zip file that can be used"):
+        pull(["one"], tmp_path / "b", with_file("a.docx", origin), no_line)
+
+
+@pytest.mark.parametrize(("came", "message"), [
+    (PORTAL, "a web page came"), (b"PLAN: wal", "9 of 10 bytes came"), (b"PLAN: wall", "is not what is listed"),
+])  # fmt: skip
+def test_a_text_is_the_one_that_is_listed(came: bytes, message: str, tmp_path: Path, origin: Origin) -> None:
+    origin.altered["/notes/a 1.txt"] = (200, came, {})
+    with pytest.raises(PrerequisiteError, match=message):
+        pull(["notes"], tmp_path / "b", origin.sources(), no_line)
+    assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize("kind", BAD_ANSWERS)
@@ -160,14 +235,15 @@ def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
 def test_an_archive_that_is_none_or_holds_something_else(content: bytes, tmp_path: Path, origin: Origin) -> None:
     origin.files["/exam.zip"] = content
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
-    with pytest.raises(PrerequisiteError, match=r"is no zip file that can be used|the archive holds no"):
+    with pytest.raises(PrerequisiteError, match=r"a web page came|the archive holds no"):
         pull(["exam"], tmp_path / "b", table, no_line)
 
 
 def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
-    origin.files["/confs/run_entries_a.conf"] = b"entries: []"
+    conf = b"entries: []"
+    origin.files["/confs/run_entries_a.conf"] = conf
     table = Sources.model_validate(
-        {**ARCHIVED, "presentation": {"url": "{raw}/confs/", "files": ["run_entries_a.conf"]}}
+        {**ARCHIVED, "presentation": {"url": "{raw}/confs/", "files": {"run_entries_a.conf": digest(conf)}}}
     ).with_origins({"raw": origin.url})
     pull(["leaderboards"], tmp_path / "b", table, no_line)
     assert (tmp_path / "b" / "presentation" / "run_entries_a.conf").read_bytes() == b"entries: []"

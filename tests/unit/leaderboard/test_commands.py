@@ -116,6 +116,17 @@ def test_what_is_wrong_is_said_by_a_dry_run_too(arguments: tuple[str, ...], said
     assert said in str(error)
 
 
+def test_results_are_not_written_into_the_bundle(tmp_path: Path) -> None:
+    conf = str(conf_of(tmp_path, "mmlu:subject=a,model=text"))
+    inside = tmp_path / "bundle" / "results"
+    error = call(
+        "run", "lite", *TARGET, "--conf", conf, "--data_dir", str(tmp_path / "bundle"), "--output_dir", str(inside)
+    ).exception
+    assert isinstance(error, ConfigError)
+    assert f"{inside}: an output folder cannot be inside the data bundle" in str(error)
+    assert not inside.parent.exists()
+
+
 def conf_of(folder: Path, *descriptions: str) -> Path:
     file = folder / "x.conf"
     file.write_text(json.dumps({"entries": [{"description": text, "priority": 1} for text in descriptions]}))

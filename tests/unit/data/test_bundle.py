@@ -1,0 +1,187 @@
+"""A change of a bundle that is interrupted at any of its steps is finished, or has never been."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from eval_factory.data.bundle import interrupted, read_file_list, refuse_inside, settle, staging
+from eval_factory.data.manifest import COMMIT, LOCK, MANIFEST, HubEntry, Manifest, compare, read_manifest
+from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
+from unit.data.invented import QUESTIONS, sources
+
+
+class Killed(BaseException):
+    """What no code catches."""
+
+
+def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process dies when a bundle's files are touched for the `step`th time; nothing is cleaned up."""
+    count = 0
+
+    def counted(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **settings: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count >= step:
+                raise Killed
+            return original(*arguments, **settings)
+
+        return call
+
+    for owner, name in ((Path, "replace"), (Path, "unlink"), (shutil, "rmtree")):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+
+
+def content_of(root: Path) -> dict[str, str]:
+    return {path: file.sha256 for path, file in read_manifest(root).paths().items()}
+
+
+def change(root: Path, revision: str) -> None:
+    """As a pull does: files are new or other ones, and the data set's new revision takes the place of the old one."""
+    folder = f"hf/datasets/org___some-calc/default/0.0.0/{revision}"
+    with staging(root, sources()) as stage:
+        for name in ("scenarios/questions/data/set.json", f"scenarios/{revision}.txt", f"{folder}/x.arrow"):
+            stage.path(name, "s").write_text(revision)
+        stage.hub.append(HubEntry(id="org/Some-Calc", config=None, revision=revision, folder=folder, source="s"))
+        stage.commit()
+
+
+def test_a_change_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(tmp_path / "before", "a" * 40)
+    shutil.copytree(tmp_path / "before", tmp_path / "after")
+    change(tmp_path / "after", "b" * 40)
+    before, after = content_of(tmp_path / "before"), content_of(tmp_path / "after")
+    ended = []
+    for step in range(1, 100):
+        root = tmp_path / f"b{step}"
+        shutil.copytree(tmp_path / "before", root)
+        try:
+            with monkeypatch.context() as patched:
+                killed_at(step, patched)
+                change(root, "b" * 40)
+        except Killed:
+            pass
+        else:
+            break
+        half = interrupted(root)
+        settle(root)
+        assert content_of(root) in ((after,) if half else (before, after))
+        ended.append(content_of(root) == after)
+        assert not compare(root, read_manifest(root))
+        assert {path.name for path in root.iterdir() if path.name.startswith(".")} <= {LOCK}
+    assert ended == sorted(ended)  # first the old one, from some step on the new one
+    assert {False, True} == set(ended)
+    assert content_of(root) == after
+    assert not list((tmp_path / "after").rglob("a" * 40))
+
+
+def test_a_first_import_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(tmp_path / "whole", "a" * 40)
+    for step in range(1, 100):
+        root = tmp_path / f"b{step}"
+        try:
+            with monkeypatch.context() as patched:
+                killed_at(step, patched)
+                change(root, "a" * 40)
+        except Killed:
+            change(root, "a" * 40)  # the same command goes on
+        else:
+            break
+        assert content_of(root) == content_of(tmp_path / "whole")
+        assert not compare(root, read_manifest(root))
+    assert step > 5
+
+
+def test_control_c_does_not_leave_a_change_half_done(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+    interrupts = iter([KeyboardInterrupt])
+
+    def interrupted_once(path: Path, target: Path) -> Path:
+        if target.name == "set.json" and next(interrupts, None):
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        change(bundle, "a" * 40)
+    assert (bundle / "scenarios/questions/data/set.json").read_text() == "a" * 40
+    assert not compare(bundle, read_manifest(bundle))
+
+
+def test_what_a_killed_command_left_is_no_part_of_the_bundle_and_is_swept(bundle: Path) -> None:
+    left = bundle / ".staging-x" / "files"
+    left.mkdir(parents=True)
+    (left / "a").write_text("x")
+    assert not compare(bundle, read_manifest(bundle))
+    with FileLock(bundle / LOCK):
+        settle(bundle)
+        assert left.exists()  # somebody is at work in it
+    settle(bundle)
+    assert not left.parent.exists()
+
+
+def test_where_files_are_being_moved_one_waits(bundle: Path) -> None:
+    (bundle / COMMIT).mkdir()
+    shutil.copy(bundle / MANIFEST, bundle / COMMIT / MANIFEST)
+    with FileLock(bundle / LOCK), pytest.raises(BusyError, match="another process is changing"):
+        settle(bundle)
+    settle(bundle)
+    assert not (bundle / COMMIT).exists()
+
+
+@pytest.mark.parametrize("name", [".staging-x", COMMIT])
+def test_somebody_elses_folders_are_left_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / "mine" / name).mkdir(parents=True)
+    (tmp_path / "mine" / name / "thesis.txt").write_text("x")
+    (tmp_path / "mine" / "other.txt").write_text("x")
+    settle(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="is not empty and no data bundle"), staging(tmp_path / "mine", sources()):
+        pass
+    assert (tmp_path / "mine" / name / "thesis.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "file"])
+def test_what_stands_in_a_files_place_is_said_before_anything_is_moved(kind: str, bundle: Path, tmp_path: Path) -> None:
+    place = bundle / "hf"
+    if kind == "folder":
+        (place / "datasets/org___some-calc/default/0.0.0" / ("a" * 40) / "x.arrow").mkdir(parents=True)
+    elif kind == "link":
+        place.symlink_to(tmp_path)
+    else:
+        place.write_text("x")
+    with pytest.raises(PrerequisiteError, match="nothing was changed"):
+        change(bundle, "a" * 40)
+    assert (bundle / "scenarios/questions/data/set.json").read_bytes() == QUESTIONS
+    assert not (bundle / COMMIT).exists()
+
+
+def test_files_of_a_hostile_bundle_are_not_removed_by_a_data_set(bundle: Path) -> None:
+    manifest = read_manifest(bundle).model_dump()
+    entry = {"id": "o/n", "config": None, "revision": None, "folder": "scenarios/notes", "source": "s"}
+    with pytest.raises(ValueError, match="not in hf/datasets/"):
+        Manifest.model_validate({**manifest, "hub": [entry]})
+
+
+def test_inside_a_bundle(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(bundle)
+    for path in (bundle, bundle / "results" / "x", tmp_path / "link" / "x"):
+        with pytest.raises(ConfigError, match="an output folder cannot be inside the data bundle"):
+            refuse_inside(bundle, path, "an output folder")
+    refuse_inside(bundle, tmp_path / "results", "an output folder")
+    refuse_inside(bundle, bundle.with_name("bundle-2"), "an output folder")
+
+
+@pytest.mark.parametrize("name", ["../a.txt", "a/b.txt", "\x1b[31m.txt", 7])
+def test_a_list_of_files_names_files(name: object, tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text(json.dumps({"names": [name]}))
+    with pytest.raises(PrerequisiteError, match="is no list of files"):
+        read_file_list(tmp_path / "list.json")
