@@ -85,8 +85,8 @@ class DamagedStoreError(Exception):
 @dataclass
 class _Job:
     statements: list[tuple[str, tuple[Any, ...]]]
-    done: bool = False
-    error: sqlite3.Error | None = None
+    written: bool = False
+    error: Exception | None = None
 
 
 class ResponseStore:
@@ -121,8 +121,8 @@ class ResponseStore:
                 answer.key,
                 answer.role,
                 answer.model_id,
-                json.dumps(answer.request, ensure_ascii=False),
-                json.dumps(answer.response, ensure_ascii=False),
+                _as_json(answer.request),
+                _as_json(answer.response),
                 answer.created,
                 answer.latency_s,
             ),
@@ -155,29 +155,61 @@ class ResponseStore:
         job = _Job(statements)
         self._waiting.append(job)
         with self._writing:
-            if not job.done:
+            if not job.written and job.error is None:
                 self._write_all_that_waits()
         if job.error is not None:
             raise job.error
+        if not job.written:
+            raise sqlite3.OperationalError("whoever was to write it was interrupted")
 
     def _write_all_that_waits(self) -> None:
+        """In one transaction; where that fails, each job in its own, so that one costs no other its answer."""
         jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        error = None
+        try:
+            self._write(jobs)
+        except Exception as together:
+            for job in jobs:
+                job.error = together if _is_locked(together) else self._write_alone(job)
+
+    def _write_alone(self, job: _Job) -> Exception | None:
+        """Why it could not be written."""
+        try:
+            self._write([job])
+        except Exception as error:
+            return error
+        return None
+
+    def _write(self, jobs: list[_Job]) -> None:
         try:
             with self._writer:
                 for job in jobs:
                     for statement, values in job.statements:
                         self._writer.execute(statement, values)
-        except sqlite3.Error as raised:
-            error = raised
+        except BaseException:
+            self._writer.rollback()  # where it was the commit that failed, Python 3.10 leaves the transaction open
+            raise
         for job in jobs:
-            job.done, job.error = True, error
+            job.written = True
 
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
         if connection is None:
             connection = self._readers.connection = _connect(self.path)
         return connection
+
+
+def _is_locked(error: Exception) -> bool:
+    """Whether another program holds the file: each try waits for long."""
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
+
+def _as_json(value: dict[str, Any]) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair in a prompt: only its escape can be kept
+        return json.dumps(value)
+    return text
 
 
 def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connection:

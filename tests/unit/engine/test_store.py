@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,82 @@ def test_a_saved_answer_is_on_disk_when_save_returns(tmp_path: Path) -> None:
         assert other.execute("SELECT count(*) FROM responses").fetchone() == (1,)
     other.close()
     kept.close()
+
+
+def save_together(kept: store.ResponseStore, attempts: list[store.Attempt]) -> list[BaseException | None]:
+    """Save an answer with each attempt, all in one transaction. Returns what each caller was told."""
+    told: list[BaseException | None] = [None] * len(attempts)
+
+    def save(number: int) -> None:
+        try:
+            kept.save(answer(attempts[number].key), attempts[number])
+        except BaseException as error:
+            told[number] = error
+
+    threads = [threading.Thread(target=save, args=(number,)) for number in range(len(attempts))]
+    with kept._writing:
+        for thread in threads:
+            thread.start()
+        while len(kept._waiting) < len(threads):
+            time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    return told
+
+
+def test_what_cannot_be_written_costs_no_other_its_answer(tmp_path: Path) -> None:
+    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    attempts = [replace(attempt(str(n)), prompt_tokens=10**30 if n % 5 == 3 else n) for n in range(20)]
+    told = save_together(kept, attempts)
+    kept.close()
+    bad = {"3", "8", "13", "18"}
+    assert {a.key for a, error in zip(attempts, told, strict=True) if isinstance(error, OverflowError)} == bad
+    assert sum(error is not None for error in told) == len(bad)
+    others = {str(n) for n in range(20)} - bad
+    assert {row["key"] for row in store.read_answers(kept.path)} == others
+    assert sorted(row["key"] for row in store.read_attempts(kept.path)) == sorted(others)
+    assert set(kept._keys) == others
+
+
+def test_a_good_batch_is_one_transaction(tmp_path: Path) -> None:
+    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    statements: list[str] = []
+    kept._writer.set_trace_callback(statements.append)
+    assert save_together(kept, [attempt(str(n)) for n in range(20)]) == [None] * 20
+    assert statements.count("COMMIT") == 1
+
+
+def test_whoever_writes_for_all_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+
+    def interrupted(jobs: list[object]) -> None:
+        if jobs:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(kept, "_write", interrupted)
+    told = save_together(kept, [attempt(str(n)) for n in range(5)])
+    assert sum(isinstance(error, sqlite3.OperationalError) for error in told) == 4
+
+
+def test_a_file_that_another_program_holds_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    tried = []
+
+    def locked(jobs: list[object]) -> None:
+        tried.append(len(jobs))
+        raise sqlite3.OperationalError("database is locked")
+
+    monkeypatch.setattr(kept, "_write", locked)
+    told = save_together(kept, [attempt(str(n)) for n in range(5)])
+    assert [str(error) for error in told] == ["database is locked"] * 5
+    assert tried == [5]
+
+
+def test_half_a_surrogate_pair_in_a_prompt_is_kept(tmp_path: Path) -> None:
+    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept.save(replace(answer("k"), request={"prompt": "\ud83d"}), attempt("k"))
+    (row,) = store.read_answers(kept.path)
+    assert json.loads(row["request"]) == {"prompt": "\ud83d"}
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, but long enough to look" * 20, b"SQLite format 3\x00" + b"\x07" * 900])
