@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
 import logging
 import os
 import shlex
@@ -11,7 +12,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -77,9 +78,8 @@ def run_evaluation(
         prepare(plan, argv, read, redactor, log, screen, options)
         ran = finished_before(plan, read, log, screen) if not options.fresh else None
         if ran is None:
-            if not options.no_preflight:
-                preflight(plan, env, redactor, log, screen)
-            settings = place_data(plan, bundle, env, log)
+            settings = {} if options.no_preflight else preflight(plan, env, redactor, log, screen)
+            settings |= place_data(plan, bundle, env, log)
             ran = run_helm(plan, argv, env=env, settings=settings, redactor=redactor, screen=screen, log=log)
         report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
 
@@ -171,21 +171,22 @@ def finished_before(plan: Plan, read: DataRead, log: logging.Logger, screen: Tex
 
 def preflight(
     plan: Plan, env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO
-) -> None:
-    """One cheap question to each endpoint.
+) -> dict[str, str]:
+    """One cheap question to each endpoint. Returns the variables that tell helm-run who answered.
 
     Raises:
         PrerequisiteError: one of them cannot be asked at all.
     """
-    probe_all(plan.endpoints, env, redactor, log, screen)
+    return probe_all(plan.endpoints, env, redactor, log, screen)
 
 
 def probe_all(
-    endpoints: Iterable[EndpointPlan], env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO
-) -> None:
+    endpoints: Collection[EndpointPlan], env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO
+) -> dict[str, str]:
     """The same of endpoints without a run config."""
     from eval_factory.engine.preflight import probe
 
+    odd_roles = set()
     for endpoint in endpoints:
         if endpoint.url.startswith("demo:"):
             continue
@@ -197,6 +198,9 @@ def probe_all(
         if odd:
             log.warning(odd)
             screen.write(f"warning: {odd}\n")
+            odd_roles.add(endpoint.role)  # a leaderboard may have several models
+    answered = {endpoint.role for endpoint in endpoints} - odd_roles
+    return {event_names.PROBED_VARIABLE: json.dumps(sorted(answered))}
 
 
 def prepare(

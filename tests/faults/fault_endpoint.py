@@ -46,11 +46,13 @@ class FaultEndpoint:
         self._inside = self._answered = 0
         self._order: dict[str, int] = {}
         self._lock = threading.Lock()
+        self.dead = False
         self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._port = self._server.server_address[1]
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self._port}/v1"
 
     def __enter__(self) -> FaultEndpoint:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -59,6 +61,24 @@ class FaultEndpoint:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def die_after(self, answers: int) -> threading.Thread:
+        """Wait for so many answers, then take no connection any more and answer on none that is open."""
+
+        def wait() -> None:
+            while self._answered < answers:
+                time.sleep(0.01)
+            self.dead = True
+            self.__exit__()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread
+
+    def come_back(self) -> None:
+        self.dead = False
+        self._server = _Server(("127.0.0.1", self._port), _handler(self))
+        self.__enter__()
 
     def fault_of(self, prompt: str) -> Fault | None:
         """The fault of this try of the prompt, counted."""
@@ -116,6 +136,13 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "ten megabytes": answer("B" + " " * 10_000_000),
     "error in 200": {"error": {"message": "overloaded", "code": 529}},
     "no choices": {"choices": []},
+    "provider error": {
+        "choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]
+    },
+    "null message": {"choices": [{"index": 0, "message": None, "finish_reason": None}]},
+    "no message": {"choices": [{"foo": 1}]},
+    "half a surrogate pair": answer("B \ud83d", reasoning_content="\ud83d"),
+    "odd usage": {**answer("B"), "usage": {"prompt_tokens": 10**30, "completion_tokens": True}},
 }
 
 
@@ -126,6 +153,9 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             prompt = body["messages"][-1]["content"]
+            if endpoint.dead:
+                self.close_connection = True
+                return
             with endpoint.inside(prompt) as taken:
                 fault = endpoint.fault_of(prompt)
                 time.sleep(endpoint.delay_s)
@@ -147,6 +177,8 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
             good = self.good
             if kind == "not json":
                 self.send(200, good[:-5])
+            elif kind == "deep":
+                self.send(200, b"[" * 200_000 + b"]" * 200_000)
             elif kind == "html":
                 self.send(200, b"<html><body>502 Bad Gateway</body></html>", {"Content-Type": "text/html"})
             elif kind == "closes":

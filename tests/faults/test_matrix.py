@@ -10,7 +10,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -65,11 +67,12 @@ def lines(outcome: Outcome) -> list[tuple[str, dict[str, Any]]]:
 
 
 MENDED = [
-    *(Fault(status, tries=2) for status in (408, 409, 429, 500, 502, 503, 504)),
+    *(Fault(status, tries=2) for status in (408, 409, 425, 429, 500, 502, 503, 504, 520, 524, 529)),
     Fault(429, headers={"Retry-After": "1"}),
     Fault(503, headers={"Retry-After": "DATE"}),
     Fault(429, headers={"Retry-After": "soon"}),
     *(Fault(kind, tries=2) for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")),
+    *(Fault(kind, tries=2) for kind in ("provider error", "null message", "no message", "deep")),
     Fault("hangs"),
     Fault("byte by byte"),
     Fault("header byte by byte"),
@@ -90,8 +93,11 @@ def test_what_another_try_mends_costs_nothing(tmp_path: Path) -> None:
         assert document["usage"]["retries"] == sum(endpoint.seen.values()) - INSTANCES
 
 
-REFUSED = [*(Fault(status, FOR_EVER) for status in (400, 413, 422)), None]
-GIVEN_UP = [*(Fault(kind, FOR_EVER) for kind in (500, "closes", "not json", "no choices")), None]
+REFUSED = [*(Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)), None]
+GIVEN_UP = [
+    *(Fault(kind, FOR_EVER) for kind in (500, "closes", "not json", "no choices", "provider error", "null message", "deep")),
+    None,
+]
 
 
 @pytest.mark.parametrize(("faults", "tries"), [(REFUSED, 1), (GIVEN_UP, 2)], ids=["refused", "given up"])
@@ -103,6 +109,7 @@ def test_what_no_try_mends_costs_one_instance(tmp_path: Path, faults: list[Fault
             failed = endpoint.fault_for(prompt) is not None
             assert (line["completion"] is None) is failed
             assert bool(line["error"]) is failed
+            assert "unexpected" not in str(line["error"])
             assert endpoint.seen[prompt] == (tries if failed else 1)
         counts = outcome.document()["validity"]["instances"]
         share = sum(fault is not None for fault in faults) / len(faults)
@@ -110,7 +117,10 @@ def test_what_no_try_mends_costs_one_instance(tmp_path: Path, faults: list[Fault
         assert counts["scored"] == INSTANCES - counts["failed"]
 
 
-KINDS = ["null", "reasoning only", "thinks", "cut thinking", "cut off", "filtered", "ten megabytes", None]
+KINDS = [
+    "null", "reasoning only", "thinks", "cut thinking", "cut off", "filtered", "ten megabytes", "half a surrogate pair",
+    "odd usage", None,
+]  # fmt: skip
 
 
 def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
@@ -126,13 +136,112 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
         }  # fmt: skip
         scored = {
             "null": "", "reasoning only": "", "thinks": "B", "cut thinking": "", "cut off": "B", "filtered": "",
-            "ten megabytes": "B",
+            "ten megabytes": "B", "half a surrogate pair": "B \N{REPLACEMENT CHARACTER}", "odd usage": "B",
         }  # fmt: skip
         for prompt, line in lines(outcome):
             fault = endpoint.fault_for(prompt)
             assert line["completion"].strip() == (scored[str(fault.kind)] if fault else "B"), fault
         raw = (outcome.output_dir / "responses" / "model.jsonl").read_text("utf-8")
         assert "<think>A? No, not A.</think>" in raw
+
+
+def test_an_endpoint_that_restarts_costs_nothing(tmp_path: Path) -> None:
+    with FaultEndpoint([None], BODY_CANARY) as endpoint:
+        endpoint.delay_s = 0.05
+        died = endpoint.die_after(12)
+
+        def restart() -> None:
+            died.join()
+            time.sleep(4)
+            endpoint.come_back()
+
+        restarted = threading.Thread(target=restart)
+        restarted.start()
+        outcome = run(tmp_path / "out", endpoint, max_retries=3)
+        restarted.join()
+    assert outcome.returncode == 0, outcome.stderr
+    document = outcome.document()
+    assert document["validity"]["instances"]["scored"] == INSTANCES
+    assert document["usage"]["retries"] > 0
+
+
+IMPATIENT = """
+import importlib.util
+
+if importlib.util.find_spec("eval_factory"):
+    from eval_factory.engine import pulse
+
+    pulse.OUTAGE_S = 1.0
+"""
+
+
+def test_an_endpoint_that_dies_stops_the_run_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "impatient").mkdir()
+    (tmp_path / "impatient" / "sitecustomize.py").write_text(IMPATIENT)
+    usual = environment()
+    monkeypatch.setitem(globals(), "environment", lambda: {**usual, "PYTHONPATH": str(tmp_path / "impatient")})
+    with FaultEndpoint([None], BODY_CANARY) as endpoint:
+        endpoint.delay_s = 0.05
+        died = endpoint.die_after(12)
+        outcome = run(tmp_path / "out", endpoint, max_retries=1)
+        died.join()
+        assert outcome.returncode == 3, outcome.stderr
+        assert "no longer answers: no connection could be made" in outcome.stderr
+        assert "what was answered is kept: the same command goes on" in outcome.stderr
+        answered = sum(endpoint.seen.values())
+        assert 12 <= answered < INSTANCES
+        endpoint.come_back()
+        again = run(tmp_path / "out", endpoint, max_retries=1)
+        assert again.returncode == 0, again.stderr
+        # What was under way when it died may be asked again.
+        assert sum(endpoint.seen.values()) <= INSTANCES + 4
+        assert again.document()["validity"]["instances"]["scored"] == INSTANCES
+
+
+def test_a_refusal_that_goes_on_stops_the_run_with_its_reason(tmp_path: Path) -> None:
+    refused = [Fault(403, FOR_EVER)] * INSTANCES
+    with FaultEndpoint([None, *refused], BODY_CANARY) as endpoint:
+        outcome = run(tmp_path / "out", endpoint, parallelism=1)
+        assert outcome.returncode == 3, outcome.stderr
+        assert "Authentication error detected" in outcome.stderr
+        assert "it says: no: Bearer [API_KEY_REDACTED]" in outcome.stderr
+        assert "it says: no: " in (tmp_path / "out" / "logs" / "events.jsonl").read_text("utf-8")
+        assert len(endpoint.seen) == 21  # an answer, and the most refusals in a row
+
+
+class Wary(BaseHTTPRequestHandler):
+    """A proxy that wants a login."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(407)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_CONNECT = do_POST  # noqa: N815
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+@pytest.mark.parametrize(("scheme", "variable"), [("http", "HTTP_PROXY"), ("https", "https_proxy")])
+@pytest.mark.parametrize("arguments", [(), ("--no_preflight",)])
+def test_a_proxy_that_wants_a_login(scheme: str, variable: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Wary) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        address = f"http://user:{PROXY_CANARY}@127.0.0.1:{proxy.server_address[1]}"
+        finished = subprocess.run(
+            [*command(tmp_path / "out", f"{scheme}://endpoint.invalid/v1"), *arguments],
+            env=program_environment(**{"TEST_MODEL_KEY": CANARY, variable: address}), capture_output=True, text=True,
+            timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        proxy.shutdown()
+    assert finished.returncode == 3, finished.stderr
+    assert "407" in finished.stderr
+    assert f"check the variable {variable}" in finished.stderr
+    assert PROXY_CANARY not in finished.stdout + finished.stderr
 
 
 def test_under_lasting_429_fewer_go_on_at_once_and_then_more_again(tmp_path: Path) -> None:

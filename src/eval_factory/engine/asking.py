@@ -21,14 +21,24 @@ from urllib3.util.retry import Retry
 from eval_factory.engine import wire
 from eval_factory.engine.auth import SignIn, SignInError
 from eval_factory.engine.limit import AdaptiveLimit
-from eval_factory.engine.transport import Reply, Transport, TransportError
+from eval_factory.engine.pulse import OUTAGE_S, Pulse
+from eval_factory.engine.transport import PROXY_LOGIN, Reply, Transport, TransportError, proxy_variable
 from eval_factory.secrets import Redactor
 
-RETRIED_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504})
+RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
+"""Gateways have 5xx of their own (520 to 527, 529); only "not implemented" and "no such HTTP" stay as they are."""
 STOPPING_STATUSES = frozenset({401, 403, 404})
-TOO_MANY = frozenset({429, 503})
+OF_A_PROMPT = frozenset({403, 404})
+"""Moderation and gateways say these of single prompts; before any answer, they speak of the key or the model."""
+REFUSALS_IN_A_ROW = 20
+"""So many without an answer between speak of the key or the model again. A refusal costs nothing but its instance,
+and one prompt in two may be moderated: that is twenty in a row once in a million."""
+TOO_MANY = frozenset({429, 503, 529})
 BACKOFF_FACTOR_S = 0.5
 BACKOFF_MAX_S = 60.0
+SILENCE_FACTOR = 4
+"""Where not a byte came: with five retries, the pauses are a minute together, and a server may restart in it."""
+OUTAGE_PAUSE_MAX_S = 10.0
 RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
@@ -40,6 +50,8 @@ NVCF_FIRST_PAUSE_S = 0.25
 NVCF_LONGEST_PAUSE_S = 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
+
+HELD_BACK = "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
 
 OPTIONAL_FIELDS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
 """Fields that a model may refuse (OpenAI's reasoning models do); they are left out then, and the result says so."""
@@ -61,10 +73,16 @@ class _Transient(Exception):
     """This attempt failed; another may not."""
 
     def __init__(
-        self, message: str, status: int | None, headers: Mapping[str, str], *, unreachable: bool = False
+        self,
+        message: str,
+        status: int | None,
+        headers: Mapping[str, str],
+        *,
+        unreachable: bool = False,
+        silent: bool = False,
     ) -> None:
         super().__init__(message)
-        self.status, self.headers, self.unreachable = status, headers, unreachable
+        self.status, self.headers, self.unreachable, self.silent = status, headers, unreachable, silent
 
 
 class _Refused(Exception):
@@ -80,6 +98,35 @@ class Answered:
     started: float
     latency_s: float
     adjustments: tuple[str, ...]
+
+
+class _Tries:
+    """What one request may still try."""
+
+    def __init__(self, retries: Retry) -> None:
+        self._retries = retries
+        self._waits = retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
+        self._silent_since: float | None = None
+
+    def pause_after(self, error: _Transient, *, bridge: bool) -> float | None:
+        """Seconds to the next try; None where there is none.
+
+        `bridge`: the endpoint was there before. While no connection can be made nothing is sent, so nothing can be
+        paid twice: such tries cost no retry as long as it may be restarting.
+        """
+        now = time.monotonic()
+        if not error.silent:
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = now
+        if bridge and error.unreachable and now - (self._silent_since or now) < OUTAGE_S:
+            self._waits = self._waits.increment("POST", error=error)
+            return _pause(self._waits, {})
+        try:
+            self._retries = self._retries.increment("POST", error=error)
+        except MaxRetryError:
+            return None
+        return _pause(self._retries, error.headers) * (SILENCE_FACTOR if error.silent else 1)
 
 
 Note = Callable[[int, str, RequestFailed, float, float], None]
@@ -102,7 +149,9 @@ class Asker:
         redactor: Redactor,
         sign_in: SignIn,
         requests_per_minute: int | None = None,
+        has_answered: bool = False,
     ) -> None:
+        """`has_answered`: it is known to be there, and to take the key and the model."""
         self._transport = transport
         self._sign_in = sign_in
         self._wait_for_a_turn = _turns(requests_per_minute)
@@ -117,7 +166,10 @@ class Asker:
             allowed_methods=None,
         )
         self.limit = AdaptiveLimit(parallelism)
-        self._has_answered = False
+        self._has_answered = has_answered
+        self._pulse = Pulse(max_retries=max_retries, parallelism=parallelism)
+        self._refusals = 0
+        self._most_refusals = max(REFUSALS_IN_A_ROW, 2 * parallelism)
         self._lock = threading.Lock()
         self._stopped: StopAsking | None = None
         self._stop = threading.Event()
@@ -140,41 +192,42 @@ class Asker:
             raise
 
     def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
-        retries, attempt = self._retries, 1
+        tries, attempt = _Tries(self._retries), 1
         while True:
-            if self._stopped is not None:
-                raise StopAsking(str(self._stopped))
             started, clock = time.time(), time.perf_counter()
             adjustments: tuple[str, ...] = ()
             try:
                 with self.limit.slot() as since:
+                    if self._stopped is not None:
+                        raise StopAsking(str(self._stopped))
                     clock = time.perf_counter()
                     answer, adjustments = self._attempt(body, since)
             except _Transient as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status)
                 latency = time.perf_counter() - clock
-                never_reached = error.unreachable and not self._has_answered
-                try:
-                    retries = retries.increment("POST", self._url, error=failed)
-                except MaxRetryError:
-                    note(attempt, "failed", failed, started, latency)
-                    if never_reached:
-                        raise StopAsking(self._nobody_there(failed)) from None
-                    raise failed from None
-                if never_reached and attempt >= TRIES_TO_REACH:
-                    note(attempt, "failed", failed, started, latency)
+                pause = tries.pause_after(error, bridge=self._has_answered)
+                gone = self._is_gone(error, last=pause is None or attempt >= TRIES_TO_REACH)
+                note(attempt, "failed" if gone or pause is None else "retried", failed, started, latency)
+                if gone:
                     raise StopAsking(self._nobody_there(failed)) from None
-                note(attempt, "retried", failed, started, latency)
-                self._stop.wait(_pause(retries, error.headers))
+                if pause is None:
+                    raise failed from None
+                self._stop.wait(pause)
                 attempt += 1
                 continue
             except RequestFailed as failed:
                 note(attempt, "failed", failed, started, time.perf_counter() - clock)
                 raise
             latency = time.perf_counter() - clock
-            self._has_answered = True
+            self._has_answered, self._refusals = True, 0
             self.limit.answered()
             return Answered(answer, attempt, started, latency, adjustments)
+
+    def _is_gone(self, error: _Transient, *, last: bool) -> bool:
+        """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
+        if error.unreachable and not self._has_answered:
+            return last
+        return error.silent and self._pulse.silence(unreachable=error.unreachable)
 
     def _attempt(self, body: Mapping[str, Any], since: float) -> tuple[dict[str, Any], tuple[str, ...]]:
         """One attempt; more than one request only where the endpoint refuses a field and is asked without it."""
@@ -197,11 +250,14 @@ class Asker:
             reply = self._signed(body, authorization)
             if reply.status == 401 and self._sign_in.renew(authorization):
                 reply = self._signed(body, self._sign_in.header())
+            self._pulse.heard()
             return reply
         except SignInError as error:
             raise StopAsking(str(error)) from error
         except TransportError as error:
-            raise _Transient(str(error), None, {}, unreachable=error.unreachable) from error
+            if not error.silent:
+                self._pulse.heard()
+            raise _Transient(str(error), None, {}, unreachable=error.unreachable, silent=error.silent) from error
 
     def _signed(self, body: Mapping[str, Any], authorization: str | None) -> Reply:
         headers = {"Authorization": authorization} if authorization else {}
@@ -237,24 +293,26 @@ class Asker:
         return reply
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> dict[str, Any]:
-        if reply.status == 200:
+        if 200 <= reply.status < 300:
             try:
-                # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
-                # what looks like a key may be the model's answer.
-                answer: Any = self._redactor.tree(reply.json(), known_only=True)
-                wire.read_answer(answer, self._type)
-            except (ValueError, RecursionError, wire.UnusableAnswer) as error:
-                reason = str(error) if isinstance(error, wire.UnusableAnswer) else "the answer is not JSON"
-                raise _Transient(reason, 200, {}) from error
-            return dict(answer)
+                return self._answer_in(reply)
+            except wire.UnusableAnswer as error:
+                if reply.status == 202:  # asked again, it would do the work again
+                    raise RequestFailed(HELD_BACK, 202) from error
+                raise _Transient(self._redactor.text(str(error))[:ERROR_TEXT_LIMIT], reply.status, {}) from error
         text = self._shown(reply)[:ERROR_TEXT_LIMIT]
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
                 self.limit.too_many(since)
             named = " (rate limit)" if reply.status == 429 else ""
             raise _Transient(f"HTTP {reply.status}{named}: {text}", reply.status, reply.headers)
-        if reply.status in STOPPING_STATUSES:
-            raise StopAsking(self._refusal(reply.status))
+        if reply.status == PROXY_LOGIN:
+            raise StopAsking(
+                f"the proxy on the way to {self._shown_url} answers {PROXY_LOGIN}: it wants a user name and password\n"
+                f"  check the variable {proxy_variable(self._url)}"
+            )
+        if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status):
+            raise StopAsking(self._refusal(reply))
         if 300 <= reply.status < 400:
             raise StopAsking(
                 f"{self._shown_url} answers {reply.status}, it has moved\n  check target.api_endpoint.url"
@@ -265,12 +323,30 @@ class Asker:
 
     def _shown(self, reply: Reply) -> str:
         """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
-        with contextlib.suppress(ValueError, RecursionError):
-            said = reply.json()
+        with contextlib.suppress(wire.UnusableAnswer, RecursionError):
+            said = wire.parse_answer(reply.data)
             safe = self._redactor.tree(said)
             if safe != said:
                 return json.dumps(safe, ensure_ascii=False)
         return self._redactor.text(reply.text())
+
+    def _answer_in(self, reply: Reply) -> dict[str, Any]:
+        try:
+            # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
+            # what looks like a key may be the model's answer.
+            answer: Any = self._redactor.tree(wire.parse_answer(reply.data), known_only=True)
+            wire.read_answer(answer, self._type)
+        except RecursionError as error:
+            raise wire.UnusableAnswer("the answer is nested too deeply") from error
+        return dict(answer)
+
+    def _is_of_a_prompt(self, status: int) -> bool:
+        """Whether a refusal costs its instance only."""
+        if status not in OF_A_PROMPT or not self._has_answered:
+            return False
+        with self._lock:
+            self._refusals += 1
+            return self._refusals < self._most_refusals
 
     def _learn_from_refusal(self, text: str, sent: Mapping[str, Any]) -> None:
         """Raises _Refused where the error names a field that can be renamed or left out."""
@@ -286,18 +362,32 @@ class Asker:
                     self._dropped.add(name)
                 raise _Refused(f"the endpoint refuses {name}: it was left out, the model's own default was used")
 
-    def _refusal(self, status: int) -> str:
-        if status == 404:
+    def _refusal(self, reply: Reply) -> str:
+        said = self._said(reply)
+        if reply.status == 404:
             return (
-                f"{self._shown_url} answers 404: there is no such address, or no model {self._model_id!r}\n"
+                f"{self._shown_url} answers 404: there is no such address, or no model {self._model_id!r}{said}\n"
                 "  check target.api_endpoint.url and model_id"
             )
         return (
-            f"Authentication error detected: {self._shown_url} answers {status}\n"
+            f"Authentication error detected: {self._shown_url} answers {reply.status}{said}\n"
             "  check the variable that target.api_endpoint.api_key names, and that its key may use this model"
         )
 
+    def _said(self, reply: Reply) -> str:
+        """What the endpoint says of it, on a line. Of an error object the message alone: the rest may hold prompts."""
+        said: Any = self._shown(reply)
+        with contextlib.suppress(wire.UnusableAnswer, RecursionError, KeyError, TypeError):
+            error: Any = self._redactor.tree(wire.parse_answer(reply.data)["error"])
+            said = error["message"] if isinstance(error, Mapping) else error
+        shown = "".join(letter if letter.isprintable() else " " for letter in str(said))
+        line = " ".join(shown.split())[:ERROR_TEXT_LIMIT]
+        return f"\n  it says: {line}" if line else ""
+
     def _nobody_there(self, failed: RequestFailed) -> str:
+        if self._has_answered:
+            kept = "what was answered is kept: the same command goes on"
+            return f"{self._shown_url} no longer answers: {failed}\n  {kept}"
         return f"cannot reach {self._shown_url}: {failed}\n  check target.api_endpoint.url and the network"
 
     @property
@@ -319,6 +409,6 @@ def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
     """Seconds: as many as the endpoint asks for (Retry-After, capped), or the backoff says."""
     try:
         asked = retries.get_retry_after(HTTPResponse(headers=headers, status=429))
-    except InvalidHeader:
+    except (InvalidHeader, ValueError, OverflowError):  # thousands of digits, or a date after the last one
         asked = None
     return asked or retries.get_backoff_time()

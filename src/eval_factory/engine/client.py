@@ -7,11 +7,13 @@ the model is unknown, nobody answers) stops the run at once.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import sys
 import threading
 import time
+import traceback
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +116,7 @@ class Endpoint:
             redactor=redactor,
             sign_in=sign_in(key=key, oauth=oauth, env=os.environ, redactor=redactor, say=_say),
             requests_per_minute=requests_per_minute,
+            has_answered=role in json.loads(os.environ.get(events.PROBED_VARIABLE, "[]")),
         )
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
@@ -126,17 +129,38 @@ class Endpoint:
         key, body = self._key_and_body(request)
         try:
             reply = self._once(key, body)
+            result = self._result(request, reply)
+        except EndpointStopped:
+            raise
         except RequestFailed as error:
-            self._session.count(self._role, failed=True)
-            return _failure(str(error))
+            return self._failed(str(error))
         except sqlite3.Error as error:
             self._stop(f"cannot write {self._session.store.path}: {error}\n  check the disk; what was kept stays")
+        except Exception as error:  # whatever an answer sets off here: HELM would pay for it five times, and give up
+            return self._failed(self._unexpected(key, error))
         self._session.count(self._role, cached=reply.cached, tokens=wire.usage_of(reply.response))
-        return self._result(request, reply)
+        return result
+
+    def _failed(self, message: str) -> RequestResult:
+        self._session.count(self._role, failed=True)
+        return _failure(message)
+
+    def _unexpected(self, key: str, error: Exception) -> str:
+        """Tell of a defect of ours by its type and place; its own text may hold a prompt."""
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
+        self._session.events.emit(events.WARNING, role=self._role, message=f"a request failed: {message}")
+        self._session.store.journal(
+            Attempt(key, self._role, 1, "failed", None, message, time.time(), 0.0)
+        )
+        return message
 
     def forget(self, request: Request, reason: str) -> None:
         """The answer could not be used: it is kept, but the same request is asked anew in the next run."""
         key, _ = self._key_and_body(request)
+        self._set_aside(key, reason)
+
+    def _set_aside(self, key: str, reason: str) -> None:
         attempt = Attempt(key, self._role, 0, "unusable", None, reason, time.time(), 0.0)
         self._session.store.set_answer_aside(key, attempt)
 
@@ -174,6 +198,11 @@ class Endpoint:
         if found is None:
             return None
         response, latency, created = found
+        try:
+            wire.read_answer(response, self._type)
+        except wire.UnusableAnswer as error:  # kept by an older version
+            self._set_aside(key, str(error))
+            return None
         tokens = wire.usage_of(response)
         self._session.store.journal(
             Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *tokens)
@@ -182,7 +211,7 @@ class Endpoint:
 
     def _ask(self, key: str, body: dict[str, Any]) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
-            if error.status == TOO_MANY_REQUESTS:
+            if error.status in (TOO_MANY_REQUESTS, None):
                 self._say_busy(str(error))
             self._session.store.journal(
                 Attempt(key, self._role, number, outcome, error.status, str(error), started, latency)
@@ -205,7 +234,7 @@ class Endpoint:
         return _Reply(answered.body, answered.latency_s, answered.started, cached=False)
 
     def _say_busy(self, message: str) -> None:
-        """One line for a while of rate limits; the journal has them all."""
+        """One line for a while of rate limits, or of silence; the journal has them all."""
         with self._lock:
             now = time.monotonic()
             say = now - self._said_busy > SAY_BUSY_EVERY_S

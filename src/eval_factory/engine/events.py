@@ -20,6 +20,9 @@ RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
 PARENT_VARIABLE = "EVAL_FACTORY_PARENT"
 """Set by the process that starts helm-run: the run's id, and its own process id."""
 
+PROBED_VARIABLE = "EVAL_FACTORY_PROBED"
+"""JSON: the roles whose endpoints answered the probe before the run."""
+
 PHASE = "phase"
 PROGRESS = "progress"
 RUN_DONE = "run_done"

@@ -29,6 +29,7 @@ CHUNK = 1 << 16
 LARGEST_BODY = 64 << 20
 """No answer of a language model is that large; what is would fill the disk."""
 
+PROXY_LOGIN = 407
 TOO_LATE = "no whole answer within {:g} s"
 
 PROXIES_VARIABLE = "EVAL_FACTORY_PROXIES"
@@ -40,11 +41,11 @@ PROXY_SCHEMES = ("http", "https")
 
 
 class TransportError(Exception):
-    """No whole answer came. `unreachable`: not even a connection."""
+    """No whole answer came. `unreachable`: not even a connection. `silent`: not a byte of an answer."""
 
-    def __init__(self, message: str, *, unreachable: bool = False) -> None:
+    def __init__(self, message: str, *, unreachable: bool = False, silent: bool = False) -> None:
         super().__init__(message)
-        self.unreachable = unreachable
+        self.unreachable, self.silent = unreachable, silent or unreachable
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,6 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     data: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.data)
 
     def text(self) -> str:
         return self.data.decode("utf-8", "replace")
@@ -156,9 +154,11 @@ class Transport:
                 retries=False, redirect=False, preload_content=False,
             )  # fmt: skip
         except urllib3.exceptions.HTTPError as error:
-            if time.monotonic() >= deadline:
-                raise self._too_late() from error
-            raise _described(error, self.timeout_s) from error
+            if _wants_a_login(error):
+                return Reply(PROXY_LOGIN, {}, b"")
+            told = self._too_late() if time.monotonic() >= deadline else _described(error, self.timeout_s)
+            told.silent = True
+            raise told from error
         try:
             body = self._read(response, deadline)
             if not body and time.monotonic() >= deadline:
@@ -195,6 +195,11 @@ class Transport:
         return b"".join(parts)
 
 
+def _wants_a_login(error: urllib3.exceptions.HTTPError) -> bool:
+    """Whether a proxy refused the tunnel with a 407; of a request that needs no tunnel, it is the reply's status."""
+    return isinstance(error, urllib3.exceptions.ProxyError) and f" {PROXY_LOGIN} " in f"{error.original_error} "
+
+
 def _described(error: urllib3.exceptions.HTTPError, timeout_s: float) -> TransportError:
     if isinstance(error, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.NameResolutionError)):
         return TransportError("no connection could be made", unreachable=True)
@@ -217,6 +222,13 @@ def proxy_for(url: str) -> str | None:
     parts = urlsplit(url)
     proxy: str | None = json.loads(given).get(f"{parts.scheme}://{parts.netloc}")
     return proxy
+
+
+def proxy_variable(url: str) -> str:
+    """The variable that names the proxy, by requests' rules; the usual one where none is set."""
+    scheme = urlsplit(url).scheme
+    names = (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY")
+    return next((name for name in names if os.environ.get(name)), names[1])
 
 
 def proxy_from_environment(url: str) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ CHAT = "chat"
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 
 FILTERED = "content_filter"
+FAILED = "error"
 CUT_OFF = "length"
 TOO_FEW_TOKENS = (
     "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
@@ -131,6 +133,39 @@ class UnusableAnswer(Exception):
     """A 200 that is no answer: not JSON, an error object, no choices. Worth asking again."""
 
 
+MOST_TOKENS = 2**53
+"""No count of tokens is larger; what is would not fit into the journal."""
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_answer(data: bytes) -> Any:
+    """The JSON document in a body. Halves of surrogate pairs, which no file can hold, become U+FFFD.
+
+    Raises:
+        UnusableAnswer: there is none.
+    """
+    try:
+        text = data.decode(json.detect_encoding(data), "surrogatepass")
+        answer = json.loads(text)
+        whole = text.isascii() or not _SURROGATE.search(text)
+        return answer if whole and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
+    except (ValueError, RecursionError) as error:
+        raise UnusableAnswer("the answer is not JSON") from error
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SURROGATE.sub(REPLACEMENT, value)
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    return value
+
+
 @dataclass(frozen=True)
 class Choice:
     """One completion as the endpoint gave it."""
@@ -150,17 +185,23 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
     if not isinstance(answer, Mapping):
         raise UnusableAnswer("the answer is no JSON object")
     if answer.get("error"):
-        raise UnusableAnswer("an error object came with status 200")
+        raise UnusableAnswer(f"an error object came with status 200: {_shown(answer['error'])}")
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
         raise UnusableAnswer("the answer holds no choices")
     try:
         return tuple(_read_choice(choice, endpoint_type) for choice in choices)
-    except (AttributeError, TypeError, KeyError, ValueError) as error:
+    except (AttributeError, TypeError, KeyError, ValueError, OverflowError) as error:
         raise UnusableAnswer("a choice has an unknown form") from error
 
 
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
+    """Raises UnusableAnswer where the provider failed half-way: it says so inside the choice, or leaves it bare."""
+    field = "message" if endpoint_type == CHAT else "text"
+    if choice.get("error") or choice.get("finish_reason") == FAILED:
+        raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
+    if choice.get(field) is None and choice.get("finish_reason") != FILTERED:  # a filter may withhold the whole field
+        raise UnusableAnswer(f"a choice holds no {field}")
     if endpoint_type == CHAT:
         message = choice.get("message") or {}
         text = _text_of(message.get("content"))
@@ -186,7 +227,11 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
     if not isinstance(logprobs, Mapping) or not logprobs.get("tokens"):
         return ()
     values = logprobs.get("token_logprobs") or [0.0] * len(logprobs["tokens"])
-    return tuple((token, value or 0.0) for token, value in zip(logprobs["tokens"], values, strict=False))
+    return tuple((str(token), float(value or 0.0)) for token, value in zip(logprobs["tokens"], values, strict=False))
+
+
+def _shown(error: Any) -> str:
+    return json.dumps(error, ensure_ascii=False)
 
 
 def usage_of(answer: Any) -> tuple[int | None, int | None]:
@@ -194,6 +239,8 @@ def usage_of(answer: Any) -> tuple[int | None, int | None]:
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
     if not isinstance(usage, Mapping):
         return None, None
-    values = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    prompt, completion = (value if isinstance(value, int) else None for value in values)
-    return prompt, completion
+    return _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None  # a boolean is an int too

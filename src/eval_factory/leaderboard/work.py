@@ -65,9 +65,8 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     with job.rundir.locked():
         log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)
         prepare(job, log)
-        if not request.no_preflight:
-            probe(job, env, redactor, log, screen)
-        settings = placed(job.plans[0], job.to_run(job.plans[0]), env, log, screen)
+        settings = {} if request.no_preflight else probe(job, env, redactor, log, screen)
+        settings |= placed(job.plans[0], job.to_run(job.plans[0]), env, log, screen)
         ran = []
         for number, plan in enumerate(job.plans, start=1):
             if len(job.plans) > 1:
@@ -132,14 +131,14 @@ def with_earlier_models(text: str, rundir: RunDir) -> str:
     return text + (yaml.safe_dump(earlier, sort_keys=False, allow_unicode=True, width=120) if earlier else "")
 
 
-def probe(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO) -> None:
-    """One cheap question to each endpoint.
+def probe(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO) -> dict[str, str]:
+    """One cheap question to each endpoint. Returns the variables that tell helm-run who answered.
 
     Raises:
         PrerequisiteError: one of them cannot be asked at all; with what to give to this command.
     """
     try:
-        probe_all(job.endpoints, env, redactor, log, screen)
+        return probe_all(job.endpoints, env, redactor, log, screen)
     except PrerequisiteError as error:
         if str(error).startswith("judge "):
             how = "judges are asked at the model's URL, or where config.params.extra.judges of --run_config FILE says"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from urllib3.util.retry import Retry
 
-from eval_factory.engine import asking
+from eval_factory.engine import asking, pulse
 from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
 from eval_factory.engine.auth import KeySignIn
 from eval_factory.engine.transport import Reply, Transport, TransportError
@@ -50,11 +50,16 @@ def reply(status: int, body: Any = None, **headers: str) -> Reply:
     return Reply(status, headers, json.dumps(GOOD if body is None else body).encode())
 
 
+def asker_of(transport: Replies, **settings: Any) -> Asker:
+    usual: dict[str, Any] = {
+        "url": "http://h/v1/chat/completions", "endpoint_type": "chat", "model_id": "m", "max_retries": 2,
+        "parallelism": 4, "use_nvcf": False, "sign_in": KeySignIn(None), "redactor": Redactor(["the-secret-key"]),
+    }  # fmt: skip
+    return Asker(transport, **{**usual, **settings})
+
+
 def ask(transport: Replies, *, max_retries: int = 2, use_nvcf: bool = False) -> tuple[asking.Answered, list[str]]:
-    asker = Asker(
-        transport, url="http://h/v1/chat/completions", endpoint_type="chat", model_id="m", max_retries=max_retries,
-        parallelism=4, use_nvcf=use_nvcf, sign_in=KeySignIn(None), redactor=Redactor(["the-secret-key"]),
-    )  # fmt: skip
+    asker = asker_of(transport, max_retries=max_retries, use_nvcf=use_nvcf)
     outcomes: list[str] = []
     return asker.ask(BODY, lambda _n, outcome, error, _s, _l: outcomes.append(f"{outcome}: {error}")), outcomes
 
@@ -65,7 +70,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "NVCF_FIRST_PAUSE_S", 0.0)
 
 
-@pytest.mark.parametrize("status", sorted(asking.RETRIED_STATUSES))
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 507, *range(520, 528), 529, 530])
 def test_asked_again(status: int) -> None:
     transport = Replies(reply(status, {"error": "x"}), reply(status, {"error": "x"}), reply(200))
     answered, outcomes = ask(transport)
@@ -74,7 +79,7 @@ def test_asked_again(status: int) -> None:
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["retried", "retried"]
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("status", [400, 413, 422, 501, 505])
 def test_not_asked_again(status: int) -> None:
     transport = Replies(reply(status, {"error": "the-secret-key in here"}))
     with pytest.raises(RequestFailed, match=f"HTTP {status}") as raised:
@@ -83,10 +88,179 @@ def test_not_asked_again(status: int) -> None:
     assert "the-secret-key" not in str(raised.value)
 
 
-@pytest.mark.parametrize("status", [301, 401, 403, 404])
+@pytest.mark.parametrize("status", [301, 401, 403, 404, 407])
 def test_stops(status: int) -> None:
     with pytest.raises(StopAsking, match="check"):
         ask(Replies(reply(status)))
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}}, "not with [API_KEY_REDACTED]"),
+        ({"error": "no such model"}, "no such model"),
+        ({"detail": "Not Found"}, '{"detail": "Not Found"}'),
+        ({"error": {"message": "x" * 1000}}, "x" * asking.ERROR_TEXT_LIMIT),
+    ],
+)
+def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -> None:
+    with pytest.raises(StopAsking) as raised:
+        ask(Replies(reply(status, body)))
+    assert f"\n  it says: {said}\n" in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_refused_after_an_answer_is_that_prompts_own(status: int) -> None:
+    asker = asker_of(Replies(reply(200), reply(status, {"error": {"message": "flagged"}}), reply(200)))
+    outcomes: list[str] = []
+    asker.ask(BODY, lambda *_: None)
+    with pytest.raises(RequestFailed, match="flagged"):
+        asker.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome))
+    assert outcomes == ["failed"]  # not asked again
+    asker.ask(BODY, lambda *_: None)
+
+
+def test_an_endpoint_that_answered_the_probe_may_refuse_the_first_prompt() -> None:
+    with pytest.raises(RequestFailed, match="HTTP 403"):
+        asker_of(Replies(reply(403)), has_answered=True).ask(BODY, lambda *_: None)
+
+
+def refused_until_it_stops(asker: Asker) -> int:
+    for number in range(1000):
+        try:
+            asker.ask(BODY, lambda *_: None)
+        except RequestFailed:
+            continue
+        except StopAsking:
+            return number + 1
+    raise AssertionError
+
+
+def test_refused_again_and_again_is_not() -> None:
+    replies = [reply(403)] * (asking.REFUSALS_IN_A_ROW - 1)
+    transport = Replies(reply(200), *replies, reply(200), reply(404))
+    asker = asker_of(transport)
+    asker.ask(BODY, lambda *_: None)
+    for _ in replies:
+        with pytest.raises(RequestFailed):
+            asker.ask(BODY, lambda *_: None)
+    asker.ask(BODY, lambda *_: None)
+    assert refused_until_it_stops(asker) == asking.REFUSALS_IN_A_ROW
+
+
+def test_with_many_threads_more_may_be_refused_in_a_row() -> None:
+    asker = asker_of(Replies(reply(403)), has_answered=True, parallelism=32)
+    assert refused_until_it_stops(asker) == 64
+
+
+def test_a_key_that_is_refused_after_answers_stops() -> None:
+    asker = asker_of(Replies(reply(200), reply(401)))
+    asker.ask(BODY, lambda *_: None)
+    with pytest.raises(StopAsking, match="Authentication error detected"):
+        asker.ask(BODY, lambda *_: None)
+
+
+@pytest.mark.parametrize(("names", "named"), [(["ALL_PROXY"], "ALL_PROXY"), (["http_proxy", "ALL_PROXY"], "http_proxy"), ([], "HTTP_PROXY")])
+def test_a_proxy_that_wants_a_login_is_named(names: list[str], named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in names:
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with pytest.raises(StopAsking, match=f"proxy .* 407.*\n.* {named}$"):
+        ask(Replies(reply(407)))
+
+
+@pytest.mark.parametrize("status", [200, 201, 203])
+def test_an_answer_with_another_status_of_success(status: int) -> None:
+    assert ask(Replies(reply(status)))[0].body == GOOD
+
+
+def test_an_answer_that_is_to_come_later_is_not_asked_for_twice() -> None:
+    transport = Replies(reply(202, {}))
+    with pytest.raises(RequestFailed, match="HTTP 202"):
+        ask(transport)
+    assert len(transport.sent) == 1
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b"", b'{"choices": [{"message": null}]}'])
+def test_a_200_that_is_no_answer_is_asked_again(body: bytes) -> None:
+    transport = Replies(Reply(200, {}, body), reply(200))
+    assert ask(transport)[0].attempt == 2
+
+
+def test_what_a_provider_says_in_a_200_is_redacted_and_short() -> None:
+    error = {"code": 502, "message": "the-secret-key " + "x" * 1000}
+    with pytest.raises(RequestFailed) as raised:
+        ask(Replies(reply(200, {"error": error})))
+    assert "the-secret-key" not in str(raised.value)
+    assert "502" in str(raised.value)
+    assert len(str(raised.value)) == asking.ERROR_TEXT_LIMIT
+
+
+def test_half_a_surrogate_pair_is_not_kept() -> None:
+    choice = rb'{"choices": [{"message": {"content": "A \ud83d", "reasoning": "\ud83d"}, "finish_reason": "stop"}]}'
+    answered, _ = ask(Replies(Reply(200, {}, choice)))
+    assert answered.body["choices"][0]["message"] == {"content": "A \ufffd", "reasoning": "\ufffd"}
+
+
+UNREACHABLE = TransportError("no connection could be made", unreachable=True)
+SILENT = TransportError("no whole answer within 10 s", silent=True)
+CUT_OFF = TransportError("the connection was closed before the whole answer came")
+
+
+def test_a_restart_costs_no_retry() -> None:
+    transport = Replies(*[UNREACHABLE] * 50, reply(200))
+    asker = asker_of(transport, has_answered=True, max_retries=0)
+    assert asker.ask(BODY, lambda *_: None).attempt == 51
+
+
+def ask_until_it_stops(asker: Asker) -> tuple[int, str]:
+    """(requests that failed before, the last words)"""
+    for number in range(100):
+        try:
+            asker.ask(BODY, lambda *_: None)
+        except RequestFailed:
+            continue
+        except StopAsking as stop:
+            return number, str(stop)
+    raise AssertionError
+
+
+@pytest.fixture
+def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (asking, pulse):
+        monkeypatch.setattr(module, "OUTAGE_S", 0.0)
+
+
+@pytest.mark.usefixtures("no_outage_is_borne")
+def test_an_endpoint_that_is_gone_stops_the_run() -> None:
+    asker = asker_of(Replies(reply(200), UNREACHABLE), max_retries=2)
+    asker.ask(BODY, lambda *_: None)
+    failed, said = ask_until_it_stops(asker)
+    assert failed == 3  # 12 attempts in a row: four threads, three tries
+    assert "no longer answers" in said
+    assert "the same command goes on" in said
+
+
+@pytest.mark.usefixtures("no_outage_is_borne")
+def test_silence_is_borne_for_longer_than_one_prompt_may_be_silent() -> None:
+    transport = Replies(SILENT)
+    failed, _ = ask_until_it_stops(asker_of(transport, has_answered=True, parallelism=1, max_retries=5))
+    assert failed == 2
+    assert len(transport.sent) == 6 * 3
+
+
+@pytest.mark.usefixtures("no_outage_is_borne")
+@pytest.mark.parametrize("sign_of_life", [reply(200), reply(500), CUT_OFF])
+def test_any_sign_of_life_counts(sign_of_life: Reply | TransportError) -> None:
+    replies = [SILENT] * 8 + [sign_of_life]
+    asker = asker_of(Replies(*replies * 20, reply(200)), has_answered=True, max_retries=200)
+    for _ in range(3):
+        asker.ask(BODY, lambda *_: None)
+
+
+def test_silence_is_borne_for_a_while_however_often() -> None:
+    transport = Replies(*[SILENT] * 300, reply(200))
+    assert asker_of(transport, has_answered=True, max_retries=300).ask(BODY, lambda *_: None).attempt == 301
 
 
 def test_given_up_after_its_retries() -> None:
@@ -147,6 +321,8 @@ def test_retry_after() -> None:
     retries = Retry(total=3, backoff_factor=0.5, retry_after_max=120)
     assert pause(retries, {"Retry-After": "7"}) == 7
     assert pause(retries, {"Retry-After": "100000"}) == 120
+    for odd in ("9" * 5000, "Fri, 31 Dec 99999 23:59:59 GMT"):
+        assert pause(retries, {"Retry-After": odd}) == retries.get_backoff_time()
     assert pause(retries, {"Retry-After": "soon"}) == retries.get_backoff_time()
     assert pause(retries, {}) == retries.get_backoff_time()
 

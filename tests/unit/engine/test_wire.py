@@ -69,10 +69,64 @@ def test_url_and_random_are_in_the_key() -> None:
     assert len(keys) == 3
 
 
-@pytest.mark.parametrize("answer", [None, [], {}, {"choices": []}, {"error": {"message": "x"}}, {"choices": ["x"]}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None, [], {}, {"choices": []}, {"error": {"message": "x"}}, {"choices": ["x"]}, {"choices": [{"foo": 1}]},
+        {"choices": [{"message": None, "finish_reason": None}]}, {"choices": [{"text": "of the other kind"}]},
+        {"choices": [{"message": {"content": ""}, "finish_reason": "error"}]},
+        {"choices": [{"message": {"content": "a"}, "finish_reason": "stop", "error": {"code": 502}}]},
+        {"choices": [{"message": {"content": "a"}}, {"message": None}]},
+    ],
+)  # fmt: skip
 def test_answers_that_are_none(answer: Any) -> None:
     with pytest.raises(wire.UnusableAnswer):
         wire.read_answer(answer, "chat")
+
+
+@pytest.mark.parametrize("choice", [{}, {"text": None}, {"message": {"content": "a"}}, {"text": "", "finish_reason": "error"}])
+def test_completions_that_are_none(choice: dict[str, Any]) -> None:
+    with pytest.raises(wire.UnusableAnswer):
+        wire.read_answer({"choices": [choice]}, "completions")
+
+
+def test_what_a_provider_says_inside_a_choice_is_told() -> None:
+    choice = {"message": {"content": ""}, "finish_reason": "error", "error": {"message": "provider died"}}
+    with pytest.raises(wire.UnusableAnswer, match="provider died"):
+        wire.read_answer({"choices": [choice]}, "chat")
+
+
+@pytest.mark.parametrize("kind", ["chat", "completions"])
+def test_a_filter_may_withhold_the_whole_message(kind: str) -> None:
+    (choice,) = wire.read_answer({"choices": [{"finish_reason": "content_filter"}]}, kind)
+    assert (choice.text, choice.finish_reason) == ("", wire.FILTERED)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (rb'"A \ud83d"', "A \ufffd"),
+        (rb'"\uDE00 A"', "\ufffd A"),
+        (b'"A \xed\xa0\xbd"', "A \ufffd"),
+        ('"A \ud83d"'.encode("utf-16", "surrogatepass"), "A \ufffd"),
+        (rb'"\ud83d\ude00"', "\U0001f600"),
+        ('"\U0001f600 ä"'.encode(), "\U0001f600 ä"),
+        (b'"\xef\xbf\xbd"', "\ufffd"),
+        (rb'"\\ud83d"', r"\ud83d"),
+    ],
+)
+def test_half_a_surrogate_pair_is_replaced(data: bytes, text: str) -> None:
+    assert wire.parse_answer(data) == text
+
+
+def test_half_a_pair_in_a_name() -> None:
+    assert wire.parse_answer(rb'{"a": [{"\ud83d": 1}]}') == {"a": [{"\ufffd": 1}]}
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 200_000 + b"]" * 200_000, b"1" * 5000, b'"\xe9"'])
+def test_not_json(data: bytes) -> None:
+    with pytest.raises(wire.UnusableAnswer, match="not JSON"):
+        wire.parse_answer(data)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +150,19 @@ def test_logprobs_of_completions() -> None:
     assert wire.read_answer({"choices": [{"text": "ab", "logprobs": None}]}, "completions")[0].tokens == ()
 
 
+@pytest.mark.parametrize("logprobs", [{"tokens": ["a"], "token_logprobs": ["b"]}, {"tokens": ["a"], "token_logprobs": [10**400]}])
+def test_logprobs_that_are_none(logprobs: dict[str, Any]) -> None:
+    with pytest.raises(wire.UnusableAnswer):
+        wire.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")
+
+
+@pytest.mark.parametrize("count", [10**30, 2**53 + 1, -5, True, "3", 3.0, None])
+def test_a_count_of_tokens_that_is_none(count: Any) -> None:
+    assert wire.usage_of({"usage": {"prompt_tokens": count, "completion_tokens": 4}}) == (None, 4)
+
+
 def test_usage() -> None:
+    assert wire.usage_of({"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}) == (0, 2**53)
     assert wire.usage_of({"usage": {"prompt_tokens": 3, "completion_tokens": 4}}) == (3, 4)
     assert wire.usage_of({"usage": None}) == (None, None)
     assert wire.usage_of({}) == (None, None)
