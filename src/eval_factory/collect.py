@@ -439,7 +439,7 @@ def _usage(
     adjusted: dict[str, set[str]] = defaultdict(set)
     for attempt in store.read_attempts(cache_db):
         if attempt["outcome"] == "answered" and attempt["error"]:
-            adjusted[attempt["key"]].add(attempt["error"])
+            adjusted[attempt["key"]].update(attempt["error"].split("; "))
         if attempt["run_id"] != run_id:
             continue
         cached += attempt["outcome"] == "cached"

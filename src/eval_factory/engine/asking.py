@@ -22,6 +22,7 @@ from eval_factory.engine import wire
 from eval_factory.engine.auth import SignIn, SignInError
 from eval_factory.engine.limit import AdaptiveLimit
 from eval_factory.engine.pulse import OUTAGE_S, Pulse
+from eval_factory.engine.refusals import Refusals
 from eval_factory.engine.transport import PROXY_LOGIN, Reply, Transport, TransportError, proxy_variable
 from eval_factory.secrets import Redactor
 
@@ -52,9 +53,6 @@ NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
 
 HELD_BACK = "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
-
-OPTIONAL_FIELDS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
-"""Fields that a model may refuse (OpenAI's reasoning models do); they are left out then, and the result says so."""
 
 
 class RequestFailed(Exception):
@@ -173,8 +171,7 @@ class Asker:
         self._lock = threading.Lock()
         self._stopped: StopAsking | None = None
         self._stop = threading.Event()
-        self._renamed: dict[str, str] = {}
-        self._dropped: set[str] = set()
+        self._refused = Refusals()
 
     def ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         """Ask until there is an answer.
@@ -231,18 +228,12 @@ class Asker:
 
     def _attempt(self, body: Mapping[str, Any], since: float) -> tuple[dict[str, Any], tuple[str, ...]]:
         """One attempt; more than one request only where the endpoint refuses a field and is asked without it."""
-        adjustments: list[str] = []
         while True:
-            sent = self._adjusted(body)
+            sent, adjustments = self._refused.heeded(body)
             try:
-                return self._usable(self._send(sent), sent, since), tuple(adjustments)
-            except _Refused as refused:
-                adjustments.append(str(refused))
-
-    def _adjusted(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        with self._lock:
-            renamed, dropped = dict(self._renamed), set(self._dropped)
-        return {renamed.get(name, name): value for name, value in body.items() if name not in dropped}
+                return self._usable(self._send(sent), sent, since), adjustments
+            except _Refused:
+                continue
 
     def _send(self, body: Mapping[str, Any]) -> Reply:
         try:
@@ -317,8 +308,8 @@ class Asker:
             raise StopAsking(
                 f"{self._shown_url} answers {reply.status}, it has moved\n  check target.api_endpoint.url"
             )
-        if reply.status == 400:
-            self._learn_from_refusal(text, sent)
+        if reply.status == 400 and self._refused.learn(text, sent):
+            raise _Refused
         raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status)
 
     def _shown(self, reply: Reply) -> str:
@@ -347,20 +338,6 @@ class Asker:
         with self._lock:
             self._refusals += 1
             return self._refusals < self._most_refusals
-
-    def _learn_from_refusal(self, text: str, sent: Mapping[str, Any]) -> None:
-        """Raises _Refused where the error names a field that can be renamed or left out."""
-        if "max_completion_tokens" in text and "max_tokens" in sent:
-            with self._lock:
-                self._renamed["max_tokens"] = "max_completion_tokens"
-            raise _Refused("the endpoint takes max_completion_tokens in place of max_tokens")
-        if "unsupported" not in text.lower():
-            return
-        for name in OPTIONAL_FIELDS:
-            if name in sent and (f"'{name}'" in text or f'"{name}"' in text):
-                with self._lock:
-                    self._dropped.add(name)
-                raise _Refused(f"the endpoint refuses {name}: it was left out, the model's own default was used")
 
     def _refusal(self, reply: Reply) -> str:
         said = self._said(reply)

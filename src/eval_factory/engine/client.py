@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +123,7 @@ class Endpoint:
         self._in_flight: dict[str, Future[_Reply]] = {}
         self._stopped: str | None = None
         self._warned = False
+        self._told: set[str] = set()
         self._said_busy = -SAY_BUSY_EVERY_S
 
     def make_request(self, request: Request) -> RequestResult:
@@ -221,8 +223,7 @@ class Endpoint:
             answered = self._asker.ask({**body, **self._secret_fields}, note)
         except StopAsking as error:
             self._stop(str(error))
-        for adjustment in answered.adjustments:
-            self._session.events.emit(events.WARNING, role=self._role, message=adjustment)
+        self._tell_once(answered.adjustments)
         tokens = wire.usage_of(answered.body)
         self._session.store.save(
             Answer(key, self._role, self._model_id, body, answered.body, answered.started, answered.latency_s),
@@ -232,6 +233,13 @@ class Endpoint:
             ),
         )
         return _Reply(answered.body, answered.latency_s, answered.started, cached=False)
+
+    def _tell_once(self, adjustments: Sequence[str]) -> None:
+        with self._lock:
+            new = [adjustment for adjustment in adjustments if adjustment not in self._told]
+            self._told.update(new)
+        for adjustment in new:
+            self._session.events.emit(events.WARNING, role=self._role, message=adjustment)
 
     def _say_busy(self, message: str) -> None:
         """One line for a while of rate limits, or of silence; the journal has them all."""

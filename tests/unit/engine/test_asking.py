@@ -287,6 +287,15 @@ def test_refused_fields() -> None:
     assert outcomes == []
 
 
+def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
+    refusal = {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
+    transport = Replies(reply(400, refusal), reply(500), reply(200))
+    answered, outcomes = ask(transport)
+    assert [outcome.partition(":")[0] for outcome in outcomes] == ["retried"]
+    assert len(transport.sent) == 3
+    assert answered.adjustments == ("the endpoint refuses temperature: it was left out, the model's own default was used",)
+
+
 def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCF_STATUS_URL", "http://status/x/")
     waiting = Reply(202, {"NVCF-REQID": "abc"}, b"")
