@@ -50,10 +50,8 @@ def test_every_room_is_known() -> None:
 
 def test_helm_itself_is_imported_only_inside_helm_run() -> None:
     for path in PACKAGE.rglob("*.py"):
-        modules = {
-            (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
-            for node in ast.walk(ast.parse(path.read_text("utf-8")))
-            if isinstance(node, (ast.Import, ast.ImportFrom))
-        }
+        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+        modules = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+        modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         if any(module.split(".")[0] == "helm" for module in modules):
             assert room_of(path) in ("engine", "mends", "demo"), path

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from eval_factory import resume
 from eval_factory.plan import Plan
 from eval_factory.resume import finished_run, read_state, remember, set_aside_other_results
 from unit.builders import plan
@@ -46,6 +47,22 @@ def test_other_results_are_set_aside_and_not_lost(why: str, tmp_path: Path) -> N
     assert {path.name for path in aside.iterdir()} == {"evaluation_config.yaml", "report.html", "run_config.yml"}
     assert list(tmp_path.iterdir()) == [aside]
     assert set_aside_other_results(made, OWN) is None
+
+
+@pytest.mark.parametrize("why", ["another model", "another version", "not complete", "files are gone"])
+def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = here(tmp_path)
+    folder = tmp_path / "helm" / "run"
+    folder.mkdir(parents=True)
+    (folder / "stats.json").write_text("[]")
+    remember(made, [folder], run_id="r", wall_s=1.0, complete=why != "not complete")
+    if why == "another model":
+        made = here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
+    if why == "another version":
+        monkeypatch.setattr(resume, "versions", lambda: {"eval_factory": "0", "crfm-helm": "0"})
+    if why == "files are gone":
+        (folder / "stats.json").unlink()
+    assert finished_run(made, read_state(made.rundir)) is None
 
 
 def test_a_finished_run_of_edited_data_is_not_finished(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +98,23 @@ def test_who_answered_the_probe_may_refuse_the_first_prompt(
     with pytest.raises(EndpointStopped, match="Input flagged by moderation"):
         endpoint.make_request(REQUEST)
     assert any("Input flagged by moderation" in event.get("message", "") for event in events_in(tmp_path))
+
+
+def test_two_equal_requests_at_once_are_sent_once(server: ScriptedEndpoint, tmp_path: Path) -> None:
+    """Repeated rows of a benchmark, asked by several threads, are paid for once."""
+    released = threading.Event()
+
+    def answer(_prompt: str) -> str:
+        released.wait(30)
+        return "B"
+
+    server.answer = answer
+    endpoint = endpoint_at(server, tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(endpoint.make_request, REQUEST) for _ in range(4)]
+        while not server.requests:
+            time.sleep(0.01)
+        released.set()
+        results = [one.result(30) for one in asked]
+    assert [result.completions[0].text for result in results] == ["B"] * 4
+    assert len(server.requests) == 1

@@ -48,3 +48,13 @@ def test_never_below_one_and_up_again() -> None:
     for _ in range(40):
         limit.answered()
     assert limit.limit == 4.0
+
+
+def test_one_place_more_for_a_round_of_answers_not_for_each() -> None:
+    limit = AdaptiveLimit(10)
+    with limit.slot() as since:
+        limit.too_many(since)
+    before = limit.limit
+    for _ in range(int(before)):
+        limit.answered()
+    assert before < limit.limit <= before + 1

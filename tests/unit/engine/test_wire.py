@@ -202,3 +202,9 @@ def test_adapter_changes_the_body() -> None:
         "model": "m", "max_completion_tokens": 7, "temperature": 0.0, "reasoning_effort": "low",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "p"}],
     }  # fmt: skip
+
+
+def test_the_key_of_a_kept_answer_has_the_form_that_it_had() -> None:
+    """Another form, and every answer that is kept anywhere is paid for again: then raise KEY_VERSION on purpose."""
+    key = wire.request_key("http://h/v1", {"model": "m", "messages": [{"role": "user", "content": "ü"}]}, None)
+    assert key == "011b53665a8f8b0921525651df5809fed64dc89c005c7e335d885206f9c1f56b"
