@@ -46,13 +46,22 @@ SUMMARIZATION = "SummarizationMetric"
 TOXICITY_METRIC = ".ToxicityMetric"
 
 
-def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git_hash: str | None) -> TaskResult:
+def collect(
+    plan: Plan,
+    runs: Sequence[Path],
+    *,
+    run_id: str,
+    wall_s: float,
+    git_hash: str | None,
+    data_bundle: Mapping[str, Any] | None = None,
+) -> TaskResult:
     """The result of a finished helm-run.
 
     Args:
         runs: the run folders that this run wrote; a task is one.
         run_id: whose attempts in the journal are this run's.
         wall_s: seconds that helm-run took.
+        data_bundle: the record of the data bundle that was read.
     """
     run = output.read_run(runs[0])
     entry = plan.evaluation.task.helm
@@ -99,7 +108,9 @@ def collect(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, git
             instances, seen.judges, bounds, seen.ratings.report() if run.jury else None, tuple(notes)
         ),
         usage=usage,
-        provenance=provenance_of(plan, run.scenario_name or entry.scenario, seen.prompts.hexdigest(), git_hash),
+        provenance=provenance_of(
+            plan, run.scenario_name or entry.scenario, seen.prompts.hexdigest(), git_hash, data_bundle
+        ),
         instances=_Records(plan, run, contexts, answers, seen, jury_metric),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",

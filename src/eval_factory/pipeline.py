@@ -23,6 +23,7 @@ from eval_factory.config.task_rules import data_faults
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import ended_before_it_ran, explained
+from eval_factory.helm import names
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
 from eval_factory.keys import key_report
@@ -32,8 +33,9 @@ from eval_factory.preview import preview
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
-if TYPE_CHECKING:  # its modules take time to import, and most runs use no bundle
+if TYPE_CHECKING:  # their modules take time to import
     from eval_factory.data.place import BundleInUse
+    from eval_factory.resume import DataRead
 
 NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.collect", "eval_factory.report.write")
 
@@ -74,12 +76,14 @@ def run_evaluation(
     plan.rundir.create()
     with plan.rundir.locked():
         log = open_log(plan.rundir, redactor, debug=options.debug, beginning=keys.lines)
-        read = DataRead(bundle.sha256 if bundle else None, own_data(plan, log, screen))
-        prepare(plan, argv, read, redactor, log, screen, options)
+        settings = settings_of(plan, bundle, env)
+        read = data_read(plan, bundle, own_data(plan, log, screen), env)
+        prepare(plan, argv, read, settings, redactor, log, screen, options)
         ran = finished_before(plan, read, log, screen) if not options.fresh else None
         if ran is None:
-            settings = {} if options.no_preflight else preflight(plan, env, redactor, log, screen)
-            settings |= place_data(plan, bundle, env, log)
+            if not options.no_preflight:
+                settings |= preflight(plan, env, redactor, log, screen)
+            place_data(plan, bundle, env, log)
             ran = run_helm(plan, argv, env=env, settings=settings, redactor=redactor, screen=screen, log=log)
         report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
 
@@ -91,16 +95,6 @@ class Ran:
     runs: list[Path]
     run_id: str
     wall_s: float
-
-
-@dataclass(frozen=True)
-class DataRead:
-    """By what the data of a run are known again."""
-
-    bundle: str | None
-    """The manifest's hash of the data bundle."""
-    own: Mapping[str, str]
-    """Name of a file of the user's own -> SHA-256."""
 
 
 def own_data(plan: Plan, log: logging.Logger, screen: TextIO) -> dict[str, str]:
@@ -133,27 +127,57 @@ def data_of(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     return found
 
 
-def place_data(
-    plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str], log: logging.Logger
-) -> dict[str, str]:
-    """Put a bundle's files where helm-run looks. Returns the variables that helm-run is to see."""
+def data_read(
+    plan: Plan, bundle: BundleInUse | None, own: Mapping[str, str], env: Mapping[str, str]
+) -> DataRead:
+    """By what the data of this run are known again; of the bundle as it is now, whatever becomes of it.
+
+    Args:
+        own: name of a file of the user's own -> SHA-256.
+    """
+    from eval_factory.resume import DataRead
+
+    extra = plan.evaluation.run.config.params.extra
+    if extra.data_dir is None and not extra.offline:
+        return DataRead(own=own)
+    from eval_factory.data.place import takes_all_files
+
+    return DataRead(bundle.record() if bundle else None, own, takes_all_files(plan, env))
+
+
+def settings_of(plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that helm-run is to see on top of the user's own: where data are, what may be contacted."""
     from eval_factory.data.pins import variables_of_pins
 
     offline = plan.evaluation.run.config.params.extra.offline
     settings = variables_of_pins(plan)
     if bundle is None and not offline:
         return settings
-    from eval_factory.data.network import urls_of, variables_for
-    from eval_factory.data.place import HF_OFFLINE, place, variables_of
+    from eval_factory.data.network import variables_for
+    from eval_factory.data.place import HF_OFFLINE, takes_all_files, variables_of
+    from eval_factory.engine.listing import ALL_FILES_VARIABLE
 
     if bundle is not None:
-        place(bundle, plan)
         settings |= variables_of(bundle, plan)
-        log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
     if offline:
         settings |= {**HF_OFFLINE, **variables_for(plan, env)}
-        log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, env)) or "nothing")
+    all_files = takes_all_files(plan, env)
+    if all_files is not None:
+        settings[ALL_FILES_VARIABLE] = "1" if all_files else "0"
     return settings
+
+
+def place_data(plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str], log: logging.Logger) -> None:
+    """Put a bundle's files where helm-run looks."""
+    if bundle is not None:
+        from eval_factory.data.place import place
+
+        place(bundle, plan)
+        log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
+    if plan.evaluation.run.config.params.extra.offline:
+        from eval_factory.data.network import urls_of
+
+        log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, env)) or "nothing")
 
 
 def finished_before(plan: Plan, read: DataRead, log: logging.Logger, screen: TextIO) -> Ran | None:
@@ -161,7 +185,7 @@ def finished_before(plan: Plan, read: DataRead, log: logging.Logger, screen: Tex
     from eval_factory.resume import finished_run, read_state
 
     state = read_state(plan.rundir)
-    folders = finished_run(plan, state, read.bundle, read.own)
+    folders = finished_run(plan, state, read)
     if state is None or folders is None:
         return None
     log.info("this run is complete already: only collected again")
@@ -207,12 +231,14 @@ def prepare(
     plan: Plan,
     argv: Sequence[str],
     read: DataRead,
+    settings: Mapping[str, str],
     redactor: Redactor,
     log: logging.Logger,
     screen: TextIO,
     options: Options,
 ) -> None:
     """Write what helm-run reads; make sure that cache.db and the results that stand here are this run's."""
+    from eval_factory.engine.settings import text_of
     from eval_factory.report.documents import run_config, to_yaml
     from eval_factory.resume import set_aside_other_results
 
@@ -228,6 +254,7 @@ def prepare(
     ready_store(rundir, log)
     for name, text in model_files(plan, debug=options.debug).items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
+    write_atomic(rundir.model_configs / names.SETTINGS, text_of(settings), mode=PRIVATE)
     info = plan.evaluation.framework.framework
     config: Any = redactor.tree(plan.evaluation.as_dict())
     document = run_config(config, redactor.text(shlex.join(argv)), info.name, info.pkg_name)
@@ -280,7 +307,7 @@ def run_helm(
     run_id = uuid.uuid4().hex
     ours = {**settings, event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
     if plan.evaluation.run.config.params.extra.offline:
-        from eval_factory.data.network import PROXY_VARIABLES
+        from eval_factory.engine.offline import PROXY_VARIABLES
 
         env = {name: value for name, value in env.items() if name not in PROXY_VARIABLES}
     child_env = child_environment(env, [*plan.evaluation.key_names(), *plan.evaluation.setting_names()], ours)
@@ -322,8 +349,9 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], tail: Sequence[str], l
     """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there."""
     for event in events:
         if event["event"] == event_names.FATAL:
-            log.error(event["message"])
-            raise PrerequisiteError(event["message"])
+            message = event["message"] + _refused_here(event["message"], _blocked(events))
+            log.error(message)
+            raise PrerequisiteError(message)
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")
@@ -352,19 +380,26 @@ def _raise_for_failure(
         raise ended_before_it_ran(plan, returncode, tail)
 
 
+def _refused_here(message: str, blocked: Sequence[str]) -> str:
+    """Where the guard, and no network, kept the endpoint that a message names from being reached."""
+    places = [place for place in blocked if (place.rpartition(":")[0] or place) in message]
+    if not places:
+        return ""
+    return f"\n  offline: it was eval-factory that refused {', '.join(places)}, which is no host of an endpoint"
+
+
 def _blocked(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Hosts that an offline run wanted and did not get."""
     return list(dict.fromkeys(event["place"] for event in events if event["event"] == event_names.BLOCKED))
 
 
 def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
-    from eval_factory.data.place import asked_of
+    from eval_factory.data.place import how_to_get
 
     return (
         f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"
         f"  ({error})\n"
-        f"  on a machine with a network: eval-factory data pull {asked_of(plan)} --to DIR, then run with --data_dir DIR"
-        f"; log: {plan.rundir.helm_log}"
+        f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
     )
 
 
@@ -394,14 +429,13 @@ def report(
     started = time.monotonic()
     home = framework_path().parent
     commit = git_hash(home) if home != Path(__file__).parent else None  # a wheel may lie in anybody's checkout
-    result = collect(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit)
+    result = collect(
+        plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle
+    )
     command = shlex.join(argv)
     write_reports(result, plan.rundir, config=plan.evaluation.as_dict(), command=command, redactor=redactor)
     complete = not result.something_to_ask
-    remember(
-        plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, data_bundle=read.bundle,
-        data_files=read.own,
-    )  # fmt: skip
+    remember(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
     log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     output.write(redactor.text(summary(result, plan.rundir)) + "\n")
     if not result.reportable:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib import metadata
+from typing import Any
 
 from eval_factory import __version__
-from eval_factory.data.place import bundle_record
 from eval_factory.errata.load import load_errata
 from eval_factory.helm import output
 from eval_factory.own_data import hashes_of
@@ -19,8 +20,14 @@ RECORDED_PACKAGES = (
 )  # fmt: skip
 
 
-def provenance_of(plan: Plan, scenario: str, prompts_sha256: str, git_hash: str | None) -> Provenance:
-    """The record of a finished run; files of the scenario and prompts by their SHA-256."""
+def provenance_of(
+    plan: Plan, scenario: str, prompts_sha256: str, git_hash: str | None, data_bundle: Mapping[str, Any] | None
+) -> Provenance:
+    """The record of a finished run; files of the scenario and prompts by their SHA-256.
+
+    Args:
+        data_bundle: the record of the bundle as it was when the run began.
+    """
     files = output.scenario_files(plan.rundir.helm, scenario)
     data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
     for dataset in output.hub_datasets(plan.rundir.helm):
@@ -40,7 +47,7 @@ def provenance_of(plan: Plan, scenario: str, prompts_sha256: str, git_hash: str 
         errata_version=load_errata().version,
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
-        data_bundle=bundle_record(plan),
+        data_bundle=data_bundle,
     )
 
 

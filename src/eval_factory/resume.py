@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,6 +16,18 @@ from eval_factory.config.framework import _Loader
 from eval_factory.config.layout import DATA_PATH
 from eval_factory.plan import Plan
 from eval_factory.rundir import RunDir, write_atomic
+
+
+@dataclass(frozen=True)
+class DataRead:
+    """By what the data of a run are known again."""
+
+    bundle: Mapping[str, Any] | None = None
+    """The record of the data bundle, as it stands in the provenance."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Name of a file of the user's own -> SHA-256."""
+    all_files: bool | None = None
+    """Whether more files than HELM's own list has; None where no list is answered from disk."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +41,9 @@ class RunState:
     runs: Sequence[str]
     """Run folders, relative to the output folder."""
     complete: bool
-    data_bundle: str | None = None
-    """The manifest's hash of the data bundle that was read."""
+    data_bundle: Mapping[str, Any] | None = None
     data_files: Mapping[str, str] = field(default_factory=dict)
-    """The user's own files that were read, by name -> SHA-256."""
+    all_files: bool | None = None
 
 
 def versions() -> dict[str, str]:
@@ -47,27 +59,18 @@ def read_state(rundir: RunDir) -> RunState | None:
         return None
 
 
-def finished_run(
-    plan: Plan, state: RunState | None, data_bundle: str | None = None, data_files: Mapping[str, str] | None = None
-) -> list[Path] | None:
+def finished_run(plan: Plan, state: RunState | None, read: DataRead) -> list[Path] | None:
     """The run folders of a complete run of the same identity and data, still there with their files."""
     if state is None or not state.complete or state.identity != plan.identity or state.versions != versions():
         return None
-    if state.data_bundle != data_bundle or state.data_files != (data_files or {}):
+    if DataRead(state.data_bundle, state.data_files, state.all_files) != read:
         return None
     folders = [plan.rundir.root / name for name in state.runs]
     return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
 
 
 def remember(
-    plan: Plan,
-    runs: Sequence[Path],
-    *,
-    run_id: str,
-    wall_s: float,
-    complete: bool,
-    data_bundle: str | None = None,
-    data_files: Mapping[str, str] | None = None,
+    plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead
 ) -> None:
     """Write down that a run ended."""
     state = RunState(
@@ -77,8 +80,9 @@ def remember(
         wall_s=wall_s,
         runs=[folder.relative_to(plan.rundir.root).as_posix() for folder in runs],
         complete=complete,
-        data_bundle=data_bundle,
-        data_files=data_files or {},
+        data_bundle=read.bundle,
+        data_files=read.own,
+        all_files=read.all_files,
     )
     write_atomic(plan.rundir.run_state, json.dumps(asdict(state), indent=2))
 

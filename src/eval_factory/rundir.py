@@ -68,10 +68,9 @@ class RunDir:
     def helm(self) -> Path:
         return self.root / "helm"
 
-    @property
-    def hf_home(self) -> Path:
-        """Hugging Face data sets of a data bundle."""
-        return self.helm / "hf"
+    def bundled(self, folder: str) -> Path:
+        """The copy of a data bundle's folder that belongs to no scenario: data sets of the Hub, vocabularies."""
+        return self.helm / folder
 
     @property
     def logs(self) -> Path:

@@ -441,3 +441,5 @@ def test_judges_elsewhere_and_data_of_a_bundle(
     assert (rows["aci_bench"]["main_metric"], rows["aci_bench"]["score"]) == ("aci_bench_accuracy", 4.0)
     assert rows["medbullets"]["state"] == "failed"
     assert "offline" in rows["medbullets"]["reason"]
+    settings = loaded(outcome.output_dir / "model_configs/settings.json")["variables"]  # for the printed command
+    assert {"EVAL_FACTORY_OFFLINE", "HF_HOME", "EVAL_FACTORY_FILE_LISTS"} <= settings.keys()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from typing import Any
 import pytest
 
 from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.support import TIMEOUT_S, Outcome, Run, program_environment
+from integration.support import CANARY, TIMEOUT_S, Outcome, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 4
@@ -178,6 +181,175 @@ def test_another_bundle_is_another_run(
     outcome = run_program("pubmed_qa", endpoint.url, "--data_dir", str(tmp_path / "b"), params=params)
     assert "complete already" not in outcome.stderr
     assert len(endpoint.requests) == 2 * INSTANCES
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("entry", ["pubmed_qa", "medcalc_bench"])
+def test_a_run_entry_uses_a_bundle_as_the_task_does(
+    entry: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+) -> None:
+    params = {"limit_samples": INSTANCES}
+    data_dir = ("--data_dir", str(real_bundle))
+    outcome = run_program(f"helm:{entry}", endpoint.url, "--offline", *data_dir, params=params)
+    assert outcome.returncode == 0, outcome.stderr
+    assert_nothing_else_was_wanted(outcome)
+    online = run_program(f"helm:{entry}", endpoint.url, *data_dir, params=params, output_dir=tmp_path / "online")
+    task = run_program(entry, endpoint.url, *data_dir, params=params, output_dir=tmp_path / "task")
+    found = [one.document()["provenance"] for one in (outcome, online, task)]
+    assert found[0]["data_bundle"] == found[1]["data_bundle"] == found[2]["data_bundle"]
+    assert found[0]["prompts_sha256"] == found[1]["prompts_sha256"] == found[2]["prompts_sha256"]
+
+
+@pytest.mark.medical_data
+def test_what_data_pull_cannot_get_is_not_told_to_be_pulled(
+    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
+    arguments = ("--offline", "--data_dir", str(real_bundle))
+    outcome = run_program("helm:medec_like", endpoint.url, *arguments)
+    assert outcome.returncode == 2
+    outcome = run_program("helm:mmlu:subject=anatomy", endpoint.url, *arguments)
+    assert outcome.returncode == 3
+    assert "'eval-factory data pull' does not know what helm:mmlu:subject=anatomy reads" in outcome.stderr
+    assert f"{outcome.output_dir}/helm/scenarios/mmlu" in outcome.stderr
+    assert "data pull helm" not in outcome.stderr
+    assert endpoint.requests == []
+
+
+def change(bundle: Path, given: Path) -> None:
+    """What `data import` into the same bundle does."""
+    (given / "scenarios/pubmed_qa/data").mkdir(parents=True)
+    (given / "scenarios/pubmed_qa/data/test_set.json").write_text("{}")
+    assert eval_factory("import", str(given), "--to", str(bundle)).returncode == 0
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("task", ["pubmed_qa", "medcalc_bench"])
+@pytest.mark.parametrize("how", ["changed", "moved"])
+def test_what_becomes_of_the_bundle_while_the_model_is_asked_is_no_matter(
+    how: str, task: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle"
+    shutil.copytree(real_bundle, bundle)
+    before = hashlib.sha256((bundle / "manifest.json").read_bytes()).hexdigest()
+    usual, begun = endpoint.answer, threading.Event()
+
+    def answer(prompt: str) -> str:
+        if not begun.is_set():
+            begun.set()
+            change(bundle, tmp_path / "given") if how == "changed" else bundle.rename(tmp_path / "elsewhere")
+        return usual(prompt)
+
+    endpoint.answer = answer
+    arguments = ("--offline", "--data_dir", str(bundle), "--no_preflight")
+    params = {"limit_samples": INSTANCES, "parallelism": 1}
+    outcome = run_program(task, endpoint.url, *arguments, params=params)
+    assert outcome.returncode == 0, outcome.stderr
+    assert begun.is_set()
+    record = outcome.document()["provenance"]["data_bundle"]
+    assert record["manifest_sha256"] == before
+    assert bool(record["hub"]) is (task == "medcalc_bench")
+    if how == "moved":
+        (tmp_path / "elsewhere").rename(bundle)
+        again = run_program(task, endpoint.url, *arguments, params=params)
+        assert "complete already" in again.stderr
+        assert again.document()["provenance"]["data_bundle"] == record
+    assert len(endpoint.requests) == INSTANCES
+
+
+def paste(outcome: Outcome, **env: str) -> subprocess.CompletedProcess[str]:
+    """The printed command in a shell of its own, without our variables."""
+    return subprocess.run(
+        shlex.split(outcome.document()["command"]), env=program_environment(TEST_MODEL_KEY=CANARY, **env),
+        cwd=outcome.output_dir.parent, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+    )  # fmt: skip
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+def test_the_printed_command_does_the_same_run_from_a_bundle(
+    debug: tuple[str, ...], real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+) -> None:
+    params = {"limit_samples": INSTANCES}
+    arguments = (*debug, "--offline", "--data_dir", str(real_bundle))
+    outcome = run_program("medcalc_bench", endpoint.url, *arguments, params=params)
+    assert outcome.returncode == 0, outcome.stderr
+    runs = outcome.output_dir / "helm/runs"
+    written = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
+    shutil.rmtree(runs)
+    finished = paste(outcome, HF_HOME=str(tmp_path / "other"), HF_HUB_OFFLINE="0")  # a shell with a Hub of its own
+    assert finished.returncode == 0, finished.stderr
+    again = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
+    for name in ("per_instance_stats.json", "stats.json", "run_spec.json"):
+        assert again[name] == written[name]
+    assert len(endpoint.requests) == INSTANCES
+    assert not (tmp_path / "other").exists()
+
+    plain = run_program("sample_medical_qa", endpoint.url, params=params)  # in the same folder
+    assert plain.returncode == 0, plain.stderr
+    settings = json.loads((outcome.output_dir / "model_configs/settings.json").read_text("utf-8"))
+    assert settings == {"variables": {}}
+
+
+@pytest.mark.medical_data
+def test_the_printed_command_of_an_offline_run_is_offline(
+    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+) -> None:
+    arguments = ("--offline", "--data_dir", str(real_bundle))
+    outcome = run_program("pubmed_qa", endpoint.url, *arguments, params={"limit_samples": INSTANCES})
+    assert outcome.returncode == 0, outcome.stderr
+    with ScriptedEndpoint(lambda _: "") as other:
+        stopped = paste(outcome, PYTHONPATH=str(meddling_package(tmp_path / "site", other.url)))
+        assert stopped.returncode != 0
+        assert "offline: its data were to be downloaded from" in stopped.stderr
+        assert other.paths == []
+
+
+ANOTHER_SPELLING = """
+'''A name server that knows what Kubernetes' and Munich's do.'''
+import socket, sys
+look_up = socket.getaddrinfo
+def getaddrinfo(host, *args, **kwargs):
+    name = host.decode() if isinstance(host, bytes) else host
+    if name in ("llm.svc.test.", "xn--mnchen-3ya.test"):
+        sys.audit("socket.getaddrinfo", host, *args)
+        host = "127.0.0.1"
+    return look_up(host, *args, **kwargs)
+socket.getaddrinfo = getaddrinfo
+"""
+
+
+@pytest.mark.parametrize("host", ["llm.svc.test.", "m\u00fcnchen.test"])
+def test_offline_the_endpoint_is_known_however_it_is_written(
+    host: str, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(ANOTHER_SPELLING)
+    url = endpoint.url.replace("127.0.0.1", host)
+    env = {"PYTHONPATH": str(tmp_path / "site")}
+    outcome = run_program("sample_medical_qa", url, "--offline", params={"limit_samples": INSTANCES}, env=env)
+    assert outcome.returncode == 0, outcome.stderr
+    assert len(endpoint.requests) == INSTANCES
+    assert_nothing_else_was_wanted(outcome)
+
+
+@pytest.mark.medical_data
+def test_a_finished_run_of_githubs_list_is_not_one_of_all_files(
+    real_bundle: Path, jury: JuryEndpoint, run_program: Run
+) -> None:
+    jury.odd_ways = ["good"]
+    counts = []
+    for env in ({}, {}, {"MEDICAL_DATA_ALL_FILES": "1"}):
+        outcome = run_program(
+            "mtsamples_replicate", jury.url, "--data_dir", str(real_bundle),
+            params={"limit_samples": INSTANCES, "extra": {"judges": JUDGES}}, env={**CANARIES, **env},
+        )  # fmt: skip
+        assert outcome.returncode == 0, outcome.stderr
+        read = outcome.document()["provenance"]["dataset_files"]
+        counts.append((len(read), "complete already" in outcome.stderr))
+    (few, first), (same, again), (more, all_files) = counts
+    assert (first, again, all_files) == (False, True, False)
+    assert (few, same) == (1000, 1000)
+    assert more > few
 
 
 MEDDLER = '''

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from eval_factory import resume
 from eval_factory.plan import Plan
-from eval_factory.resume import finished_run, read_state, remember, set_aside_other_results
+from eval_factory.resume import DataRead, finished_run, read_state, remember, set_aside_other_results
 from unit.builders import plan
 
 OWN = {"data_path/a": "1"}
@@ -55,21 +57,28 @@ def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: py
     folder = tmp_path / "helm" / "run"
     folder.mkdir(parents=True)
     (folder / "stats.json").write_text("[]")
-    remember(made, [folder], run_id="r", wall_s=1.0, complete=why != "not complete")
+    remember(made, [folder], run_id="r", wall_s=1.0, complete=why != "not complete", read=DataRead())
     if why == "another model":
         made = here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
     if why == "another version":
         monkeypatch.setattr(resume, "versions", lambda: {"eval_factory": "0", "crfm-helm": "0"})
     if why == "files are gone":
         (folder / "stats.json").unlink()
-    assert finished_run(made, read_state(made.rundir)) is None
+    assert finished_run(made, read_state(made.rundir), DataRead()) is None
 
 
-def test_a_finished_run_of_edited_data_is_not_finished(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        {}, {"own": {"data_path/a": "9"}}, {"all_files": True}, {"bundle": None},
+        {"bundle": {"manifest_sha256": "b" * 64, "hub": []}},
+    ],
+)  # fmt: skip
+def test_a_finished_run_of_other_data_is_not_finished(other: dict[str, Any], tmp_path: Path) -> None:
     made = here(tmp_path)
     folder = tmp_path / "helm" / "run"
     folder.mkdir(parents=True)
     (folder / "stats.json").write_text("[]")
-    remember(made, [folder], run_id="r", wall_s=1.0, complete=True, data_files=OWN)
-    assert finished_run(made, read_state(made.rundir), None, OWN) == [folder]
-    assert finished_run(made, read_state(made.rundir), None, {"data_path/a": "9"}) is None
+    read = DataRead({"manifest_sha256": "a" * 64, "hub": []}, OWN, all_files=False)
+    remember(made, [folder], run_id="r", wall_s=1.0, complete=True, read=read)
+    assert finished_run(made, read_state(made.rundir), replace(read, **other)) == (None if other else [folder])

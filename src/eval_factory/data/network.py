@@ -13,10 +13,6 @@ from eval_factory.engine.offline import ALLOWED_VARIABLE, place_of
 from eval_factory.plan import Plan
 from eval_factory.secrets import variable_of
 
-PROXY_VARIABLES = frozenset(
-    {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
-)
-
 
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""

@@ -1,12 +1,11 @@
 """What a run reads: looked for before the run, and put where helm-run finds it.
 
 Files are copied into the output folder, never linked: ehr_sql's database is altered by runs, and the `datasets` package
-writes locks beside what it reads. A bundle may so be read-only and shared.
+writes locks beside what it reads. A bundle may so be read-only and shared, and go away while the model is asked.
 """
 
 from __future__ import annotations
 
-import filecmp
 import os
 import shutil
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.task_rules import SCENARIO_PARAMETERS
+from eval_factory.config.framework import Task
 from eval_factory.data.bundle import (
     FILE_LISTS,
     HF_HOME,
@@ -25,7 +24,7 @@ from eval_factory.data.bundle import (
     needs_of,
 )
 from eval_factory.data.hub import DATASETS, cache_folder, caches_of
-from eval_factory.data.manifest import Manifest, compare, manifest_sha256, read_manifest
+from eval_factory.data.manifest import FileEntry, Manifest, compare, manifest_sha256, read_manifest
 from eval_factory.data.sources import Sources, TaskSources, load_sources
 from eval_factory.engine.listing import ALL_FILES_VARIABLE, LISTS_VARIABLE
 from eval_factory.errors import PrerequisiteError
@@ -37,6 +36,8 @@ SHOWN = 5
 HF_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 DEFAULT_VOCABULARY = "cl100k_base"
 """What counts tokens where `max_length` sets a limit."""
+PLACES = {NLTK_DATA: "NLTK_DATA", TIKTOKEN: "TIKTOKEN_CACHE_DIR", FILE_LISTS: LISTS_VARIABLE}
+"""Folders of a bundle that are found by a variable."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +51,87 @@ class BundleInUse:
     task: TaskSources
     needs: tuple[Need, ...]
 
+    @property
+    def paths(self) -> list[str]:
+        """What of the bundle's files the run is given: what its task reads, and what HELM looks for in every run."""
+        nltk = [file.path for file in self.manifest.files if file.path.startswith(f"{NLTK_DATA}/")]
+        return [*(path for need in self.needs for path in need.paths), *nltk]
+
+    def record(self) -> dict[str, Any]:
+        """For the provenance: the manifest's hash, and of data sets of the Hub the revision and the files' hashes.
+
+        The files of scenarios are recorded with all others of the output folder.
+        """
+        listed = self.manifest.paths()
+        datasets = []
+        for dataset in self.task.hub:
+            entry = self.manifest.hub_entry(dataset.id, dataset.config)
+            if entry is None:
+                continue
+            inside = [path for path in listed if path.startswith(f"{entry.folder}/")]
+            read = sorted(path for path in inside if path.endswith((".arrow", ".json")))
+            datasets.append(
+                {
+                    "id": entry.id,
+                    "config": entry.config,
+                    "revision": entry.revision,
+                    "source": entry.source,
+                    "files": {path.rpartition("/")[2]: listed[path].sha256 for path in read},
+                }
+            )
+        return {"manifest_sha256": self.sha256, "hub": datasets}
+
+
+def known_as(plan: Plan, sources: Sources) -> str | None:
+    """The name by which the table of sources knows what this run reads.
+
+    A run entry of HELM's goes by the name of our task that reads the same; None where there is none.
+    """
+    this = plan.evaluation.task
+    if not this.helm.any_run_spec:
+        return this.name if this.name in sources.tasks else None
+    ours = [task for task in plan.evaluation.framework.evaluations if task.name in sources.tasks]
+    same = [task for task in ours if _reads_the_same(task, this)]
+    same.sort(key=lambda task: len(task.helm.fixed or {}), reverse=True)  # med_dialog_icliniq before med_dialog
+    return same[0].name if same else None
+
+
+def _reads_the_same(task: Task, entry: Task) -> bool:
+    if entry.helm.run_spec != task.helm.run_spec and entry.helm.scenario != task.helm.scenario:
+        return False
+    for name, rule in task.helm.parameters.items():
+        given = entry.helm.arguments.get(name)
+        if rule.fixed is not None and given != rule.fixed:
+            return False
+        if rule.allowed and given is not None and given not in rule.allowed:
+            return False
+    return True
+
 
 def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     """What this run reads: of its subset, and with the vocabulary that a limit on prompts needs."""
-    extra = plan.evaluation.run.config.params.extra
-    task = sources.task(plan.task_name).with_values({name: getattr(extra, name) for name in SCENARIO_PARAMETERS})
+    name = known_as(plan, sources)
+    task = TaskSources(scenario=plan.evaluation.task.helm.scenario) if name is None else sources.tasks[name]
+    task = task.with_values({name: str(value) for name, value in plan.scenario_arguments.items()})
     vocabularies = task.tiktoken
-    if extra.max_length is not None and not vocabularies:
+    if plan.evaluation.run.config.params.extra.max_length is not None and not vocabularies:
         vocabularies = (DEFAULT_VOCABULARY,)
     return task.model_copy(update={"tiktoken": vocabularies})
 
 
-def asked_of(plan: Plan) -> str:
-    """What to give to `data pull` for this run."""
-    variant = task_sources(plan, load_sources()).variant
-    return f"{plan.task_name}:{variant}" if variant else plan.task_name
+def how_to_get(plan: Plan, to: str) -> str:
+    """What to do where data of this run are missing; `to`: the end of the command."""
+    sources = load_sources()
+    name = known_as(plan, sources)
+    if name is None:
+        folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
+        return (
+            f"  'eval-factory data pull' does not know what {plan.task_name} reads: run it once with a network, or put"
+            f" its files into {folder} and its data sets of the Hub into HF_HOME"
+        )
+    variant = task_sources(plan, sources).variant
+    asked = f"{name}:{variant}" if variant else name
+    return f"  on a machine with a network: eval-factory data pull {asked} {to}"
 
 
 def data_dir_of(plan: Plan) -> Path | None:
@@ -90,31 +157,34 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     missing = [need.missing for need in needs if need.missing is not None]
     if missing:
         raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
-    differences = compare(root, manifest, only=_paths(needs))
+    bundle = BundleInUse(root, manifest, manifest_sha256(root), task, needs)
+    differences = compare(root, manifest, only=bundle.paths)
     if differences:
         lines = "\n".join(f"  {line}" for line in differences.lines()[:SHOWN])
         raise PrerequisiteError(
             f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}\n"
-            f"  get them anew: eval-factory data pull {asked_of(plan)} --to {root}"
+            f"  get them anew\n{how_to_get(plan, f'--to {root}')}"
         )
-    return BundleInUse(root, manifest, manifest_sha256(root), task, needs)
-
-
-def _paths(needs: tuple[Need, ...]) -> list[str]:
-    return [path for need in needs for path in need.paths]
+    return bundle
 
 
 def _all_files(env: Mapping[str, str]) -> bool:
     return env.get(ALL_FILES_VARIABLE) == "1"
 
 
+def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
+    """Whether more files are read than HELM's own list has; None where no list is answered from disk."""
+    extra = plan.evaluation.run.config.params.extra
+    answered = extra.offline or extra.data_dir is not None
+    return _all_files(env) if answered and task_sources(plan, load_sources()).listing is not None else None
+
+
 def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
-    asked = asked_of(plan)
     shown = "\n".join(f"  missing: {name}" for name in missing[:SHOWN])
     more = f"\n  and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
     return (
         f"{where} does not hold all that {plan.task_name} reads; nothing was started\n{shown}{more}\n"
-        f"  on a machine with a network: eval-factory data pull {asked} {to}"
+        f"{how_to_get(plan, to)}"
     )
 
 
@@ -143,18 +213,20 @@ def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: 
 
 
 def place(bundle: BundleInUse, plan: Plan) -> None:
-    """Copy what the run reads into the output folder; what an earlier run made or altered there goes."""
+    """Copy what the run reads into the output folder; what an earlier run made or altered there goes.
+
+    Raises:
+        PrerequisiteError: the bundle was changed since it was looked through.
+    """
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
-    prefix = f"{SCENARIOS}/{bundle.task.scenario}/"
-    wanted = {path.removeprefix(prefix): path for path in _paths(bundle.needs) if path.startswith(prefix)}
-    if wanted:
-        _replace_links(plan.rundir.helm, target)
-        _mirror(bundle.root, wanted, target)
-    prefix = f"{HF_HOME}/"
-    wanted = {path.removeprefix(prefix): path for path in _paths(bundle.needs) if path.startswith(prefix)}
-    if wanted:
-        _replace_links(plan.rundir.helm, plan.rundir.hf_home)
-        _mirror(bundle.root, wanted, plan.rundir.hf_home)
+    places = {f"{SCENARIOS}/{bundle.task.scenario}": target}
+    places |= {name: plan.rundir.bundled(name) for name in (HF_HOME, *PLACES)}
+    listed = bundle.manifest.paths()
+    for folder, target in places.items():
+        inside = [path for path in bundle.paths if path.startswith(f"{folder}/")]
+        if inside:
+            _replace_links(plan.rundir.helm, target)
+            _mirror(bundle.root, {path.removeprefix(f"{folder}/"): listed[path] for path in inside}, target)
 
 
 def _replace_links(helm: Path, target: Path) -> None:
@@ -173,7 +245,7 @@ def _replace_links(helm: Path, target: Path) -> None:
             folder.unlink()
 
 
-def _mirror(root: Path, wanted: Mapping[str, str], target: Path) -> None:
+def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:
     """Make `target` hold these files and no others."""
     if target.is_dir():
         for path in sorted(target.rglob("*"), reverse=True):
@@ -184,52 +256,30 @@ def _mirror(root: Path, wanted: Mapping[str, str], target: Path) -> None:
         for path in sorted((path for path in target.rglob("*") if path.is_dir()), reverse=True):
             if not any(path.iterdir()):
                 path.rmdir()
-    for name, source in wanted.items():
+    for name, entry in wanted.items():
         copy = target / name
-        if copy.is_file() and filecmp.cmp(root / source, copy, shallow=False):
+        if copy.is_file() and sha256_of(copy) == entry.sha256:
             continue
         copy.parent.mkdir(parents=True, exist_ok=True)
         partial = copy.with_name(f"{copy.name}.part")
-        shutil.copyfile(root / source, partial)
+        shutil.copyfile(root / entry.path, partial)
+        if sha256_of(partial) != entry.sha256:
+            partial.unlink()
+            raise PrerequisiteError(f"{root}: {entry.path} was changed while the run began; run the same command again")
         partial.replace(copy)
 
 
 def variables_of(bundle: BundleInUse, plan: Plan) -> dict[str, str]:
-    """What tells the libraries inside helm-run where the bundle's files are."""
-    found = dict(HF_OFFLINE)
-    found["HF_HOME"] = str(plan.rundir.hf_home)
-    found["HF_DATASETS_CACHE"] = str(plan.rundir.hf_home / DATASETS)
-    for name, variable in ((NLTK_DATA, "NLTK_DATA"), (TIKTOKEN, "TIKTOKEN_CACHE_DIR")):
-        if any(file.path.startswith(f"{name}/") for file in bundle.manifest.files):
-            found[variable] = str(bundle.root / name)
-    if bundle.task.listing is not None:
-        found[LISTS_VARIABLE] = str(bundle.root / FILE_LISTS)
-    return found
+    """What tells the libraries inside helm-run where the bundle's files are.
 
-
-def bundle_record(plan: Plan) -> dict[str, Any] | None:
-    """For the provenance: the bundle's hash, and of data sets of the Hub the revision and the hash of what was read.
-
-    The files of scenarios are recorded with all others of the output folder.
+    Where it holds no data set of the Hub for this run, nothing is said of the Hub: what else the run reads is the
+    user's own, or is downloaded unless it is offline.
     """
-    root = data_dir_of(plan)
-    if root is None:
-        return None
-    manifest = read_manifest(root)
-    datasets = []
-    for dataset in task_sources(plan, load_sources()).hub:
-        entry = manifest.hub_entry(dataset.id, dataset.config)
-        if entry is None:
-            continue
-        folder = plan.rundir.hf_home / entry.folder.removeprefix(f"{HF_HOME}/")
-        read = sorted(path for path in folder.glob("*") if path.suffix in (".arrow", ".json"))
-        datasets.append(
-            {
-                "id": entry.id,
-                "config": entry.config,
-                "revision": entry.revision,
-                "source": entry.source,
-                "files": {path.name: sha256_of(path) for path in read},
-            }
-        )
-    return {"manifest_sha256": manifest_sha256(root), "hub": datasets}
+    found = {}
+    if bundle.task.hub:
+        home = plan.rundir.bundled(HF_HOME)
+        found = {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
+    for folder, variable in PLACES.items():
+        if any(path.startswith(f"{folder}/") for path in bundle.paths):
+            found[variable] = str(plan.rundir.bundled(folder))
+    return found

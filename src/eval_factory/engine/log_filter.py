@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from pathlib import Path
 
-from eval_factory.engine import offline
+from eval_factory.engine import offline, settings
 from eval_factory.mends import startup
 
+# This module is the first of ours that helm-run imports.
+settings.take_those_of_the_file(sys.argv, os.environ)
 offline.guard_from_environment()
-startup.lever(startup.read_yaml_with_the_c_parser)  # this module is the first of ours that helm-run imports
+startup.lever(startup.read_yaml_with_the_c_parser)
 
 
 class WithholdText(logging.Filter):

@@ -7,6 +7,7 @@ whatever library asks, and it cannot be taken off again. The parent process work
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import socket
@@ -15,10 +16,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import idna
+
 ALLOWED_VARIABLE = "EVAL_FACTORY_OFFLINE"
 """JSON: [[host, port], ...]; set at all, it means offline."""
 
+PROXY_VARIABLES = frozenset(
+    {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+)
+"""helm-run does not see them: what they name would be a way round."""
+
 _PORTS = {"http": 80, "https": 443}
+_NO_FAMILY = -1
+"""Of a socket that is made of a descriptor which is open already."""
+_FAMILIES = frozenset({_NO_FAMILY, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", _NO_FAMILY)})
+"""Others send frames past addresses and ports (AF_PACKET), or leave a virtual machine (AF_VSOCK)."""
 
 Place = tuple[str, int]
 
@@ -32,7 +44,19 @@ def place_of(url: str) -> Place | None:
     parts = urlsplit(url)
     if not parts.hostname or parts.scheme not in _PORTS:
         return None
-    return parts.hostname.lower(), parts.port or _PORTS[parts.scheme]
+    return host_of(parts.hostname), parts.port or _PORTS[parts.scheme]
+
+
+def host_of(name: object) -> str:
+    """A host's one spelling: lower case, no dot at the end, no zone, and in ASCII, as urllib3 asks for it (IDNA)."""
+    text = name.decode("utf-8", "replace") if isinstance(name, (bytes, bytearray)) else str(name or "")
+    text = text.lower().partition("%")[0].rstrip(".")
+    if text.isascii():
+        return text
+    try:
+        return idna.encode(text, uts46=True).decode("ascii").rstrip(".")
+    except idna.IDNAError:
+        return text
 
 
 def shown(place: tuple[str, int | None]) -> str:
@@ -47,21 +71,22 @@ class Guard:
     def __init__(self, allowed: Iterable[Place]) -> None:
         self._ports: dict[str, set[int]] = {}
         for host, port in allowed:
-            self._ports.setdefault(host.lower(), set()).add(port)
+            self._ports.setdefault(host_of(host), set()).add(port)
         self._learned: dict[str, set[int]] = {}
-        self._own_name = socket.gethostname().lower()
+        self._own_name = host_of(socket.gethostname())
         self.blocked: list[str] = []
         """`host:port` or `host` of each refusal, in order."""
         self.tell: Callable[[str], None] = lambda _place: None
 
     def allow(self, host: str, port: int) -> None:
         """A server of this process itself."""
-        self._ports.setdefault(host.lower(), set()).add(port)
+        self._ports.setdefault(host_of(host), set()).add(port)
 
     def learn(self, host: str, addresses: Iterable[str]) -> None:
         """The addresses of an allowed host."""
-        for address in addresses:
-            self._learned.setdefault(address.lower(), set()).update(self._ports.get(host.lower(), ()))
+        ports = self._ports.get(host_of(host))
+        for address in addresses if ports else ():
+            self._learned.setdefault(host_of(address), set()).update(ports or ())
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """The audit hook.
@@ -73,21 +98,43 @@ class Guard:
             return
         if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
             self._check_address(arguments[1])
-        elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"):
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
             self._check_name(arguments[0])
+        elif event == "socket.gethostbyaddr":
+            self._check_asked_back(arguments[0])
+        elif event == "socket.getnameinfo":
+            self._check_asked_back(arguments[0][0])
+        elif event == "socket.__new__":
+            self._check_family(arguments[1])
+        elif event == "socket.bind":
+            self._check_family(arguments[0].family)
 
     def _check_address(self, address: object) -> None:
         if not isinstance(address, tuple) or len(address) < 2:
             return  # a socket of this machine's own, or one that is connected already
-        host, port = _text(address[0]), address[1]
+        host, port = host_of(address[0]), address[1]
         if port not in self._ports.get(host, ()) and port not in self._learned.get(host, ()):
             self._refuse((host, port))
 
     def _check_name(self, name: object) -> None:
-        host = _text(name)
-        if host in ("", self._own_name) or host in self._ports or _is_address(host):
-            return
-        self._refuse((host, None))
+        host = host_of(name)
+        if not self._is_known(host) and _address(host) is None:  # an address in digits needs no look-up
+            self._refuse((host, None))
+
+    def _check_asked_back(self, name: object) -> None:
+        """For the name of an address a name server is asked, and so learns the address."""
+        host = host_of(name)
+        address = _address(host)
+        if not self._is_known(host) and host not in self._learned and (address is None or not address.is_loopback):
+            self._refuse((host, None))
+
+    def _is_known(self, host: str) -> bool:
+        return host in ("", self._own_name) or host in self._ports
+
+    def _check_family(self, family: int) -> None:
+        if family not in _FAMILIES:
+            name = next((known.name for known in socket.AddressFamily if known == family), family)
+            self._refuse((f"a socket of the family {name}", None))
 
     def _refuse(self, place: tuple[str, int | None]) -> None:
         self.blocked.append(shown(place))
@@ -98,21 +145,11 @@ class Guard:
         )
 
 
-def _text(name: object) -> str:
-    if isinstance(name, (bytes, bytearray)):
-        return bytes(name).decode("ascii", "replace").lower()
-    return str(name or "").lower().partition("%")[0].rstrip(".")
-
-
-def _is_address(host: str) -> bool:
-    """An address in digits needs no look-up; connecting to it is looked at on its own."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except OSError:
-            continue
-        return True
-    return False
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
 
 
 _guard: Guard | None = None
@@ -140,7 +177,7 @@ def _learn_addresses(known: Guard) -> None:
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
         found = look_up(host, *args, **kwargs)
-        known.learn(_text(host), (str(entry[4][0]) for entry in found))
+        known.learn(host_of(host), (str(entry[4][0]) for entry in found))
         return found
 
     socket.getaddrinfo = getaddrinfo

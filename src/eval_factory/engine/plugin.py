@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import entries, listing, offline
+from eval_factory.engine import entries, listing, offline, settings
 from eval_factory.helm import names
 from eval_factory.mends import absent, hub, pins, scenarios, startup
 
@@ -69,6 +70,7 @@ def mend_scenarios() -> None:
         scenarios.let_medbullets_freetext_explain()
 
 
+settings.take_those_of_the_file(sys.argv, os.environ)
 offline.guard_from_environment()
 hub.note_what_is_loaded()
 pins.download_as_told()

@@ -20,6 +20,8 @@ MODEL_METADATA = "model_metadata.yaml"
 JUDGES = "judges.yaml"
 BENCHMARK = "benchmark.yaml"
 LOGGING = "logging.yaml"
+SETTINGS = "settings.json"
+"""Read by our plug-in, not by HELM: where data are, and which hosts may be contacted."""
 
 ORGANIZATION = "endpoint"
 """HELM needs exactly <organization>/<name>."""

@@ -12,8 +12,10 @@ from eval_factory.config.framework import Task
 from eval_factory.config.run_entry import prefix_of
 from eval_factory.config.task_rules import SCENARIO_PARAMETERS
 from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.helm import names
 from eval_factory.leaderboard.entries import DEPLOYMENT, MODEL, Entry
 from eval_factory.plan import Plan, make_plan
+from eval_factory.rundir import PRIVATE, write_atomic
 
 if TYPE_CHECKING:
     from eval_factory.data.place import BundleInUse
@@ -25,6 +27,7 @@ def placed(
     """Put what the entries read of the bundle where helm-run looks. Returns the variables that helm-run is to see."""
     from eval_factory.data.network import urls_of, variables_for
     from eval_factory.data.place import HF_OFFLINE, place, variables_of
+    from eval_factory.engine.settings import text_of
 
     extra = plan.evaluation.run.config.params.extra
     settings: dict[str, str] = {}
@@ -38,6 +41,7 @@ def placed(
     if extra.offline:
         settings |= {**HF_OFFLINE, **variables_for(plan, env)}
         log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, env)) or "nothing")
+    write_atomic(plan.rundir.model_configs / names.SETTINGS, text_of(settings), mode=PRIVATE)
     return settings
 
 

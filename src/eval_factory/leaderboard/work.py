@@ -200,7 +200,7 @@ def run_helm(
     Raises:
         PrerequisiteError, HelmError, InterruptedRunError
     """
-    from eval_factory.data.network import PROXY_VARIABLES
+    from eval_factory.engine.offline import PROXY_VARIABLES
     from eval_factory.run.environment import child_environment
     from eval_factory.run.local import run_locally
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,12 @@ import pytest
 
 from eval_factory.data import place as placing
 from eval_factory.data.importing import import_folder
-from eval_factory.data.manifest import compare
-from eval_factory.data.place import bundle_record, check_data, place, variables_of
-from eval_factory.data.sources import Sources
+from eval_factory.data.manifest import Manifest, compare
+from eval_factory.data.place import check_data, place, takes_all_files, variables_of
+from eval_factory.data.sources import Sources, load_sources
 from eval_factory.errors import PrerequisiteError
 from eval_factory.plan import Plan
+from eval_factory.rundir import sha256_of
 from unit.builders import plan
 from unit.data.invented import NOTES, QUESTIONS, folder_to_import, sources
 
@@ -97,23 +99,36 @@ def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> Non
     assert (tmp_path / "disk/scenarios/questions/mine.txt").read_text() == "theirs"
 
 
-def test_the_variables_name_the_bundle(bundle: Path, tmp_path: Path) -> None:
-    this = plan_of("mtsamples_procedures", tmp_path, bundle)
+def test_the_variables_name_copies(bundle: Path, tmp_path: Path) -> None:
+    """The bundle may go away while the model is asked."""
+    this = plan_of("mtsamples_procedures", tmp_path, bundle, max_length=9)
     found = check_data(this, {})
     assert found is not None
+    place(found, this)
     variables = variables_of(found, this)
-    assert variables["EVAL_FACTORY_FILE_LISTS"] == str(bundle / "file_lists")
-    assert variables["TIKTOKEN_CACHE_DIR"] == str(bundle / "tiktoken")
-    assert variables["HF_HUB_OFFLINE"] == variables["HF_DATASETS_OFFLINE"] == "1"
-    assert variables["HF_DATASETS_CACHE"] == str(tmp_path / "out/helm/hf/datasets")
-    assert "NLTK_DATA" not in variables  # the bundle has none: a user's own goes on being found
+    helm = tmp_path / "out/helm"
+    assert variables == {
+        "EVAL_FACTORY_FILE_LISTS": str(helm / "file_lists"), "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken")
+    }  # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
+    for copy in ("file_lists/notes.json", "tiktoken/0123", "scenarios/notes/a 1.txt"):
+        assert (helm / copy).read_bytes() == (bundle / copy).read_bytes()
+
+
+def test_a_bundle_that_changes_before_it_is_copied(bundle: Path, tmp_path: Path) -> None:
+    this = plan_of("pubmed_qa", tmp_path, bundle)
+    found = check_data(this, {})
+    assert found is not None
+    (bundle / "scenarios/questions/data/set.json").write_bytes(b"[]")
+    with pytest.raises(PrerequisiteError, match=r"data/set\.json was changed while the run began"):
+        place(found, this)
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
 def test_what_is_missing_or_altered_is_named_with_the_command(bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match=r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to"):
         check_data(plan_of("medcalc_bench", tmp_path, bundle), {})
     (bundle / "scenarios/questions/data/set.json").write_text("x")
-    with pytest.raises(PrerequisiteError, match=r"altered: scenarios/questions/data/set\.json\n.*data pull pubmed_qa"):
+    with pytest.raises(PrerequisiteError, match=r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa"):
         check_data(plan_of("pubmed_qa", tmp_path, bundle), {})
     check_data(plan_of("mtsamples_procedures", tmp_path, bundle), {})  # another task's files are its own
 
@@ -136,14 +151,59 @@ def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> 
     found = check_data(this, {})
     assert found is not None
     place(found, this)
-    record = bundle_record(this)
-    assert record is not None
-    assert record["manifest_sha256"] == found.sha256
+    hashed = sha256_of(root / "manifest.json")
+    shutil.rmtree(root)
+    record = found.record()
+    assert record["manifest_sha256"] == hashed
     (dataset,) = record["hub"]
     assert (dataset["id"], dataset["revision"], dataset["source"]) == ("org/Some-Calc", None, "import:given")
     listed = {Path(path).name: entry.sha256 for path, entry in found.manifest.paths().items() if path.startswith("hf/")}
     assert dataset["files"] == listed
-    assert bundle_record(plan_of("medcalc_bench", tmp_path, None)) is None
+    home = tmp_path / "out/helm/hf"
+    assert variables_of(found, this).items() >= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / "datasets")}.items()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "known"),
+    [
+        ("pubmed_qa", "pubmed_qa"), ("med_qa", "medhelm_med_qa"), ("medbullets_freetext", "medbullets_freetext"),
+        ("medcalc_bench:version=v1.2", "medcalc_bench:version=v1.2"), ("head_qa:language=es", "head_qa:language=es"),
+        ("head_qa:language=en", "head_qa"), ("med_dialog:subset=icliniq", "med_dialog_icliniq"),
+        ("med_dialog:subset=healthcaremagic", "med_dialog_healthcaremagic"),
+    ],
+)  # fmt: skip
+def test_a_run_entry_reads_what_the_task_reads(
+    entry: str, known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "load_sources", load_sources)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/manifest.json").write_text(Manifest().text())
+    with pytest.raises(PrerequisiteError, match=f"data pull {known} --to {tmp_path}/b$"):
+        check_data(plan_of(f"helm:{entry}", tmp_path, tmp_path / "b"), {})
+    task = load_sources().asked(known)
+    assert task is not None
+    found = placing.task_sources(plan_of(f"helm:{entry}", tmp_path, None), load_sources())
+    assert (found.scenario, found.files, found.hub) == (task.scenario, task.files, task.hub)
+
+
+@pytest.mark.parametrize("entry", ["mmlu:subject=anatomy", "head_qa:language=fr", "medcalc_bench:version=v9"])
+def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_path: Path) -> None:
+    this = plan_of(f"helm:{entry}", tmp_path, bundle)
+    found = check_data(this, {})
+    assert found is not None
+    assert variables_of(found, this) == {}  # the user's own HF_HOME, and the network, are left alone
+    told = placing.how_to_get(this, "--to DIR")
+    assert f"'eval-factory data pull' does not know what helm:{entry} reads" in told
+    assert f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME" in told
+
+
+def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Path, tmp_path: Path) -> None:
+    everything = {"MEDICAL_DATA_ALL_FILES": "1"}
+    listing = plan_of("mtsamples_procedures", tmp_path, bundle)
+    assert (takes_all_files(listing, everything), takes_all_files(listing, {})) == (True, False)
+    assert takes_all_files(plan_of("mtsamples_procedures", tmp_path, None, offline=True), everything)
+    assert takes_all_files(plan_of("mtsamples_procedures", tmp_path, None), everything) is None  # GitHub is asked
+    assert takes_all_files(plan_of("pubmed_qa", tmp_path, bundle), everything) is None
 
 
 def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -> None:

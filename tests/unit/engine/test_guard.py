@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,6 +50,54 @@ def test_addresses_that_are(argument: object) -> None:
     assert guard.blocked == []
 
 
+@pytest.mark.parametrize(
+    ("url", "spellings"),
+    [
+        ("http://llm.svc.cluster.local.:18081/v1", ["llm.svc.cluster.local.", "llm.svc.cluster.local", b"LLM.svc.cluster.local."]),
+        ("http://llm.svc.cluster.local:18081/v1", ["llm.svc.cluster.local."]),
+        ("http://M\u00dcNCHEN.test:18081/v1", ["m\u00fcnchen.test", "xn--mnchen-3ya.test", b"xn--mnchen-3ya.test."]),
+        ("http://stra\u00dfe.test:18081/v1", ["xn--strae-oqa.test"]),
+    ],
+)  # fmt: skip
+def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]) -> None:
+    place = place_of(url)
+    assert place is not None
+    guard = Guard([place])
+    for spelling in spellings:
+        guard.audit("socket.getaddrinfo", (spelling, 18081, 0, 0, 0))
+        guard.learn(spelling, ["10.0.0.2"])
+        guard.audit("socket.connect", (None, (spelling, 18081)))
+    guard.audit("socket.connect", (None, ("10.0.0.2", 18081)))
+    assert guard.blocked == []
+
+
+def test_the_name_of_an_address_is_asked_for_an_endpoint_only() -> None:
+    guard = Guard([("host.example", 443), ("10.0.0.1", 8000)])
+    guard.learn("host.example", ["10.0.0.2"])
+    guard.learn("elsewhere.example", ["10.0.0.3"])
+    for host in ("10.0.0.1", "10.0.0.2", "127.0.0.1", "::1", "host.example", ""):
+        guard.audit("socket.gethostbyaddr", (host,))
+        guard.audit("socket.getnameinfo", ((host, 80),))
+    assert guard.blocked == []
+    for host in ("8.8.8.8", "2001:db8::1", "10.0.0.3", "api.github.com"):
+        for event, argument in (("socket.gethostbyaddr", host), ("socket.getnameinfo", (host, 80, 0, 0))):
+            with pytest.raises(BlockedConnectionError):
+                guard.audit(event, (argument,))
+
+
+def test_sockets_of_other_families() -> None:
+    guard = Guard([])
+    with socket.socket() as usual:
+        guard.audit("socket.bind", (usual, ("127.0.0.1", 0)))
+    for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, -1):
+        guard.audit("socket.__new__", (None, family, socket.SOCK_DGRAM, 0))
+    assert guard.blocked == []
+    with pytest.raises(BlockedConnectionError, match="a socket of the family AF_PACKET"):
+        guard.audit("socket.__new__", (None, 17, socket.SOCK_RAW, 0))
+    with pytest.raises(BlockedConnectionError):
+        guard.audit("socket.bind", (SimpleNamespace(family=17), ("eth0", 0)))
+
+
 def test_names() -> None:
     guard = Guard([("host.example", 443)])
     for name in ("host.example", b"HOST.example", "Host.Example.", "", None, "127.0.0.1", "::1"):
@@ -86,6 +136,9 @@ print(json.dumps({
     "asyncio": reached(lambda: asyncio.run(stream())),
     "datagram": reached(datagram),
     "name": reached(lambda: socket.gethostbyname("api.github.com")),
+    "name of an address": reached(lambda: socket.gethostbyaddr("8.8.8.8")),
+    "name of a place": reached(lambda: socket.getnameinfo(("198.51.100.7", 80), 0)),
+    "frames": reached(lambda: socket.socket(17, socket.SOCK_RAW)),
     "blocked": len(offline.guard().blocked),
 }))
 """
@@ -102,8 +155,9 @@ def test_nothing_but_the_endpoint_is_reached_whatever_asks(endpoint_and_other: t
     )  # fmt: skip
     found = json.loads(finished.stdout)
     assert found.pop("endpoint") == "reached", finished.stderr
-    assert found.pop("blocked") >= 8
+    assert found.pop("blocked") >= 11
     assert "reached" not in found.values()
+    assert {found[name] for name in ("name of an address", "name of a place", "frames")} == {"BlockedConnectionError"}
     assert other.paths == []
 
 

@@ -1,0 +1,26 @@
+"""What helm-run tells of becomes the right failure."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from eval_factory.engine import events
+from eval_factory.errors import PrerequisiteError
+from eval_factory.pipeline import raise_if_stopped
+
+FATAL = {"event": events.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
+
+
+@pytest.mark.parametrize(
+    ("place", "is_told"),
+    [("llm.example:8000", True), ("llm.example", True), ("api.github.com", False), ("", False)],
+)
+def test_who_refused_the_endpoint_is_told(place: str, is_told: bool) -> None:
+    blocked: list[dict[str, Any]] = [{"event": events.BLOCKED, "place": place}] if place else []
+    with pytest.raises(PrerequisiteError) as told:
+        raise_if_stopped([*blocked, FATAL], [], logging.getLogger("test"))
+    assert str(told.value).startswith(FATAL["message"])
+    assert (f"offline: it was eval-factory that refused {place}" in str(told.value)) is is_told
