@@ -1,19 +1,17 @@
 """HELM's output and the request journal -> one typed result with its validity.
 
-Files that grow with the instances are gone through entry by entry; what is kept of an instance is numbers.
+Files that grow with the instances are gone through entry by entry (`seen.py` has the pass over requests and answers).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.quasi import QUASI_METRICS, becomes_nothing, note_on_quasi
 from eval_factory.corrections import Corrections
 from eval_factory.data.pins import notes_on_revisions
 from eval_factory.data_notes import notes_on_data
@@ -22,14 +20,10 @@ from eval_factory.engine.judgement import injection_signs
 from eval_factory.errata.load import CORRECTED
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
-from eval_factory.helm.model_files import deployment_of
-from eval_factory.jury import Ratings, family_of
 from eval_factory.plan import Plan
 from eval_factory.provenance import provenance_of
 from eval_factory.results import (
     InstanceRecord,
-    Instances,
-    JudgeCounts,
     Score,
     Stats,
     TaskResult,
@@ -37,13 +31,20 @@ from eval_factory.results import (
     Validity,
 )
 from eval_factory.scores import Context, InstanceKey, bounds_of, score_of, scores_by_group
+from eval_factory.seen import (
+    Seen,
+    categories_of,
+    finish_reason_of,
+    has_failed,
+    key_of,
+    look_at_states,
+    notes_of,
+    text_of,
+)
 from eval_factory.stats import percentile
 
 JURY_SCALE = (1.0, 5.0)
 """HELM's juries score from 1 to 5."""
-LONGEST_CATEGORY = 80
-SUMMARIZATION = "SummarizationMetric"
-TOXICITY_METRIC = ".ToxicityMetric"
 
 
 def collect(
@@ -69,7 +70,7 @@ def collect(
     contexts = _contexts(run, main_split)
     corrections = Corrections.of(plan, contexts)
     answers = _answers(plan.rundir.cache_db)
-    seen = _look_at_states(plan, run, corrections)
+    seen = look_at_states(plan, run, corrections)
     contexts += corrections.contexts()
     jury_metric = run.jury.metric if run.jury else None
     helms = _helms_own(contexts, jury_metric, seen)
@@ -95,7 +96,7 @@ def collect(
     missing, as_zero = _missing_of(main_context, jury_metric, seen, zero=zero) if main_context else (seen.failed, zero)
     instances = seen.counts(missing)
     usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
-    notes += [*_notes(plan, run, instances, seen, scores), *notes_on_revisions(plan), *notes_on_data(plan)]
+    notes += [*notes_of(plan, run, instances, seen, scores), *notes_on_revisions(plan), *notes_on_data(plan)]
     notes += [*corrections.notes(), *adjustments]
     notes += why
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
@@ -122,7 +123,7 @@ def _is_judged(context: Context, jury_metric: str | None) -> bool:
     return context.name.removesuffix(CORRECTED) == jury_metric
 
 
-def _of_the_jury(context: Context, seen: _Seen) -> Context:
+def _of_the_jury(context: Context, seen: Seen) -> Context:
     """With the lowest mark for each answer that says nothing: no judge is asked, and HELM gives a default."""
     marks = dict.fromkeys(seen.silent & context.values.keys(), JURY_SCALE[0])
     if all(context.values[key] == mark for key, mark in marks.items()):
@@ -130,7 +131,7 @@ def _of_the_jury(context: Context, seen: _Seen) -> Context:
     return replace(context, scale=JURY_SCALE, values=context.values | marks, helm_mean=None, merged=True)
 
 
-def _helms_own(contexts: Sequence[Context], jury_metric: str | None, seen: _Seen) -> dict[str, Score]:
+def _helms_own(contexts: Sequence[Context], jury_metric: str | None, seen: Seen) -> dict[str, Score]:
     """What HELM makes of its default for answers without a judgement, where there are such."""
     found = {}
     for context in contexts:
@@ -141,39 +142,12 @@ def _helms_own(contexts: Sequence[Context], jury_metric: str | None, seen: _Seen
 
 
 def _missing_of(
-    context: Context, jury_metric: str | None, seen: _Seen, *, zero: bool
+    context: Context, jury_metric: str | None, seen: Seen, *, zero: bool
 ) -> tuple[set[InstanceKey], bool]:
     """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""
     if _is_judged(context, jury_metric):
         return seen.failed | seen.unjudged, False
     return seen.failed, zero
-
-
-def _key_of(state: output.RequestState) -> InstanceKey:
-    perturbation = state.instance.perturbation
-    return state.instance.id, state.train_trial_index, perturbation.name if perturbation else None
-
-
-def has_failed(state: output.RequestState) -> bool:
-    result = state.result
-    return result is None or (not result.success and result.error != wire.FILTERED_MESSAGE)
-
-
-def _filtered(state: output.RequestState) -> bool:
-    result = state.result
-    return result is not None and not result.success and result.error == wire.FILTERED_MESSAGE
-
-
-def _finish_reason(state: output.RequestState) -> str | None:
-    if _filtered(state):
-        return wire.FILTERED
-    completions = state.result.completions if state.result else []
-    reason = completions[0].finish_reason if completions else None
-    return reason.get("reason") if reason else None
-
-
-def _text(state: output.RequestState) -> str:
-    return state.result.completions[0].text if state.result and state.result.completions else ""
 
 
 def _contexts(run: output.HelmRun, main_split: str | None) -> list[Context]:
@@ -207,108 +181,6 @@ def _contexts(run: output.HelmRun, main_split: str | None) -> list[Context]:
     return [context for label, context in found.items() if label not in perturbed]
 
 
-@dataclass
-class _Seen:
-    """What the requests and their answers say, added up."""
-
-    judges: dict[str, JudgeCounts] = field(default_factory=dict)
-    requested: set[InstanceKey] = field(default_factory=set)
-    failed: set[InstanceKey] = field(default_factory=set)
-    filtered: set[InstanceKey] = field(default_factory=set)
-    empty: set[InstanceKey] = field(default_factory=set)
-    truncated: set[InstanceKey] = field(default_factory=set)
-    unjudged: set[InstanceKey] = field(default_factory=set)
-    members: dict[str, dict[str, list[InstanceKey]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )
-    """Field of the instances -> its value -> instances."""
-    ratings: Ratings = field(default_factory=Ratings)
-    injected: int = 0
-    nothing_right: int = 0
-    """Instances with a right answer that HELM's quasi metrics take for nothing."""
-    prompts: Any = field(default_factory=hashlib.sha256)
-
-    @property
-    def cut_off_empty(self) -> int:
-        return len(self.truncated & self.empty)
-
-    @property
-    def silent(self) -> set[InstanceKey]:
-        """Answered, with nothing in it."""
-        return self.empty | self.filtered
-
-    def counts(self, missing: set[InstanceKey]) -> Instances:
-        """`missing`: those that the main metric's score does without."""
-        return Instances(
-            requested=len(self.requested),
-            scored=len(self.requested - missing),
-            failed=len(self.failed),
-            empty=len(self.empty),
-            truncated=len(self.truncated),
-            filtered=len(self.filtered),
-            unjudged=len(self.unjudged),
-        )
-
-
-def _look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) -> _Seen:
-    seen = _Seen()
-    jury = run.jury
-    roles = {deployment_of(judge): judge.role for judge in plan.judges}
-    judges = {roles.get(deployment, name): name for name, deployment in jury.judges.items()} if jury else {}
-    asked, scored = dict.fromkeys(judges, 0), dict.fromkeys(judges, 0)
-    quasi = any(stat.name.name in QUASI_METRICS for stat in run.stats)
-    for state in run.request_states():
-        key = _key_of(state)
-        seen.requested.add(key)
-        seen.prompts.update(json.dumps([state.instance.id, state.request.get("prompt")]).encode())
-        fields = {name: value for name, value in _categories(state.instance).items() if isinstance(value, str)}
-        if state.instance.sub_split:
-            fields["sub_split"] = state.instance.sub_split
-        for name, value in fields.items():
-            seen.members[name][value].append(key)
-        corrections.add(key, state, None if has_failed(state) else _text(state))
-        seen.nothing_right += quasi and any(
-            becomes_nothing(reference.output.text)
-            for reference in state.instance.references
-            if output.CORRECT_TAG in reference.tags
-        )
-        if has_failed(state):
-            seen.failed.add(key)
-            continue
-        empty = not _text(state).strip()
-        if _filtered(state):
-            seen.filtered.add(key)
-        elif empty:
-            seen.empty.add(key)
-        if _finish_reason(state) == wire.CUT_OFF:
-            seen.truncated.add(key)
-        if jury is not None:
-            seen.injected += bool(injection_signs(_text(state)))
-            heard = False
-            for judge, name in judges.items():
-                ratings = output.ratings_of(state.annotations, jury, name)
-                asked[judge] += not empty
-                scored[judge] += bool(ratings)
-                heard = heard or bool(ratings)
-                seen.ratings.add(judge, key, ratings)
-            if empty:
-                seen.ratings.rate_lowest(key)
-            elif not heard:  # HELM gives such an instance its default
-                seen.unjudged.add(key)
-    own = family_of(plan.model.model_id)
-    families = {judge.role: family_of(judge.model_id) for judge in plan.judges}
-    seen.judges = {
-        judge: JudgeCounts(
-            asked[judge],
-            scored[judge],
-            asked[judge] - scored[judge],
-            None if own is None or families.get(judge) is None else families[judge] == own,
-        )
-        for judge in judges
-    }
-    return seen
-
-
 @dataclass(frozen=True)
 class _Answer:
     """What the cache knows of an answer, without its text."""
@@ -332,14 +204,14 @@ class _Records:
     run: output.HelmRun
     contexts: Sequence[Context]
     answers: Mapping[str, _Answer]
-    seen: _Seen
+    seen: Seen
     jury_metric: str | None
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         return map(self._record, self.run.request_states())
 
     def _record(self, state: output.RequestState) -> InstanceRecord:
-        key = _key_of(state)
+        key = key_of(state)
         model = self.plan.model
         body = wire.request_body(
             state.request, model_id=model.model_id, endpoint_type=model.type, top_p=model.top_p,
@@ -357,10 +229,10 @@ class _Records:
             perturbation=key[2],
             prompt=state.request.get("prompt", ""),
             references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
-            categories=_categories(state.instance),
+            categories=categories_of(state.instance),
             completion=None if failed or not result or not result.completions else result.completions[0].text,
             metrics={} if failed else self._metrics(key),
-            finish_reason=_finish_reason(state),
+            finish_reason=finish_reason_of(state),
             prompt_tokens=tokens[0],
             completion_tokens=tokens[1],
             latency_s=answer.latency_s if answer else None,
@@ -368,7 +240,7 @@ class _Records:
             error=result.error if result and not result.success else None,
             judges={} if failed else self.seen.ratings.means_of(key),
             unjudged=key in self.seen.unjudged,
-            injection=tuple(injection_signs(_text(state))) if self.run.jury else (),
+            injection=tuple(injection_signs(text_of(state))) if self.run.jury else (),
         )
 
     def _metrics(self, key: InstanceKey) -> dict[str, float]:
@@ -378,64 +250,6 @@ class _Records:
             for context in self.contexts
             if key in context.values and not (unjudged and _is_judged(context, self.jury_metric))
         }
-
-
-def _categories(instance: output.Instance) -> dict[str, Any]:
-    """Short texts and numbers that a scenario keeps beside an instance."""
-    return {
-        name: value
-        for name, value in (instance.extra_data or {}).items()
-        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= LONGEST_CATEGORY)
-    }
-
-
-def _notes(
-    plan: Plan, run: output.HelmRun, instances: Instances, seen: _Seen, labels: Collection[str]
-) -> list[str]:
-    notes = []
-    cut_off_empty = seen.cut_off_empty
-    if plan.model.url.startswith("demo:"):
-        notes.append("the target was the embedded demo baseline, not a model: these scores measure nothing")
-    found, known = len({key[0] for key in seen.requested}), plan.evaluation.task.about.instances
-    whole = plan.evaluation.run.config.params.limit_samples is None
-    rules = plan.evaluation.task.helm.parameters
-    whole &= not any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
-    if known is not None and found != known and whole:
-        notes.append(f"the data hold {found} instances, {known} when this task was described: another version of them?")
-    if cut_off_empty:
-        too_few = wire.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
-        notes.append(f"{cut_off_empty} of {instances.requested}: {too_few}")
-    if instances.failed:
-        handling = plan.evaluation.run.config.params.extra.on_failure
-        how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
-        notes.append(f"{instances.failed} instances failed and {how}; the same command asks them again")
-    if instances.unjudged:
-        notes.append(
-            f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
-            " (HELM's own value, named .helm, gives them its default)"
-        )
-    for judge, counts in seen.judges.items():
-        if counts.failed:
-            notes.append(
-                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} answers;"
-                " the same command asks it again"
-            )
-        if counts.same_family:
-            notes.append(f"judge {judge} is of the evaluated model's family")
-    if run.has_metric(SUMMARIZATION) and not any(label.startswith(("BERTScore", "summac")) for label in labels):
-        notes.append("BERTScore and SummaC are absent: they need torch, a GPU and their weights")
-    if any(spec.class_name.endswith(TOXICITY_METRIC) for spec in run.run_spec.metric_specs) and not any(
-        "toxic" in stat.name.name for stat in run.stats
-    ):
-        notes.append("HELM's toxicity metrics are left out: they need the Perspective API")
-    if seen.nothing_right and plan.evaluation.benchmark is None:  # a custom benchmark's check has said so, with the row
-        notes.append(note_on_quasi(f"{seen.nothing_right} of {instances.requested} instances"))
-    if seen.injected:
-        notes.append(
-            f"{seen.injected} answers speak to their judges (see `injection` in results.jsonl):"
-            " what stands in them was not taken for a judgement; look at their scores"
-        )
-    return notes
 
 
 def _usage(

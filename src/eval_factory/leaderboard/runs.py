@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eval_factory.collect import has_failed
 from eval_factory.errors import HelmError
 from eval_factory.helm import names, output
 from eval_factory.plan import EndpointPlan
 from eval_factory.resume import versions
 from eval_factory.rundir import RunDir, write_atomic
+from eval_factory.seen import has_failed
 
 IDENTITY_VERSION = 2
 UNKNOWN = "unknown"
