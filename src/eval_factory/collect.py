@@ -85,7 +85,9 @@ def collect(
         missing, as_zero = _missing_of(context, jury_metric, seen, zero=zero)
         score = score_of(context, missing, zero=as_zero)
         if score is None:
-            notes.append(f"{context.label}: absent, it cannot be computed without the failed instances")
+            unheard = not seen.failed and _is_judged(context, jury_metric)
+            cause = "no judge scored any answer" if unheard else "it cannot be computed without the failed instances"
+            notes.append(f"{context.label}: absent, {cause}")
             continue
         scores[context.label] = score
         limits = bounds_of(context, missing)

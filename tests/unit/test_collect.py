@@ -237,6 +237,7 @@ def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_
     assert result.validity.instances.scored == 4
     assert result.groups["category"]["odd"]["medec_error_flag_accuracy"].stats.count == 2
     assert "aci_bench_accuracy" not in result.scores
+    assert "aci_bench_accuracy: absent, no judge scored any answer" in result.validity.notes
     assert result.something_to_ask
 
 
