@@ -10,12 +10,14 @@ from eval_factory.mends import pins
 from eval_factory.plan import Plan
 
 
-def variables_of_pins(plan: Plan) -> dict[str, str]:
+def variables_of_pins(*plans: Plan) -> dict[str, str]:
     """Of files that HELM takes from a branch, and of data sets that it takes at whatever is newest."""
     sources = load_sources()
-    task = task_sources(plan, sources)
-    files = {sources.url(file.upstream): sources.url(file.url) for file in task.files if file.upstream}
-    return pins.variables(files, {dataset.id: dataset.revision for dataset in task.hub if dataset.revision})
+    tasks = [task_sources(plan, sources) for plan in plans]
+    of_branches = [file for task in tasks for file in task.files if file.upstream]
+    files = {sources.url(str(file.upstream)): sources.url(file.url) for file in of_branches}
+    datasets = {dataset.id: dataset.revision for task in tasks for dataset in task.hub if dataset.revision}
+    return pins.variables(files, datasets)
 
 
 def notes_on_revisions(plan: Plan) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,13 +27,15 @@ def placed(
 ) -> dict[str, str]:
     """Put what the entries read of the bundle where helm-run looks. Returns the variables that helm-run is to see."""
     from eval_factory.data.network import urls_of, variables_for
+    from eval_factory.data.pins import variables_of_pins
     from eval_factory.data.place import HF_OFFLINE, place, variables_of
     from eval_factory.engine.settings import text_of
 
     extra = plan.evaluation.run.config.params.extra
-    settings: dict[str, str] = {}
+    of_entries = _plans(plan, entries)
+    settings = variables_of_pins(*of_entries)
     if extra.data_dir is not None:
-        in_use = _bundles(plan, entries, env, screen)
+        in_use = _bundles(of_entries, env, screen)
         needs = tuple(dict.fromkeys(need for bundle, _ in in_use for need in bundle.needs))
         for bundle, of_entry in in_use:
             place(replace(bundle, needs=needs), of_entry)  # of all entries: some share a folder
@@ -45,24 +48,29 @@ def placed(
     return settings
 
 
-def _bundles(
-    plan: Plan, entries: Sequence[Entry], env: Mapping[str, str], screen: TextIO
-) -> list[tuple[BundleInUse, Plan]]:
-    """For each entry whose data the bundle holds; of the others is said what is missing."""
+def _plans(plan: Plan, entries: Sequence[Entry]) -> list[Plan]:
+    found = []
+    for entry in entries:
+        with contextlib.suppress(ConfigError):  # HELM says why, when its turn comes
+            found.append(_plan_of(plan, entry))
+    return found
+
+
+def _bundles(plans: Sequence[Plan], env: Mapping[str, str], screen: TextIO) -> list[tuple[BundleInUse, Plan]]:
+    """Of each whose data the bundle holds; of the others is said what is missing."""
     from eval_factory.data.place import check_data
 
     found = []
-    for entry in entries:
+    for plan in plans:
         try:
-            of_entry = _plan_of(plan, entry)
-            bundle = check_data(of_entry, env)
+            bundle = check_data(plan, env)
         except ConfigError:
-            continue  # HELM says why, when its turn comes
+            continue
         except PrerequisiteError as error:
             screen.write(f"warning: {str(error).replace('; nothing was started', '')}\n")
             continue
         if bundle is not None:
-            found.append((bundle, of_entry))
+            found.append((bundle, plan))
     return found
 
 

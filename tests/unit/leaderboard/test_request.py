@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +13,10 @@ import yaml
 
 from eval_factory.errors import ConfigError
 from eval_factory.helm.names import DEFAULT_JURY
+from eval_factory.leaderboard.data import placed
 from eval_factory.leaderboard.job import Job, make_job
 from eval_factory.leaderboard.request import checked
+from eval_factory.mends import pins
 from eval_factory.plan import EndpointPlan
 
 GPT = "openai/gpt-4o-2024-05-13"
@@ -81,3 +86,12 @@ def test_several_models(tmp_path: Path) -> None:
     assert [plan.model.model_id for plan in made.plans] == ["a", "b"]
     assert [made.entries(plan)[0].argument("model") for plan in made.plans] == ["endpoint/a", "endpoint/b"]
     assert len({made.run_command(plan)[2] for plan in made.plans}) == 2
+
+
+def test_what_its_entries_read_is_pinned_as_in_a_run_of_one(tmp_path: Path) -> None:
+    entries = ("head_qa:language=en,model=text", "medcalc_bench:model=text", "nonsense:model=text")
+    made = job(tmp_path, *entries, output_dir=str(tmp_path / "out"))
+    settings = placed(made.plans[0], made.to_run(made.plans[0]), {}, logging.getLogger("test"), io.StringIO())
+    told = json.loads(settings[pins.VARIABLE])["hub"]
+    assert set(told) == {"dvilares/head_qa", "ncbi/MedCalc-Bench"}
+    assert all(len(revision) == 40 for revision in told.values())
