@@ -63,6 +63,8 @@ class Ratings:
                 for instance, given in ratings.items():
                     sums[instance].extend(given.values())
         rated = {instance: sum(given) / len(given) for instance, given in sums.items()}
+        if left_out is not None and not rated:
+            return {}  # the others said nothing
         return rated | dict.fromkeys(self.lowest, float(RATINGS[0]))
 
     def means_of(self, instance: InstanceKey) -> dict[str, float]:

@@ -87,3 +87,9 @@ def test_means_of_an_instance() -> None:
 )
 def test_families(model_id: str, family: str | None) -> None:
     assert family_of(model_id) == family
+
+
+def test_without_the_only_judge_nothing_is_left() -> None:
+    made = ratings(a=[4, 5])
+    made.rate_lowest(("id9", 0, None))
+    assert made.report().leave_one_out == {"a": None}

@@ -105,7 +105,7 @@ def make_job(request: LeaderboardRequest, env: Mapping[str, str]) -> Job:
         )
     models = request.model or (None,)
     extra = evaluation_of(request, row, env, model=models[0]).run.config.params.extra
-    data_dir = Path(extra.data_dir) if extra.data_dir else None
+    data_dir = Path(extra.data_dir).expanduser() if extra.data_dir else None
     text, origin = conf_of(row, file=request.conf, data_dir=data_dir, look_only=request.dry_run or extra.offline)
     if text is None and extra.offline:
         raise PrerequisiteError(f"offline: {row.conf} is not here; give it with --conf FILE, or a bundle, --data_dir")

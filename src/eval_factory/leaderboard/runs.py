@@ -14,7 +14,7 @@ from eval_factory.helm import names, output
 from eval_factory.plan import EndpointPlan
 from eval_factory.resume import versions
 from eval_factory.rundir import RunDir, write_atomic
-from eval_factory.seen import has_failed
+from eval_factory.seen import has_failed, text_of
 
 IDENTITY_VERSION = 2
 UNKNOWN = "unknown"
@@ -59,20 +59,37 @@ def gaps_of(folder: Path) -> Gaps:
         requested += 1
         if has_failed(state):
             failed += 1
-        elif jury and not any(output.ratings_of(state.annotations, jury, judge) for judge in jury.judges):
+        elif (
+            jury
+            and text_of(state).strip()  # of an empty answer no judge is asked; it has the lowest mark
+            and not any(output.ratings_of(state.annotations, jury, judge) for judge in jury.judges)
+        ):
             unjudged += 1
     return Gaps(run.run_spec.name, requested, failed, unjudged)
 
 
+def signs_of(data_path: str) -> list[tuple[str, int, int]]:
+    """(path, size, time of the last change in nanoseconds) of a user's own file, or of the files in a folder."""
+    path = Path(data_path)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
+
+
 def identity_of(
-    conf: str, endpoints: Iterable[EndpointPlan], *, max_eval_instances: int, num_train_trials: int
+    conf: str,
+    endpoints: Iterable[EndpointPlan],
+    *,
+    max_eval_instances: int,
+    num_train_trials: int,
+    data_paths: Iterable[str] = (),
 ) -> str:
-    """A versioned hash of all that changes what a model's runs hold."""
+    """A versioned hash of all that changes what a model's runs hold, the user's own data included."""
     values = {
         "endpoints": [[e.role, e.url, e.model_id, e.type, e.top_p, e.max_length, dict(e.adapter)] for e in endpoints],
         "max_eval_instances": max_eval_instances,
         "num_train_trials": num_train_trials,
         "conf": conf,
+        "data": [signs_of(path) for path in sorted(set(data_paths))],
         "versions": versions(),
     }
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)

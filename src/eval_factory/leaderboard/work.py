@@ -155,6 +155,7 @@ def keep_what_is_whole(job: Job, plan: Plan, log: logging.Logger, screen: TextIO
         (plan.model, *plan.prescribed),
         max_eval_instances=job.max_eval_instances,
         num_train_trials=job.row.num_train_trials,
+        data_paths=[path for entry in job.to_run(plan) if (path := entry.argument("data_path"))],
     )
     settings = runs.Settings(identity, job.max_eval_instances)
     moved, aside = runs.set_aside_other_settings(job.rundir, job.suite, model, settings)

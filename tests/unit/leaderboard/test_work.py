@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from eval_factory.config.framework import load_framework
 from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
@@ -41,6 +42,17 @@ def test_identity() -> None:
 
     assert identity() == identity(parallelism=99, key_names=("X",))
     assert len({identity(), identity("d"), identity(instances=6), identity(url="https://other/v1")}) == 4
+
+
+def test_edited_data_are_other_runs(tmp_path: Path) -> None:
+    def identity() -> str:
+        return runs.identity_of("c", [MODEL], max_eval_instances=5, num_train_trials=1, data_paths=[str(tmp_path)])
+
+    (tmp_path / "own.csv").write_text("a")
+    before = identity()
+    assert identity() == before
+    (tmp_path / "own.csv").write_text("ab")
+    assert identity() != before
 
 
 def test_coverage() -> None:
