@@ -53,11 +53,15 @@ def _merge_into(
         default = defaults.get(key) if isinstance(defaults, dict) else None
         if value is None and source not in (Source.FRAMEWORK, Source.TASK):
             _restore(target, sources, key, path, default, default_sources, known=key in defaults)
-        elif isinstance(value, dict) and isinstance(target.get(key, {}), dict):
-            child = target.setdefault(key, {})
+        elif isinstance(value, dict) and value:
+            if not isinstance(target.get(key), dict):
+                _forget(sources, path)
+                target[key] = {}
+            sources.pop(path, None)  # an empty mapping had one; now its leaves have
+            child: dict[str, Any] = target[key]
             child_defaults = default if isinstance(default, dict) else {}
             _merge_into(child, sources, value, source, path, child_defaults, default_sources)
-        else:
+        elif value != {} or not isinstance(target.get(key), dict):
             _forget(sources, path)
             target[key] = _copied(value)
             sources[path] = source

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import copy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from eval_factory.config.merge import Source, merge
 
 FRAMEWORK = {"a": {"x": 1, "y": None, "z": 0}, "b": 5}
@@ -46,3 +52,110 @@ def test_a_scalar_over_a_mapping_replaces_it() -> None:
     merged, sources = merge([(Source.FRAMEWORK, FRAMEWORK), (Source.FILE, {"a": "text"})])
     assert merged["a"] == "text"
     assert "a.x" not in sources
+
+
+def test_null_takes_back_what_the_task_said_for_the_default_of_the_task() -> None:
+    """The weaker of two defaults does not come back: the task's is the default that the user sees."""
+    merged, sources = merge([(Source.FRAMEWORK, {"x": 1}), (Source.TASK, {"x": 2}), (Source.FILE, {"x": None})])
+    assert (merged["x"], sources["x"]) == (2, Source.TASK)
+
+
+def test_null_in_the_defaults_is_a_value() -> None:
+    merged, sources = merge([(Source.FRAMEWORK, {"x": 1}), (Source.TASK, {"x": None})])
+    assert merged == {"x": None}
+    assert sources == {"x": Source.TASK}
+
+
+def test_null_where_there_is_no_default_is_kept_for_the_model_to_refuse() -> None:
+    merged, sources = merge([(Source.FRAMEWORK, {"a": 1}), (Source.FILE, {"unknown": None, "s": {"u": None}})])
+    assert merged == {"a": 1, "unknown": None, "s": {"u": None}}
+    assert sources == {"a": Source.FRAMEWORK}
+
+
+def test_null_after_a_mapping_forgets_its_sources() -> None:
+    merged, sources = merge(
+        [(Source.FRAMEWORK, {"a": {}}), (Source.FILE, {"a": {"mine": 1}}), (Source.OVERRIDE, {"a": None})]
+    )
+    assert merged == {"a": {}}
+    assert sources == {"a": Source.FRAMEWORK}
+
+
+def test_null_restores_only_what_it_names() -> None:
+    layers = [(Source.FRAMEWORK, {"a": {"x": 1}, "ab": 2}), (Source.FILE, {"a": {"x": 5}, "ab": 6}), (Source.FLAG, {"a": None})]
+    merged, sources = merge(layers)
+    assert merged == {"a": {"x": 1}, "ab": 6}
+    assert sources == {"a.x": Source.FRAMEWORK, "ab": Source.FILE}
+
+
+def test_a_mapping_over_a_scalar_replaces_it() -> None:
+    """A list of judges, say, is replaced whole; nothing of what was there stays, its source neither."""
+    merged, sources = merge([(Source.FRAMEWORK, {"a": 5, "l": [1]}), (Source.FILE, {"a": {"x": 1}, "l": {"y": 2}})])
+    assert merged == {"a": {"x": 1}, "l": {"y": 2}}
+    assert sources == {"a.x": Source.FILE, "l.y": Source.FILE}
+
+
+def test_restored_defaults_are_copies() -> None:
+    """Whoever changes the merged tree changes no default: the framework is read once for many runs."""
+    framework = {"list": [{"x": 1}], "section": {"deep": [1]}}
+    merged, _ = merge(
+        [(Source.FRAMEWORK, framework), (Source.FILE, {"list": [], "section": {"deep": []}}), (Source.FLAG, {"list": None, "section": None})]
+    )
+    merged["list"][0]["x"] = 9
+    merged["section"]["deep"].append(2)
+    assert framework == {"list": [{"x": 1}], "section": {"deep": [1]}}
+
+
+def test_an_empty_mapping_is_a_leaf_until_something_is_in_it() -> None:
+    assert merge([(Source.FRAMEWORK, {"a": {}})])[1] == {"a": Source.FRAMEWORK}
+    assert merge([(Source.FRAMEWORK, {"a": {}}), (Source.FILE, {"a": {"x": 1}})])[1] == {"a.x": Source.FILE}
+    assert merge([(Source.FRAMEWORK, {"a": {"x": 1}}), (Source.FILE, {"a": {}})])[1] == {"a.x": Source.FRAMEWORK}
+
+
+_LEAVES = st.none() | st.integers(0, 3) | st.just("") | st.lists(st.integers(0, 3), max_size=2)
+_TREES = st.recursive(
+    st.dictionaries(st.sampled_from("abc"), _LEAVES, max_size=3),
+    lambda children: st.dictionaries(st.sampled_from("abc"), children | _LEAVES, max_size=3),
+    max_leaves=6,
+)
+
+
+def _without_nulls(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
+
+
+@given(_TREES, _TREES)
+def test_a_layer_over_itself_changes_nothing(framework: dict[str, Any], user: dict[str, Any]) -> None:
+    once, sources = merge([(Source.FRAMEWORK, framework), (Source.FILE, user)])
+    assert merge([(Source.FRAMEWORK, framework), (Source.FILE, user), (Source.FILE, user)]) == (once, sources)
+
+
+@given(_TREES, _TREES)
+def test_every_value_that_a_user_writes_is_there(framework: dict[str, Any], user: dict[str, Any]) -> None:
+    merged, sources = merge([(Source.FRAMEWORK, framework), (Source.FILE, user)])
+    _assert_holds(merged, _without_nulls(user))
+    assert all(source in (Source.FRAMEWORK, Source.FILE) for source in sources.values())
+
+
+def _assert_holds(merged: Any, written: dict[str, Any]) -> None:
+    for key, value in written.items():
+        if isinstance(value, dict):
+            _assert_holds(merged[key], value)
+        else:
+            assert merged[key] == value
+
+
+@given(_TREES, _TREES)
+def test_all_that_a_user_says_can_be_taken_back(framework: dict[str, Any], user: dict[str, Any]) -> None:
+    taken_back = dict.fromkeys(framework)
+    known = {key: value for key, value in user.items() if key in framework}
+    layers = [(Source.FRAMEWORK, framework), (Source.FILE, known), (Source.OVERRIDE, taken_back)]
+    assert merge(layers) == merge([(Source.FRAMEWORK, framework)])
+
+
+@given(_TREES, _TREES)
+def test_merging_changes_no_layer(framework: dict[str, Any], user: dict[str, Any]) -> None:
+    before = copy.deepcopy((framework, user))
+    merge([(Source.FRAMEWORK, framework), (Source.FILE, user), (Source.FLAG, dict.fromkeys(user))])
+    assert (framework, user) == before
