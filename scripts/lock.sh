@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Makes the lock files anew: exact versions, one for all of Python 3.10 to 3.12, no address of any index. Needs `uv`.
+# Makes the lock files anew: exact versions with hashes, one for all of Python 3.10 to 3.12, no address of any index.
+# Versions stay as they are where they still fit; `--upgrade`, or `--upgrade-package NAME`, takes newer ones. Needs `uv`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 compile() {
   uv pip compile "$1" --override scripts/lock-overrides.txt --universal --python-version 3.10 --fork-strategy fewest \
-    --no-annotate --no-header --no-emit-index-url --upgrade --output-file "$2"
+    --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file "$2" "${@:3}"
 }
-compile scripts/requirements.in requirements.lock
-compile scripts/requirements-lint.in requirements-lint.lock
+compile scripts/requirements.in requirements.lock "$@"
+# What a run needs already is not listed again.
+runtime=$(sed -nE 's/^([a-z0-9._-]+)==.*/--no-emit-package=\1/p' requirements.lock)
+# shellcheck disable=SC2086 # one argument a package
+compile scripts/requirements-dev.in requirements-dev.lock $runtime "$@"
+compile scripts/requirements-lint.in requirements-lint.lock "$@"

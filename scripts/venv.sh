@@ -1,4 +1,5 @@
-# Sourced by the other scripts: makes .venv from requirements.lock when it is missing or the lock has changed.
+# Sourced by the other scripts: makes .venv from requirements.lock, and for the tests from requirements-dev.lock too, when
+# it is missing or a lock has changed.
 # PYTHON chooses the interpreter; any of 3.10, 3.11 and 3.12 will do.
 
 find_python() {
@@ -12,6 +13,11 @@ find_python() {
   return 3
 }
 
+# What a lock file lists, whole and by its hashes. --no-deps: it leaves torch out although crfm-helm asks for it.
+install_lock() {
+  "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes -r "$2"
+}
+
 # The linters have an environment of their own: .venv stays as small as a user's.
 make_lint_venv() {
   local stamp
@@ -19,11 +25,12 @@ make_lint_venv() {
   if [ "$(cat .venv-lint/.made-from 2>/dev/null)" != "$stamp" ]; then
     rm -rf .venv-lint
     "$(find_python)" -m venv .venv-lint
-    .venv-lint/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements-lint.lock
+    install_lock .venv-lint requirements-lint.lock
     echo "$stamp" > .venv-lint/.made-from
   fi
 }
 
+# What a run needs.
 make_venv() {
   local python stamp
   stamp=$(cksum < requirements.lock)
@@ -32,12 +39,25 @@ make_venv() {
     echo "making .venv with $python ..." >&2
     rm -rf .venv
     "$python" -m venv .venv
-    # --no-deps: the lock is the whole list, and it leaves torch out although crfm-helm asks for it.
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements.lock
+    install_lock .venv requirements.lock
     echo "$stamp" > .venv/.made-from
   fi
   if [ ! -x .venv/bin/eval-factory ] || [ pyproject.toml -nt .venv/bin/eval-factory ]; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
     touch .venv/bin/eval-factory
+  fi
+}
+
+# The same with what the tests need.
+make_dev_venv() {
+  local stamp
+  stamp=$(cksum < requirements-dev.lock)
+  if [ -e .venv/.made-from-dev ] && [ "$(cat .venv/.made-from-dev)" != "$stamp" ]; then
+    rm -f .venv/.made-from # tools of an earlier list are not left behind
+  fi
+  make_venv
+  if [ ! -e .venv/.made-from-dev ]; then
+    install_lock .venv requirements-dev.lock
+    echo "$stamp" > .venv/.made-from-dev
   fi
 }

@@ -35,12 +35,36 @@ def test_the_readmes_defaults_are_the_frameworks(root: Path) -> None:
     assert row.endswith(shown)
 
 
-def test_the_locks_are_exact_and_name_no_address(root: Path) -> None:
-    lint = (root / "requirements-lint.lock").read_text("utf-8").splitlines()
-    lines = (root / "requirements.lock").read_text("utf-8").splitlines()
-    assert all(re.match(r"[a-z0-9._-]+==[^\s;]+( ;.*)?$", line) for line in [*lines, *lint])
-    assert not any(re.match(r"(torch|torchvision|transformers|nvidia)", line) for line in lines)
-    assert "crfm-helm==0.5.16" in lines
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-lint.lock")
+
+
+def packages_of(lock: Path) -> dict[str, list[str]]:
+    """`name==version` -> the hashes that follow; any other kind of line fails."""
+    found: dict[str, list[str]] = {}
+    for line in lock.read_text("utf-8").splitlines():
+        package = re.fullmatch(r"([a-z0-9._-]+==[^\s;]+)( ; [^\\]+)? \\", line)
+        file = re.fullmatch(r"    --hash=(sha256:[0-9a-f]{64})(?: \\)?", line)
+        assert package or file, line
+        if package:
+            found[package[1]] = []
+        elif file:
+            found[list(found)[-1]].append(file[1])
+    return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_is_exact_has_hashes_and_names_no_address(name: str, root: Path) -> None:
+    packages = packages_of(root / name)
+    assert packages
+    assert all(packages.values()), packages
+
+
+def test_a_run_needs_no_torch_and_no_tools_of_tests(root: Path) -> None:
+    run, tests = packages_of(root / LOCKS[0]), packages_of(root / LOCKS[1])
+    assert "crfm-helm==0.5.16" in run
+    assert not [package for package in run if re.match(r"torch|transformers|nvidia|pytest|openai|types-|hypothesis", package)]
+    assert {"pytest", "pytest-xdist", "openai", "hypothesis"} <= {package.partition("==")[0] for package in tests}
+    assert not {package.partition("==")[0] for package in run} & {package.partition("==")[0] for package in tests}
 
 
 def test_framework_yml_is_found_in_a_wheel(root: Path, tmp_path: Path) -> None:

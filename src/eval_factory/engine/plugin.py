@@ -47,6 +47,7 @@ def mend_jury_benchmarks() -> None:
 
         judging.judge_with_all_at_once()
         absent.answer_for_spacy_model()
+        absent.answer_for_summ_eval()
         absent.answer_for_qafacteval()
         absent.do_without_weights()
 
