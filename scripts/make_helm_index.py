@@ -23,6 +23,9 @@ from typing import Any
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from scripts.helm_packages import packages_of, requirements
+
 INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "helm" / "index.json"
 PACKAGE = "helm.benchmark.run_specs."
 SCENARIO_CLASS = re.compile(r"helm\.benchmark\.scenarios\.[\w.]+\.[A-Z]\w*\Z")
@@ -56,11 +59,14 @@ def make_index() -> str:
         for name, function in sorted(run_spec._REGISTERED_RUN_SPEC_FUNCTIONS.items())
         if function.__module__.startswith(PACKAGE)
     }
-    lines = [f"{_json(name)}: {_json(describe(name, function, schemas))}" for name, function in functions.items()]
+    described = {name: describe(name, function, schemas) for name, function in functions.items()}
+    lines = [f"{_json(name)}: {_json(told)}" for name, told in described.items()]
+    packages = {package for told in described.values() for package in told.get("packages", [])}
     return (
         "{\n"
         f'"helm": {_json(metadata.version("crfm-helm"))},\n'
         f'"expanders": {_json(sorted(RUN_EXPANDERS))},\n'
+        f'"packages": {_json(requirements(packages))},\n'
         '"run_specs": {\n' + ",\n".join(lines) + "\n}}\n"
     )
 
@@ -90,6 +96,7 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "scenario_class": scenarios[0]["class"] if len(scenarios) == 1 else None,
         "annotators": [path.rpartition(".")[2] for path in annotators],
         "judge_deployments": _unique(name for path in annotators for name in judge_deployments(path)),
+        "packages": packages_of(name, function),
         "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from eval_factory.engine import events
 from eval_factory.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
+from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan import Plan
 
 DATA_ERRORS = frozenset(
@@ -30,7 +31,6 @@ NO_SUCH_ARGUMENT = "unexpected keyword argument"
 NOT_IN_THE_CACHE = "Couldn't find cache for"
 """What `datasets` says offline of another configuration than those it has."""
 
-_MODULE = re.compile(r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)")
 _NLTK_RESOURCE = re.compile(r"Resource\s+(?:\x1b\[\d+m)?'?(\w+)")
 _RAISED = re.compile(
     r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
@@ -111,14 +111,11 @@ def raised_at_the_end(tail: Sequence[str]) -> str | None:
 
 
 def _missing_package(plan: Plan, message: str) -> str:
-    found = _MODULE.search(message)
-    package = next((name for name in found.groups() if name), "").partition(".")[0] if found else ""
-    install = f"pip install {package}" if package and package != "torch" else "pip install 'eval-factory-helm[local]'"
-    return (
-        f"HELM needs a package for {plan.task_name} that is not installed: {package or message}\n"
-        f"  {message}\n"
-        f"  {install}; what was answered is kept: the same command goes on"
-    )
+    module = module_named_in(message)
+    kept = "what was answered is kept: the same command goes on"
+    if module is None:
+        return f"HELM could not import what {plan.task_name} needs: {message}\n  log: {plan.rundir.helm_log}; {kept}"
+    return f"{not_installed(plan.task_name, [module])}\n  {kept}"
 
 
 def missing_data(plan: Plan, error: str) -> str:

@@ -26,6 +26,7 @@ from eval_factory.failures import ended_before_it_ran, explained
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
+from eval_factory.helm.packages import look_for_packages
 from eval_factory.keys import key_report
 from eval_factory.logs import open_log
 from eval_factory.plan import EndpointPlan, Plan, make_plan
@@ -68,6 +69,7 @@ def run_evaluation(
     wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
+    look_for_packages(plan.task_name, evaluation.task.helm.run_spec)
     bundle = data_of(plan, env)
     keys = key_report(plan, env)
     env = {**env, **keys.found}

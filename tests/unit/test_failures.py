@@ -16,15 +16,15 @@ from unit.builders import plan
         ("URLError: <urlopen error>", LOADING, PrerequisiteError, "the data of pubmed_qa could not be had: URLError"),
         ("GatedRepoError: 401", LOADING, PrerequisiteError, "the data of pubmed_qa"),
         ("ConnectionError: no", SCORING, PrerequisiteError, "while it is scoring"),
-        ("ModuleNotFoundError: No module named 'sacrebleu.metrics'", SCORING, PrerequisiteError, "pip install sacrebleu"),
-        ("ModuleNotFoundError: No module named 'torch'", LOADING, PrerequisiteError, "eval-factory-helm[local]"),
+        ("ModuleNotFoundError: No module named 'sacrebleu.metrics'", SCORING, PrerequisiteError, "-m pip install 'sacrebleu~=2.2'"),
+        ("ModuleNotFoundError: No module named 'torch'", LOADING, PrerequisiteError, "-m pip install 'torch<3.0.0,>=1.13.1'"),
         (
-            "ModuleNotFoundError: this metric needs torch: pip install 'eval-factory-helm[local]'", SCORING,
+            "ModuleNotFoundError: this metric needs torch", SCORING,
             PrerequisiteError, "not installed: torch",
         ),
         (
             "OptionalDependencyNotInstalled: Optional dependency gdown is not installed. Please run", LOADING,
-            PrerequisiteError, "pip install gdown",
+            PrerequisiteError, "-m pip install 'gdown~=5.1'",
         ),
         (
             "LookupError: ****\n  Resource \x1b[93mpunkt_tab\x1b[0m not found.\n  Please use the NLTK Downloader", SCORING,
@@ -43,6 +43,19 @@ def test_explained(error: str, phase: str, kind: type[EvalFactoryError], said: s
     failure = explained(plan(), error, phase)
     assert type(failure) is kind
     assert said in str(failure)
+
+
+def test_what_cannot_be_built_is_not_advised() -> None:
+    """HELM's own words advise an extra of its own, and some of these do not build."""
+    said = (
+        "OptionalDependencyNotInstalled: Optional dependency odd_one is not installed."
+        ' Please run `pip install "crfm-helm[summarization]"`'
+    )
+    text = str(explained(plan(), said, LOADING))
+    assert "crfm-helm[" not in text
+    assert "pip install odd_one\n" in text
+    assert "look for the one that holds this module" in text
+    assert "could not import" in str(explained(plan(), "ImportError: cannot import name 'x' from 'y'", SCORING))
 
 
 def test_judges_that_helm_asks_itself() -> None:

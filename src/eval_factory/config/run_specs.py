@@ -32,6 +32,8 @@ class RunSpec:
     annotators: tuple[str, ...] = ()
     judge_deployments: tuple[str, ...] = ()
     """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a jury."""
+    packages: tuple[str, ...] = ()
+    """Modules that it imports in any case, and that neither HELM nor eval-factory brings along."""
     asks: str | None = None
     """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
 
@@ -59,6 +61,8 @@ class RunSpecIndex:
     helm: str
     expanders: tuple[str, ...]
     """Arguments that every run spec takes."""
+    packages: Mapping[str, str]
+    """Module -> what to install for it: `sacrebleu~=2.2`."""
     run_specs: Mapping[str, RunSpec]
 
 
@@ -70,11 +74,12 @@ def load_index() -> RunSpecIndex:
     return RunSpecIndex(
         helm=content["helm"],
         expanders=tuple(content["expanders"]),
+        packages=content["packages"],
         run_specs={name: _run_spec(told) for name, told in content["run_specs"].items()},
     )
 
 
-_LISTS = ("main_metrics", "annotators", "judge_deployments")
+_LISTS = ("main_metrics", "annotators", "judge_deployments", "packages")
 
 
 def _run_spec(told: dict[str, Any]) -> RunSpec:

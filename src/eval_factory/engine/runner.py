@@ -13,6 +13,7 @@ from typing import Any
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
+from helm.common.object_spec import get_class_by_name
 
 from eval_factory.engine import entries, events, offline
 from eval_factory.engine.client import EndpointStopped
@@ -76,6 +77,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
                     events.PHASE, phase=events.LOADING, run=run_spec.name, number=number, of=before + len(run_specs)
                 )
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
+                import_what_comes_after_asking(run_spec)
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -147,6 +149,12 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_judging(self) -> None:
         self._session.events.emit(events.PHASE, phase=events.SCORING)
+
+
+def import_what_comes_after_asking(run_spec: RunSpec) -> None:
+    """A package that a metric or an annotator lacks is found before anything is asked, not after."""
+    for part in (*run_spec.metric_specs, *(run_spec.annotators or ())):
+        get_class_by_name(part.class_name)
 
 
 class HelmNamedRunner(EvalRunner):

@@ -37,7 +37,7 @@ def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
     become a second argument nor be evaluated.
     """
     values = {
-        "helm_run": helm_run_program(),
+        "helm_run": helm_program("helm-run"),
         "run_entry": run_entry(plan),
         "suite": SUITE,
         "max_eval_instances": plan.evaluation.run.config.params.limit_samples or names.NO_LIMIT,
@@ -54,15 +54,21 @@ def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
 
 
 def _quoted(value: object) -> str:
-    return shlex.quote(str(value))
+    return shlex.join(value) if isinstance(value, Program) else shlex.quote(str(value))
 
 
-def helm_run_program() -> str:
-    """helm-run of the environment that eval-factory itself runs in, so that both see the same packages."""
-    return helm_program("helm-run")
+class Program(list[str]):
+    """What a command line begins with: one word, or an interpreter and what it runs."""
 
 
-def helm_program(name: str) -> str:
-    """One of HELM's programs, of the environment that eval-factory itself runs in."""
+MODULES = {
+    "helm-run": "helm.benchmark.run",
+    "helm-summarize": "helm.benchmark.presentation.summarize",
+    "helm-server": "helm.benchmark.server",
+}
+
+
+def helm_program(name: str) -> Program:
+    """One of HELM's programs, of the environment that eval-factory itself runs in: never another one on PATH."""
     beside = Path(sys.executable).parent / name
-    return str(beside) if beside.is_file() else name
+    return Program([str(beside)] if beside.is_file() else [sys.executable, "-m", MODULES[name]])

@@ -23,7 +23,7 @@ def run_command(
 ) -> list[str]:
     """helm-run over the rewritten conf; a run that is there with all its files is not run again."""
     return [
-        helm_program("helm-run"),
+        *helm_program("helm-run"),
         "--conf-paths", str(run_entries),
         "--suite", suite,
         "--models-to-run", model,
@@ -44,7 +44,7 @@ def run_command(
 def summarize_command(rundir: RunDir, *, suite: str, schema: str, debug: bool = False) -> list[str]:
     """helm-summarize. HELM's page says `--schema`, which 0.5.16 refuses as ambiguous."""
     return [
-        helm_program("helm-summarize"),
+        *helm_program("helm-summarize"),
         "--schema-path", schema,
         "--suite", suite,
         "--output-path", str(rundir.helm),
@@ -55,7 +55,7 @@ def summarize_command(rundir: RunDir, *, suite: str, schema: str, debug: bool = 
 
 def server_command(rundir: RunDir, *, suite: str) -> list[str]:
     """helm-server, for the user to start."""
-    return [helm_program("helm-server"), "--suite", suite, "--output-path", str(rundir.helm)]
+    return [*helm_program("helm-server"), "--suite", suite, "--output-path", str(rundir.helm)]
 
 
 def _log_config(rundir: RunDir, *, debug: bool) -> list[str]:

@@ -19,6 +19,7 @@ from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, Not
 from eval_factory.failures import DATA_ERRORS, PACKAGE_ERRORS
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
+from eval_factory.helm.packages import look_for_helm, missing_for, not_installed
 from eval_factory.keys import key_report
 from eval_factory.leaderboard import runs
 from eval_factory.leaderboard.data import placed
@@ -33,6 +34,7 @@ from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
 SHOWN_FAILURES = 10
+SUMMARIZE_TRIES = 2
 
 
 def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], screen: TextIO, output: TextIO) -> None:
@@ -52,6 +54,7 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
             output.write(redactor.text(shlex.join(argv)) + "\n")
         screen.write("nothing was written; the files that these commands name are there after the first run\n")
         return
+    look_for_helm()
     keys = key_report(job.plans[0], env)
     env = {**env, **keys.found}
     for key in keys.found.values():
@@ -101,6 +104,10 @@ def say_what_is_run(job: Job, screen: TextIO) -> None:
     for path in missing_data_paths(run):
         count = sum(entry.argument("data_path") == path for entry in run)
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
+    lacking = sorted({module for entry in run for module in missing_for(entry.run_spec)})
+    if lacking:
+        count = sum(bool(missing_for(entry.run_spec)) for entry in run)
+        screen.write(f"warning: {count} entries cannot run: {not_installed(job.row.name, lacking)}\n")
 
 
 def prepare(job: Job, log: logging.Logger) -> None:
@@ -333,19 +340,24 @@ def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]
 
 
 def summarize(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Logger) -> None:
-    """helm-summarize.
+    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
+
+    (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
 
     Raises:
-        HelmError: it failed.
+        HelmError: it failed twice.
     """
     from eval_factory.run.environment import child_environment
     from eval_factory.run.process import run_logged
 
-    argv = job.summarize_command()
-    log.info("%s", shlex.join(argv))
-    finished = run_logged(
-        argv, env=child_environment(env, (), {}), log=job.rundir.summarize_log, redactor=redactor, on_tick=lambda: None
-    )
-    if finished.returncode != 0:
-        shown = "\n".join(f"  | {line}" for line in finished.tail)
-        raise HelmError(f"helm-summarize ended with {finished.returncode}:\n{shown}\n  log: {job.rundir.summarize_log}")
+    argv, child_env = job.summarize_command(), child_environment(env, (), {})
+    for _ in range(SUMMARIZE_TRIES):
+        log.info("%s", shlex.join(argv))
+        finished = run_logged(
+            argv, env=child_env, log=job.rundir.summarize_log, redactor=redactor, on_tick=lambda: None
+        )
+        if finished.returncode == 0:
+            return
+        log.warning("helm-summarize ended with %d", finished.returncode)
+    shown = "\n".join(f"  | {line}" for line in finished.tail)
+    raise HelmError(f"helm-summarize ended with {finished.returncode}:\n{shown}\n  log: {job.rundir.summarize_log}")

@@ -30,7 +30,7 @@ class _NeedsWeights:
     """Takes the place of a metric that loads model weights."""
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        raise ModuleNotFoundError("this metric needs torch: pip install 'eval-factory-helm[local]'")
+        raise ModuleNotFoundError("this metric needs torch")
 
 
 def answer_for_torch() -> None:

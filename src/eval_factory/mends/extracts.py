@@ -51,8 +51,8 @@ def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[st
 def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
     """Lengths of the fragments that the summary shares with its source, in the order of the summary.
 
-    Greedy, as in the paper: at each token the longest common run is taken and stepped over. A search goes on behind a run
-    that it has found, so that one which begins inside another is not seen.
+    Greedy, as in the paper: at each token the longest common run is taken and stepped over. A search goes on behind a
+    run that it has found, so that one which begins inside another is not seen.
     """
     places = defaultdict(list)
     for place, token in enumerate(source):

@@ -62,7 +62,7 @@ def run_logged(
             )
         except FileNotFoundError as error:
             raise PrerequisiteError(
-                f"{argv[0]} is not there; install HELM: pip install --no-deps crfm-helm==0.5.16"
+                f"{argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
             ) from error
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         reader = threading.Thread(target=_copy, args=(process, log_file, redactor, tail), daemon=True)

@@ -51,7 +51,18 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
 
 def specs(*names: str, method: str = "generation") -> list[Any]:
     adapter = SimpleNamespace(method=method, image_generation_parameters=None)
-    return [SimpleNamespace(name=name, adapter_spec=adapter) for name in names]
+    return [SimpleNamespace(name=name, adapter_spec=adapter, metric_specs=[], annotators=None) for name in names]
+
+
+@pytest.mark.parametrize("part", ["metric_specs", "annotators"])
+def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path: Path) -> None:
+    made, told = runner_of(tmp_path, {"a": AssertionError("it was run")})
+    (spec,) = specs("a")
+    setattr(spec, part, [SimpleNamespace(class_name="no_such_package.metrics.Metric")])
+    with pytest.raises(SystemExit):
+        made.run_all([spec])
+    (failed,) = [event for event in told.events if event["event"] == "run_failed"]
+    assert failed["error"] == "ModuleNotFoundError: No module named 'no_such_package'"
 
 
 def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

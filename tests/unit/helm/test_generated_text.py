@@ -26,7 +26,7 @@ def check(name: str, text: str) -> None:
 
 @pytest.fixture
 def _no_helm_run_beside_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "helm_run_program", lambda: "helm-run")
+    monkeypatch.setattr(command, "helm_program", lambda name: command.Program([name]))
 
 
 def jury_plan() -> Plan:

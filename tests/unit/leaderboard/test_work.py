@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from eval_factory.config.framework import load_framework
+from eval_factory.errors import HelmError
 from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
 from eval_factory.leaderboard import runs
 from eval_factory.leaderboard.runs import Gaps
-from eval_factory.leaderboard.work import Failure, failures_in
+from eval_factory.leaderboard.work import SUMMARIZE_TRIES, Failure, failures_in, summarize
+from eval_factory.rundir import RunDir
+from eval_factory.secrets import Redactor
 
 MODEL = model_by_hand(load_framework(), url="https://h/v1", model_id="m")
+
+
+FAKE = """
+import pathlib, sys
+tries = pathlib.Path(sys.argv[1])
+tries.write_text(tries.read_text() + "x")
+print("try", len(tries.read_text()))
+sys.exit(1 if len(tries.read_text()) <= int(sys.argv[2]) else 0)
+"""
+
+
+@pytest.mark.parametrize(("deaths", "tries"), [(0, 1), (1, 2), (2, 2)])
+def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Path) -> None:
+    counter, rundir = tmp_path / "tries", RunDir(tmp_path / "out")
+    counter.write_text("")
+    job: Any = SimpleNamespace(
+        rundir=rundir, summarize_command=lambda: [sys.executable, "-c", FAKE, str(counter), str(deaths)]
+    )
+
+    def run() -> None:
+        summarize(job, dict(os.environ), Redactor([]), logging.getLogger("test"))
+
+    if deaths < SUMMARIZE_TRIES:
+        run()
+    else:
+        with pytest.raises(HelmError, match=r"helm-summarize ended with 1:\n  \| try 2\n") as caught:
+            run()
+        assert str(rundir.summarize_log) in str(caught.value)
+    assert counter.read_text() == "x" * tries
 
 
 def test_failures() -> None:

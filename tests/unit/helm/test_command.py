@@ -1,0 +1,47 @@
+"""HELM's programs are those of our own environment, whatever PATH holds."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_factory.helm import command
+from eval_factory.leaderboard.commands import server_command
+from unit.builders import plan
+
+
+@pytest.fixture
+def another_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    other = tmp_path / "other" / "helm-run"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 9\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(other.parent))
+    return other
+
+
+@pytest.mark.usefixtures("another_on_path")
+def test_the_one_beside_our_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "our own" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "helm-run").write_text("#!/bin/sh\n")
+    monkeypatch.setattr(sys, "executable", str(folder / "python3"))
+    assert command.helm_program("helm-run") == [str(folder / "helm-run")]
+    assert command.command_line(plan())[0] == str(folder / "helm-run")
+
+
+@pytest.mark.usefixtures("another_on_path")
+@pytest.mark.parametrize(("name", "module"), command.MODULES.items())
+def test_without_a_script_our_interpreter_runs_the_module(
+    name: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = str(tmp_path / "a b" / "python3")
+    monkeypatch.setattr(sys, "executable", python)
+    assert command.helm_program(name) == [python, "-m", module]
+    argv = command.command_line(plan())
+    assert argv[:4] == [python, "-m", "helm.benchmark.run", "--run-entries"]
+    assert shlex.split(shlex.join(argv)) == argv
+    assert server_command(plan().rundir, suite="s")[:4] == [python, "-m", "helm.benchmark.server", "--suite"]

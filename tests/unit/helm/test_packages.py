@@ -1,0 +1,134 @@
+"""What a run imports is looked for before anything is asked, and the advice is a command that works."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.config.framework import load_framework
+from eval_factory.config.run_specs import RunSpec, RunSpecIndex, load_index
+from eval_factory.errors import PrerequisiteError
+from eval_factory.helm import packages
+
+IMPORT_PARTS = """
+import json, sys
+sys.argv = ["helm-run"]
+from eval_factory.mends import absent
+absent.answer_for_torch()
+from helm.common.object_spec import get_class_by_name
+for name in sys.argv[1:] or json.load(sys.stdin):
+    get_class_by_name(name)
+"""
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> RunSpecIndex:
+    specs = {
+        "needs_two": RunSpec("m", packages=("no_such_one", "no_such_two", "json")),
+        "needs_none": RunSpec("m", packages=("json",)),
+    }
+    made = RunSpecIndex("0", (), {"no_such_one": "such-one~=2.0", "json": "json"}, specs)
+    monkeypatch.setattr(packages, "load_index", lambda: made)
+    return made
+
+
+@pytest.mark.usefixtures("index")
+def test_what_is_missing() -> None:
+    assert packages.missing_for("needs_two") == ["no_such_one", "no_such_two"]
+    assert packages.missing_for("needs_none") == []
+    assert packages.missing_for("of another HELM") == []
+    packages.look_for_packages("t", "needs_none")
+    with pytest.raises(PrerequisiteError) as caught:
+        packages.look_for_packages("my_task", "needs_two")
+    first, command, hint, last = str(caught.value).splitlines()
+    assert first == "HELM needs packages for my_task that are not installed: no_such_one, no_such_two"
+    assert shlex.split(command) == [sys.executable, "-m", "pip", "install", "no_such_two", "such-one~=2.0"]
+    assert hint == "  if no package is called no_such_two, look for the one that holds this module"
+    assert last == "  nothing was asked"
+
+
+@pytest.mark.usefixtures("index")
+def test_one_that_is_known_needs_no_hint() -> None:
+    text = packages.not_installed("t", ["no_such_one"])
+    assert text.splitlines()[0] == "HELM needs a package for t that is not installed: no_such_one"
+    assert len(text.splitlines()) == 2
+
+
+def test_an_environment_without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    expected = ["uv", "pip", "install", "--python", sys.executable, "a<3", "b"]
+    assert shlex.split(packages.install_command(["b", "a<3", "b"])) == expected
+
+
+def test_without_helm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    packages.look_for_helm()
+    monkeypatch.setattr(metadata, "version", gone)
+    with pytest.raises(PrerequisiteError, match=r"pip install crfm-helm==0\.5\.16"):
+        packages.look_for_packages("t", "pubmed_qa")
+
+
+@pytest.mark.parametrize(
+    ("message", "module"),
+    [
+        ("No module named 'a.b'", "a"),
+        ("Optional dependency c-d is not installed. Please", "c-d"),
+        ("this metric needs torch", "torch"),
+        ("cannot import name 'x'", None),
+    ],
+)
+def test_the_module_that_a_message_names(message: str, module: str | None) -> None:
+    assert packages.module_named_in(message) == module
+
+
+def test_our_own_tasks_need_nothing_beside_what_is_installed() -> None:
+    specs = load_index().run_specs
+    asked = {task.helm.run_spec for task in load_framework().evaluations} & specs.keys()
+    assert len(asked) > 30
+    assert not [name for name in asked if specs[name].packages]
+
+
+def test_what_is_known_of_some() -> None:
+    index = load_index()
+    needed = {
+        "ifeval": ("immutabledict", "langdetect"),
+        "msmarco": ("pytrec_eval",),
+        "melt_summarization_vietnews": ("torch",),
+        "bold": (),  # toxicity only where it is asked for
+        "mmlu": (),
+        "medalign": (),  # transformers, which is answered for
+    }
+    assert {name: index.run_specs[name].packages for name in needed} == needed
+    assert index.packages["googleapiclient"] == "google-api-python-client~=2.64"
+    assert index.packages["Levenshtein"] == "Levenshtein~=0.27"
+    assert {module for spec in index.run_specs.values() for module in spec.packages} <= set(index.packages)
+
+
+def test_what_is_known_to_be_missing_is_missing(tmp_path: Path) -> None:
+    """The index against the truth: a run spec that lacks something cannot import its parts."""
+    lacking = [name for name in ("ifeval", "msmarco", "flores", "copyright", "fin_qa") if packages.missing_for(name)]
+    if importlib.util.find_spec("pytrec_eval") is None:
+        assert "msmarco" in lacking
+    classes: dict[str, Any] = {
+        "ifeval": "helm.benchmark.metrics.ifeval_metrics.IFEvalMetric",
+        "msmarco": "helm.benchmark.metrics.ranking_metrics.RankingMetric",
+        "flores": "helm.benchmark.metrics.machine_translation_metrics.MachineTranslationMetric",
+        "copyright": "helm.benchmark.metrics.copyright_metrics.BasicCopyrightMetric",
+        "fin_qa": "helm.benchmark.metrics.fin_qa_metrics.FinQAMetric",
+    }
+    for name in lacking:
+        finished = subprocess.run(
+            [sys.executable, "-c", IMPORT_PARTS], input=f'["{classes[name]}"]', capture_output=True, text=True, timeout=120,
+            check=False,
+        )  # fmt: skip
+        assert finished.returncode != 0, name
+        assert any(module in finished.stderr for module in packages.missing_for(name)), finished.stderr[-500:]
