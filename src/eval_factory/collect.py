@@ -114,7 +114,10 @@ def collect(
         provenance=provenance_of(
             plan, run.scenario_name or entry.scenario, seen.prompts.hexdigest(), git_hash, data_bundle
         ),
-        instances=_Records(plan, run, contexts, answers, seen, jury_metric),
+        instances=_Records(
+            plan, run, contexts, answers, seen, jury_metric,
+            store.read_changes(plan.rundir.cache_db, plan.model.url, plan.model.model_id),
+        ),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
         something_to_ask=bool(seen.failed) or any(counts.failed for counts in seen.judges.values()),
@@ -208,6 +211,8 @@ class _Records:
     answers: Mapping[str, _Answer]
     seen: Seen
     jury_metric: str | None
+    variants: Sequence[Mapping[str, str | None]]
+    """The changes with which requests were answered that the endpoint refused as they were."""
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         return map(self._record, self.run.request_states())
@@ -219,7 +224,8 @@ class _Records:
             state.request, model_id=model.model_id, endpoint_type=model.type, top_p=model.top_p,
             adapter=wire.Adapter(**model.adapter),
         )  # fmt: skip
-        answer = self.answers.get(wire.request_key(model.url, body, state.request.get("random")))
+        keys = wire.request_keys(model.url, body, state.request.get("random"), self.variants)
+        answer = next((self.answers[kept] for kept in keys if kept in self.answers), None)
         tokens = answer.tokens if answer else (None, None)
         failed = has_failed(state)
         result = state.result

@@ -29,6 +29,8 @@ class KeyReport:
     lines: list[str] = field(default_factory=list)
     found: dict[str, str] = field(default_factory=dict)
     """Variable -> key or another secret, for the environment of helm-run."""
+    warnings: list[str] = field(default_factory=list)
+    """What of the lines belongs on the screen."""
 
 
 def key_report(plan: Plan, env: Mapping[str, str]) -> KeyReport:
@@ -39,7 +41,8 @@ def key_report(plan: Plan, env: Mapping[str, str]) -> KeyReport:
         ConfigError: credentials.conf cannot be read.
     """
     report = keys_of(plan.endpoints, env, asked_for=_named_by_the_user(plan))
-    report.lines += _unused_credentials(plan, env)
+    report.warnings += _unused_credentials(plan, env)
+    report.lines += report.warnings
     return report
 
 
@@ -54,7 +57,7 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
     keys = {name for endpoint in endpoints for name in (*endpoint.key_names, *endpoint.secret_variables)}
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
     report.found = {name: value or "" for name, value in values.items() if name in env and value != env[name]}
-    missing: list[str] = []
+    missing: list[EndpointPlan] = []
     credentials: _Credentials | None = None
     for endpoint in endpoints:
         if not endpoint.key_names:
@@ -71,7 +74,7 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
                 report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
                 report.lines.append(_used(credentials.origin, endpoint.role, key))
             elif set(asked_for) & set(endpoint.key_names):
-                missing.append(first)
+                missing.append(endpoint)
             else:
                 report.lines.append(f"{first} is not set: asking {endpoint.url} without a key")
             continue
@@ -86,12 +89,23 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
         if value and is_placeholder(value) and name not in settings
     ]
     if missing:
-        names = ", ".join(dict.fromkeys(missing))
-        raise PrerequisiteError(
-            f"no API key: the environment variable {names} is not set\n"
-            f"  set it (export {missing[0]}=...) or name another one with --api_key_name"
-        )
+        raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, missing))))
     return report
+
+
+def _what_to_set(endpoint: EndpointPlan) -> str:
+    first, *others = endpoint.key_names
+    if endpoint.role == MODEL_ROLE:
+        return (
+            f"no API key: the environment variable {first} is not set\n"
+            f"  set it (export {first}=...) or name another one with --api_key_name"
+        )
+    neither = f"neither {first} nor the main key's {others[0]} is set" if others else f"{first} is not set"
+    return (
+        f"no API key for judge {endpoint.role}: of its environment variables, {neither}\n"
+        f"  set it (export {first}=...), or name another one as api_key in the entry {endpoint.role} of"
+        " config.params.extra.judges"
+    )
 
 
 def _sign_in_variables(endpoint: EndpointPlan) -> list[str]:
@@ -117,7 +131,7 @@ def _unused_credentials(plan: Plan, env: Mapping[str, str]) -> list[str]:
     used = plan.evaluation.oauth_services()
     return [
         f"{variable_of(service, 'CLIENT_ID')} is set, but nothing in the configuration says `oauth: {service}`:"
-        " keys are used, no OAuth token"
+        f" keys are used, no OAuth token; target.api_endpoint.oauth={service} signs in with tokens"
         for service in plan.evaluation.framework.oauth
         if service not in used and env.get(variable_of(service, "CLIENT_ID"))
     ]

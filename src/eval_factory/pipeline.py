@@ -78,6 +78,8 @@ def run_evaluation(
     plan.rundir.create()
     with plan.rundir.locked():
         log = open_log(plan.rundir, redactor, debug=options.debug, beginning=keys.lines)
+        for warning in keys.warnings:
+            screen.write(f"warning: {warning}\n")
         settings = settings_of(plan, bundle, env)
         read = data_read(plan, bundle, own_data(plan, log, screen), env)
         prepare(plan, argv, read, settings, redactor, log, screen, options)

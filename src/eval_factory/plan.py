@@ -29,6 +29,7 @@ RUNTIME_ONLY = frozenset(
         "config.params.request_timeout",
         "config.params.extra.data_dir",  # which bundle it was, .run_state.json remembers
         "config.params.extra.offline",
+        "config.params.extra.stop_after_failures",
         "config.params.extra.on_failure",
         "config.params.extra.min_coverage",
         "config.params.extra.gpt_judge_api_key",
@@ -36,11 +37,13 @@ RUNTIME_ONLY = frozenset(
         "config.params.extra.claude_judge_api_key",
         "target.api_endpoint.api_key",
         "target.api_endpoint.oauth",
+        "target.api_endpoint.requests_per_minute",
+        "target.api_endpoint.tokens_per_minute",
     }
 )
 """Values that change how a run goes or how its result is judged, not what is asked or answered."""
 
-JUDGE_RUNTIME_ONLY = frozenset({"api_key", "oauth", "parallelism", "requests_per_minute"})
+JUDGE_RUNTIME_ONLY = frozenset({"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"})
 """The same, of a judge."""
 
 CHANGES_RESULTS = frozenset(
@@ -109,6 +112,9 @@ class EndpointPlan:
     """The fields of `engine.wire.Adapter`."""
     oauth: OAuthPlan | None = None
     requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    stop_after_failures: int = 0
+    """So many first requests that all fail stop the run, or the judge; 0: they never do."""
     alias: str | None = None
     """What HELM's name is made of where that is not the model id."""
     helm_name: str | None = None
@@ -180,6 +186,9 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
         request_timeout=params.request_timeout,
         max_retries=params.max_retries,
         parallelism=params.parallelism,
+        requests_per_minute=endpoint.requests_per_minute,
+        tokens_per_minute=endpoint.tokens_per_minute,
+        stop_after_failures=params.extra.stop_after_failures,
         top_p=params.top_p,
         max_length=None if scenario_has_length else params.extra.max_length,
         use_nvcf=endpoint.adapter_config.use_nvcf,
@@ -245,6 +254,8 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
         max_retries=params.max_retries,
         parallelism=judge.parallelism or params.parallelism,
         requests_per_minute=judge.requests_per_minute,
+        tokens_per_minute=judge.tokens_per_minute,
+        stop_after_failures=params.extra.stop_after_failures,
         use_nvcf=judge.use_nvcf,
         adapter=adapter,
     )
@@ -253,7 +264,7 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
 def _judge_keys(judge: Judge, url: str, target: ApiEndpoint) -> tuple[str, ...]:
     """Its own variable, then the main key, which is never sent to another host than the target's."""
     names = [judge.api_key]
-    if urlsplit(url).netloc == urlsplit(target.url).netloc and not target.oauth:
+    if urlsplit(url).netloc == urlsplit(target.url).netloc:
         names.append(target.api_key)
     return tuple(dict.fromkeys(name for name in names if name))
 

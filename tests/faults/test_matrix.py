@@ -118,7 +118,7 @@ def test_what_no_try_mends_costs_one_instance(tmp_path: Path, faults: list[Fault
 
 
 KINDS = [
-    "null", "reasoning only", "thinks", "cut thinking", "cut off", "filtered", "ten megabytes", "half a surrogate pair",
+    "null", "reasoning only", "thinks", "cut thinking", "cut off", "filtered", "two megabytes", "half a surrogate pair",
     "odd usage", None,
 ]  # fmt: skip
 
@@ -136,7 +136,7 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
         }  # fmt: skip
         scored = {
             "null": "", "reasoning only": "", "thinks": "B", "cut thinking": "", "cut off": "B", "filtered": "",
-            "ten megabytes": "B", "half a surrogate pair": "B \N{REPLACEMENT CHARACTER}", "odd usage": "B",
+            "two megabytes": "B", "half a surrogate pair": "B \N{REPLACEMENT CHARACTER}", "odd usage": "B",
         }  # fmt: skip
         for prompt, line in lines(outcome):
             fault = endpoint.fault_for(prompt)
@@ -379,7 +379,7 @@ def tiny_disk(tmp_path: Path) -> Any:
 
 
 def test_a_full_disk_is_said_and_what_was_answered_is_kept(tiny_disk: Path) -> None:
-    with FaultEndpoint([Fault("ten megabytes", FOR_EVER), None], BODY_CANARY) as endpoint:
+    with FaultEndpoint([Fault("two megabytes", FOR_EVER), None], BODY_CANARY) as endpoint:
         outcome = run(tiny_disk / "out", endpoint, parallelism=1)
     assert outcome.returncode == 3, outcome.stderr
     assert "full" in outcome.stderr or "No space" in outcome.stderr

@@ -145,3 +145,41 @@ def test_the_main_key_is_sent_to_the_targets_host_only() -> None:
 def test_a_judges_own_key_has_to_be_set() -> None:
     with pytest.raises(PrerequisiteError, match="OWN_KEY is not set"):
         key_report(plan({**JURY, "config.params.extra.judges": JUDGES}), MAIN)
+
+
+def test_judges_of_a_target_with_tokens_fall_back_to_the_main_key() -> None:
+    flags = {**JURY, **OAUTH, "config.params.extra.gpt_judge_api_key": "GPT_JUDGE_API_KEY"}
+    lines = key_report(plan(flags), {**CLIENT, **MAIN}).lines
+    assert "Using openai OAuth token for model" in lines
+    assert "GPT_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in lines
+    assert not any(line.startswith("Using API key") and "for model" in line for line in lines)
+
+
+def test_a_judge_without_a_key_is_told_what_to_set() -> None:
+    flags = {**JURY, **OAUTH, "config.params.extra.gpt_judge_api_key": "MY_GPT_KEY"}
+    with pytest.raises(PrerequisiteError) as raised:
+        key_report(plan(flags), CLIENT)
+    assert str(raised.value) == (
+        "no API key for judge gpt: of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY"
+        " is set\n"
+        "  set it (export MY_GPT_KEY=...), or name another one as api_key in the entry gpt of config.params.extra.judges"
+    )
+
+
+def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
+    flags = {**JURY, "config.params.extra.judges": JUDGES, "target.api_endpoint.api_key": "MY_KEY"}
+    with pytest.raises(PrerequisiteError) as raised:
+        key_report(plan(flags), {})
+    told = str(raised.value)
+    assert "no API key: the environment variable MY_KEY is not set" in told
+    assert "no API key for judge own: of its environment variables, OWN_KEY is not set" in told
+    assert "no API key for judge local" not in told
+
+
+def test_client_credentials_that_nobody_uses_are_a_warning() -> None:
+    report = key_report(plan(), {**MAIN, **CLIENT})
+    (warning,) = report.warnings
+    assert warning.startswith("OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`")
+    assert "target.api_endpoint.oauth=openai" in warning
+    assert warning in report.lines
+    assert key_report(plan(OAUTH), {**MAIN, **CLIENT}).warnings == []

@@ -47,3 +47,41 @@ def test_max_length_is_the_scenarios_where_it_has_one() -> None:
     )
     assert there.model.max_length is None
     assert there.scenario_arguments == {"data_path": "/d", "max_length": 2048}
+
+
+LIMITS = {"target.api_endpoint.requests_per_minute": 20, "target.api_endpoint.tokens_per_minute": 9000}
+
+
+def test_the_targets_limits_are_its_own() -> None:
+    here = plan({"config.type": "aci_bench", **LIMITS})
+    assert (here.model.requests_per_minute, here.model.tokens_per_minute) == (20, 9000)
+    assert {(judge.requests_per_minute, judge.tokens_per_minute) for judge in here.judges} == {(None, None)}
+
+
+def test_a_judges_limits_are_its_own() -> None:
+    judges = [{"name": "a", "model_id": "m", "requests_per_minute": 3, "tokens_per_minute": 4}]
+    (judge,) = plan({"config.type": "aci_bench", "config.params.extra.judges": judges}).judges
+    assert (judge.requests_per_minute, judge.tokens_per_minute) == (3, 4)
+
+
+def test_limits_and_what_stops_a_run_leave_it_the_same_run() -> None:
+    judges = [{"name": "a", "model_id": "m"}]
+    limited = [{**judges[0], "requests_per_minute": 3, "tokens_per_minute": 4}]
+    jury, key = {"config.type": "aci_bench"}, "config.params.extra.judges"
+    assert plan({**jury, key: judges}).identity == plan({**jury, key: limited, **LIMITS}).identity
+    assert plan().identity == plan({**LIMITS, "config.params.extra.stop_after_failures": 0}).identity
+
+
+def test_how_many_first_requests_may_fail_holds_for_every_role() -> None:
+    here = plan({"config.type": "aci_bench", "config.params.extra.stop_after_failures": 7})
+    assert [endpoint.stop_after_failures for endpoint in here.endpoints] == [7] * 4
+    assert plan().model.stop_after_failures == 20
+
+
+@pytest.mark.parametrize("oauth", [None, "openai"])
+def test_the_main_key_goes_to_the_targets_host_only(oauth: str | None) -> None:
+    judges = [{"name": "near", "model_id": "m"}, {"name": "far", "model_id": "m", "url": "https://other.example/v1"}]
+    here = plan(
+        {"config.type": "aci_bench", "config.params.extra.judges": judges, "target.api_endpoint.oauth": oauth}
+    )
+    assert [judge.key_names for judge in here.judges] == [("OPENAI_API_KEY",), ()]

@@ -6,7 +6,16 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from eval_factory.results import MODEL_ROLE
 from eval_factory.secrets import (
@@ -22,6 +31,8 @@ DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
 
 MAX_PARALLELISM = 4096
+MAX_TIMEOUT_S = 86_400
+"""A day; no server keeps a connection for so long, and no socket takes any number."""
 _ROLE = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
 
 
@@ -68,6 +79,13 @@ def _one_line(text: str) -> str:
     return text
 
 
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):  # pydantic takes true for 1.0
+        raise ValueError(f"must be a number, got {str(value).lower()}")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_no_truth)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Line = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
 Positive = Annotated[int, Field(strict=True, ge=1)]
@@ -86,8 +104,8 @@ def _role(text: str) -> str:
 Role = Annotated[str, AfterValidator(_role)]
 Url = Annotated[str, AfterValidator(_endpoint_url)]
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
-Temperature = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-TopP = Annotated[float, Field(gt=0.0, le=1.0)]
+Temperature = Annotated[Number, Field(ge=0.0, allow_inf_nan=False)]
+TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 
 
 class Judge(_Strict):
@@ -104,6 +122,7 @@ class Judge(_Strict):
     max_tokens: Positive | None = None
     parallelism: Parallelism | None = None
     requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
 
     @model_validator(mode="after")
     def _one_way_of_signing_in(self) -> Judge:
@@ -143,8 +162,9 @@ class Extra(_Strict):
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
     judges: Annotated[Jury | None, AfterValidator(_different_names)]
+    stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
-    min_coverage: Annotated[float, Field(ge=0.0, le=1.0)]
+    min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]
 
 
 class Params(_Strict):
@@ -154,7 +174,7 @@ class Params(_Strict):
     parallelism: Parallelism
     max_new_tokens: Positive | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
-    request_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    request_timeout: Annotated[Number, Field(gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False)]
     temperature: Temperature | None
     top_p: TopP | None
     extra: Extra
@@ -197,6 +217,8 @@ class ApiEndpoint(_Strict):
     type: Literal["chat", "completions"]
     api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))]
     oauth: Role | None
+    requests_per_minute: Positive | None
+    tokens_per_minute: Positive | None
     adapter_config: AdapterConfig
 
     @property

@@ -1,12 +1,11 @@
 """One request, asked until it is answered or given up: which failures are worth another try, when, and how often.
 
-Retry arithmetic (backoff, jitter, Retry-After in seconds and dates) is urllib3's `Retry`.
+Retry arithmetic (backoff, jitter) is urllib3's `Retry`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
@@ -14,16 +13,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from urllib3.exceptions import InvalidHeader, MaxRetryError
-from urllib3.response import HTTPResponse
+from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
 from eval_factory.engine import wire
 from eval_factory.engine.auth import SignIn, SignInError
+from eval_factory.engine.first_requests import FirstRequests
 from eval_factory.engine.limit import AdaptiveLimit
 from eval_factory.engine.pulse import OUTAGE_S, Pulse
-from eval_factory.engine.refusals import Refusals
-from eval_factory.engine.transport import PROXY_LOGIN, Reply, Transport, TransportError, proxy_variable
+from eval_factory.engine.rate_limits import Patience, Turns, asked_pause
+from eval_factory.engine.reading import ERROR_TEXT_LIMIT, ReplyReader
+from eval_factory.engine.refusals import Changes, Refusals, named_in
+from eval_factory.engine.stop_messages import StopMessages
+from eval_factory.engine.transport import PROXY_LOGIN, Reply, Transport, TransportError
 from eval_factory.secrets import Redactor
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
@@ -34,7 +36,8 @@ OF_A_PROMPT = frozenset({403, 404})
 REFUSALS_IN_A_ROW = 20
 """So many without an answer between speak of the key or the model again. A refusal costs nothing but its instance,
 and one prompt in two may be moderated: that is twenty in a row once in a million."""
-TOO_MANY = frozenset({429, 503, 529})
+TOO_MANY_REQUESTS = 429
+TOO_MANY = frozenset({TOO_MANY_REQUESTS, 503, 529})
 BACKOFF_FACTOR_S = 0.5
 BACKOFF_MAX_S = 60.0
 SILENCE_FACTOR = 4
@@ -43,9 +46,6 @@ OUTAGE_PAUSE_MAX_S = 10.0
 RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
-ERROR_TEXT_LIMIT = 500
-MINUTE_MS = 60_000
-
 NVCF_LONGEST_HOLD_S = 300
 NVCF_FIRST_PAUSE_S = 0.25
 NVCF_LONGEST_PAUSE_S = 5.0
@@ -58,9 +58,15 @@ HELD_BACK = "HTTP 202: the answer is to come later; only that of a cloud functio
 class RequestFailed(Exception):
     """This request failed for good; others may not."""
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, said: str = "") -> None:
+        """`said`: what the endpoint says of it, on one line."""
         super().__init__(message)
-        self.status = status
+        self.status, self.said = status, said
+
+    @property
+    def cause(self) -> str:
+        """The failure on one line, without the rest of an error object: that may hold a prompt."""
+        return f"HTTP {self.status}: {self.said}" if self.said else str(self)
 
 
 class StopAsking(Exception):
@@ -78,13 +84,19 @@ class _Transient(Exception):
         *,
         unreachable: bool = False,
         silent: bool = False,
+        said: str = "",
     ) -> None:
         super().__init__(message)
         self.status, self.headers, self.unreachable, self.silent = status, headers, unreachable, silent
+        self.said = said
 
 
 class _Refused(Exception):
     """The endpoint refuses a field of the body; without it, it may answer."""
+
+    def __init__(self, changes: Changes) -> None:
+        super().__init__()
+        self.changes = changes
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,8 @@ class Answered:
     attempt: int
     started: float
     latency_s: float
-    adjustments: tuple[str, ...]
+    changes: Changes
+    """How the body was changed, for the endpoint to take it."""
 
 
 class _Tries:
@@ -105,14 +118,23 @@ class _Tries:
         self._retries = retries
         self._waits = retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
         self._silent_since: float | None = None
+        self._too_many_since: float | None = None
 
-    def pause_after(self, error: _Transient, *, bridge: bool) -> float | None:
+    def pause_after(self, error: _Transient, *, bridge: bool, patience: Patience | None) -> float | None:
         """Seconds to the next try; None where there is none.
 
         `bridge`: the endpoint was there before. While no connection can be made nothing is sent, so nothing can be
-        paid twice: such tries cost no retry as long as it may be restarting.
+        paid twice: such tries cost no retry as long as it may be restarting. A limit a minute costs none either,
+        as long as `patience` bears it.
         """
         now = time.monotonic()
+        if error.status != TOO_MANY_REQUESTS:
+            self._too_many_since = None
+        elif self._too_many_since is None:
+            self._too_many_since = now
+        if patience is not None and self._too_many_since is not None and patience.bears(self._too_many_since):
+            self._waits = self._waits.increment("POST", error=error)
+            return _pause(self._waits, error.headers)
         if not error.silent:
             self._silent_since = None
         elif self._silent_since is None:
@@ -140,27 +162,35 @@ class Asker:
         *,
         url: str,
         endpoint_type: str,
-        model_id: str,
         max_retries: int,
         parallelism: int,
         use_nvcf: bool,
         redactor: Redactor,
         sign_in: SignIn,
-        requests_per_minute: int | None = None,
+        messages: StopMessages,
+        turns: Turns | None = None,
+        first: FirstRequests | None = None,
+        patience: Patience | None = None,
         has_answered: bool = False,
     ) -> None:
-        """`has_answered`: it is known to be there, and to take the key and the model."""
+        """
+        Args:
+            first: what stops the run where the first requests all fail; None: nothing does.
+            patience: for how long a 429 costs no retry; None: for no time.
+            has_answered: it is known to be there, and to take the key and the model.
+        """
         self._transport = transport
         self._sign_in = sign_in
-        self._wait_for_a_turn = _turns(requests_per_minute)
-        self._url, self._type, self._model_id = url, endpoint_type, model_id
+        self._messages, self._patience = messages, patience
+        self._turns, self._first = turns or Turns(None, None), first or FirstRequests(0)
+        self._url = url
         self._use_nvcf, self._redactor = use_nvcf, redactor
+        self._reader = ReplyReader(redactor, endpoint_type)
         self._retries = Retry(
             total=max_retries,
             backoff_factor=BACKOFF_FACTOR_S,
             backoff_jitter=BACKOFF_FACTOR_S,
             backoff_max=BACKOFF_MAX_S,
-            retry_after_max=int(RETRY_AFTER_MAX_S),
             allowed_methods=None,
         )
         self.limit = AdaptiveLimit(parallelism)
@@ -180,33 +210,43 @@ class Asker:
             RequestFailed: this request cannot be answered.
             StopAsking: none can.
         """
+        number = self._first.begin()
         try:
             return self._ask(body, note)
+        except RequestFailed as failed:
+            causes = self._first.failed(number, failed.cause)
+            if causes is None:
+                raise
+            stop = StopAsking(self._messages.none_answered(self._first.most, causes))
+            self._remember(stop)
+            raise stop from failed
         except StopAsking as stop:
-            with self._lock:
-                self._stopped = self._stopped or stop
-            self._stop.set()
+            self._remember(stop)
             raise
+
+    def _remember(self, stop: StopAsking) -> None:
+        with self._lock:
+            self._stopped = self._stopped or stop
+        self._stop.set()
 
     def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         tries, attempt = _Tries(self._retries), 1
+        refused: dict[str, str | None] = {}
         while True:
             started, clock = time.time(), time.perf_counter()
-            adjustments: tuple[str, ...] = ()
             try:
                 with self.limit.slot() as since:
-                    if self._stopped is not None:
-                        raise StopAsking(str(self._stopped))
+                    self._raise_if_stopped()
                     clock = time.perf_counter()
-                    answer, adjustments = self._attempt(body, since)
+                    answer, changes = self._attempt(body, refused, since)
             except _Transient as error:
-                failed = RequestFailed(self._redactor.text(str(error)), error.status)
+                failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
-                pause = tries.pause_after(error, bridge=self._has_answered)
+                pause = tries.pause_after(error, bridge=self._has_answered, patience=self._patience)
                 gone = self._is_gone(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 note(attempt, "failed" if gone or pause is None else "retried", failed, started, latency)
                 if gone:
-                    raise StopAsking(self._nobody_there(failed)) from None
+                    raise StopAsking(self._nobody_there(str(failed))) from None
                 if pause is None:
                     raise failed from None
                 self._stop.wait(pause)
@@ -216,9 +256,19 @@ class Asker:
                 note(attempt, "failed", failed, started, time.perf_counter() - clock)
                 raise
             latency = time.perf_counter() - clock
-            self._has_answered, self._refusals = True, 0
-            self.limit.answered()
-            return Answered(answer, attempt, started, latency, adjustments)
+            self._tell_of_an_answer()
+            return Answered(answer, attempt, started, latency, changes)
+
+    def _tell_of_an_answer(self) -> None:
+        self._has_answered, self._refusals = True, 0
+        self._first.answered()
+        self.limit.answered()
+        if self._patience is not None:
+            self._patience.answered()
+
+    def _raise_if_stopped(self) -> None:
+        if self._stopped is not None:
+            raise StopAsking(str(self._stopped))
 
     def _is_gone(self, error: _Transient, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
@@ -226,14 +276,28 @@ class Asker:
             return last
         return error.silent and self._pulse.silence(unreachable=error.unreachable)
 
-    def _attempt(self, body: Mapping[str, Any], since: float) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """One attempt; more than one request only where the endpoint refuses a field and is asked without it."""
+    def _nobody_there(self, error: str) -> str:
+        return self._messages.gone(error) if self._has_answered else self._messages.nobody_there(error)
+
+    def _attempt(
+        self, body: Mapping[str, Any], refused: dict[str, str | None], since: float
+    ) -> tuple[dict[str, Any], Changes]:
+        """One attempt; more than one request only where the endpoint refuses a field and is asked without it.
+
+        `refused`: of this request, and added to. Only an answer shows that it was the field, and no other request
+        goes without it before: an error may speak of a field because its prompt does.
+        """
         while True:
-            sent, adjustments = self._refused.heeded(body)
+            changes = {**self._refused.known(body), **refused}
+            sent = wire.changed(body, changes)
             try:
-                return self._usable(self._send(sent), sent, since), adjustments
-            except _Refused:
+                answer = self._usable(self._send(sent), sent, since)
+            except _Refused as refusal:
+                refused.update(refusal.changes)
                 continue
+            if refused:
+                self._refused.learn(refused)
+            return answer, changes
 
     def _send(self, body: Mapping[str, Any]) -> Reply:
         try:
@@ -244,7 +308,7 @@ class Asker:
             self._pulse.heard()
             return reply
         except SignInError as error:
-            raise StopAsking(str(error)) from error
+            raise StopAsking(self._messages.no_token(str(error))) from error
         except TransportError as error:
             if not error.silent:
                 self._pulse.heard()
@@ -255,7 +319,8 @@ class Asker:
         if self._use_nvcf:
             hold = min(NVCF_LONGEST_HOLD_S, self._transport.timeout_s / 2)  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
-        self._wait_for_a_turn()
+        self._turns.wait(body, self._stop)
+        self._raise_if_stopped()
         reply = self._transport.post(self._url, body, headers)
         return self._polled(reply, headers) if self._use_nvcf else reply
 
@@ -273,8 +338,7 @@ class Asker:
         if not waiting:
             raise _Transient("the cloud function answered 202 without NVCF-REQID", 202, {})
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
-            if self._stopped is not None:
-                raise StopAsking(str(self._stopped))
+            self._raise_if_stopped()
             if time.monotonic() + pause > deadline:
                 raise _Transient(f"the cloud function gave no answer within {self._transport.timeout_s:g} s", 202, {})
             self._stop.wait(pause)
@@ -286,50 +350,28 @@ class Asker:
     def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> dict[str, Any]:
         if 200 <= reply.status < 300:
             try:
-                return self._answer_in(reply)
+                return self._reader.answer(reply, sent)
             except wire.UnusableAnswer as error:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
                 raise _Transient(self._redactor.text(str(error))[:ERROR_TEXT_LIMIT], reply.status, {}) from error
-        text = self._shown(reply)[:ERROR_TEXT_LIMIT]
+        text = self._reader.shown(reply)[:ERROR_TEXT_LIMIT]
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
                 self.limit.too_many(since)
             named = " (rate limit)" if reply.status == 429 else ""
-            raise _Transient(f"HTTP {reply.status}{named}: {text}", reply.status, reply.headers)
+            message = f"HTTP {reply.status}{named}: {text}"
+            raise _Transient(message, reply.status, reply.headers, said=self._reader.said(reply))
         if reply.status == PROXY_LOGIN:
-            raise StopAsking(
-                f"the proxy on the way to {self._shown_url} answers {PROXY_LOGIN}: it wants a user name and password\n"
-                f"  check the variable {proxy_variable(self._url)}"
-            )
+            raise StopAsking(self._messages.proxy_login(PROXY_LOGIN, self._url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status):
-            raise StopAsking(self._refusal(reply))
+            raise StopAsking(self._messages.refused(reply.status, self._reader.said(reply)))
         if 300 <= reply.status < 400:
-            raise StopAsking(
-                f"{self._shown_url} answers {reply.status}, it has moved\n  check target.api_endpoint.url"
-            )
-        if reply.status == 400 and self._refused.learn(text, sent):
-            raise _Refused
-        raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status)
-
-    def _shown(self, reply: Reply) -> str:
-        """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
-        with contextlib.suppress(wire.UnusableAnswer, RecursionError):
-            said = wire.parse_answer(reply.data)
-            safe = self._redactor.tree(said)
-            if safe != said:
-                return json.dumps(safe, ensure_ascii=False)
-        return self._redactor.text(reply.text())
-
-    def _answer_in(self, reply: Reply) -> dict[str, Any]:
-        try:
-            # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
-            # what looks like a key may be the model's answer.
-            answer: Any = self._redactor.tree(wire.parse_answer(reply.data), known_only=True)
-            wire.read_answer(answer, self._type)
-        except RecursionError as error:
-            raise wire.UnusableAnswer("the answer is nested too deeply") from error
-        return dict(answer)
+            raise StopAsking(self._messages.moved(reply.status))
+        changes = named_in(text, sent) if reply.status == 400 else {}
+        if changes:
+            raise _Refused(changes)
+        raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, self._reader.said(reply))
 
     def _is_of_a_prompt(self, status: int) -> bool:
         """Whether a refusal costs its instance only."""
@@ -339,53 +381,8 @@ class Asker:
             self._refusals += 1
             return self._refusals < self._most_refusals
 
-    def _refusal(self, reply: Reply) -> str:
-        said = self._said(reply)
-        if reply.status == 404:
-            return (
-                f"{self._shown_url} answers 404: there is no such address, or no model {self._model_id!r}{said}\n"
-                "  check target.api_endpoint.url and model_id"
-            )
-        return (
-            f"Authentication error detected: {self._shown_url} answers {reply.status}{said}\n"
-            "  check the variable that target.api_endpoint.api_key names, and that its key may use this model"
-        )
-
-    def _said(self, reply: Reply) -> str:
-        """What the endpoint says of it, on a line. Of an error object the message alone: the rest may hold prompts."""
-        said: Any = self._shown(reply)
-        with contextlib.suppress(wire.UnusableAnswer, RecursionError, KeyError, TypeError):
-            error: Any = self._redactor.tree(wire.parse_answer(reply.data)["error"])
-            said = error["message"] if isinstance(error, Mapping) else error
-        shown = "".join(letter if letter.isprintable() else " " for letter in str(said))
-        line = " ".join(shown.split())[:ERROR_TEXT_LIMIT]
-        return f"\n  it says: {line}" if line else ""
-
-    def _nobody_there(self, failed: RequestFailed) -> str:
-        if self._has_answered:
-            kept = "what was answered is kept: the same command goes on"
-            return f"{self._shown_url} no longer answers: {failed}\n  {kept}"
-        return f"cannot reach {self._shown_url}: {failed}\n  check target.api_endpoint.url and the network"
-
-    @property
-    def _shown_url(self) -> str:
-        return self._redactor.text(self._url)
-
-
-def _turns(requests: int | None, per_ms: int = MINUTE_MS) -> Callable[[], object]:
-    """What waits until another request may be sent: so many in any such interval."""
-    if requests is None:
-        return lambda: None
-    from pyrate_limiter import Limiter, Rate  # imported here: few endpoints have such a limit
-
-    limiter = Limiter(Rate(requests, per_ms))
-    return lambda: limiter.try_acquire("request", blocking=True)
-
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
-    """Seconds: as many as the endpoint asks for (Retry-After, capped), or the backoff says."""
-    try:
-        asked = retries.get_retry_after(HTTPResponse(headers=headers, status=429))
-    except (InvalidHeader, ValueError, OverflowError):  # thousands of digits, or a date after the last one
-        asked = None
-    return asked or retries.get_backoff_time()
+    """Seconds: as many as the endpoint asks for, up to a limit, or the backoff says."""
+    asked = asked_pause(headers)
+    return min(asked, RETRY_AFTER_MAX_S) if asked else retries.get_backoff_time()

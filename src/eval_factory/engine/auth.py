@@ -178,7 +178,7 @@ class OAuthSignIn:
         except OAuth2Error as error:
             status = f"HTTP {statuses[-1]}: " if statuses else ""
             raise self._error(f"{status}{error or type(error).__name__}") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):  # expires_in may be 1e400
             raise self._error("the token endpoint's answer holds no token") from None
         if not isinstance(value, str) or not value.isascii() or not value.isprintable():
             raise self._error("the token endpoint's answer holds no token")
@@ -226,7 +226,7 @@ def kept_token(service: str) -> str | None:
 
 def _read(file: Path) -> _Token | None:
     """A kept token; None where there is none, or the file is no token's."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError):
         document = json.loads(file.read_text(encoding="utf-8"))
         value = document["access_token"]
         if isinstance(value, str) and value:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,12 @@ from eval_factory.demo.server import DemoServer
 from eval_factory.engine import events, offline, wire
 from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
 from eval_factory.engine.auth import sign_in
+from eval_factory.engine.first_requests import FirstRequests
+from eval_factory.engine.rate_limits import Patience, Turns
+from eval_factory.engine.refusals import told
 from eval_factory.engine.session import Session, session_for
-from eval_factory.engine.store import Answer, Attempt
+from eval_factory.engine.stop_messages import messages_of
+from eval_factory.engine.store import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.engine.transport import Transport
 from eval_factory.results import MODEL_ROLE
 from eval_factory.secrets import filled, first_secret, secret_in, variables_in
@@ -86,6 +90,8 @@ class Endpoint:
         top_p: float | None = None,
         use_nvcf: bool = False,
         requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+        stop_after_failures: int = 0,
         oauth: dict[str, str | None] | None = None,
     ) -> None:
         self._session: Session = session_for(Path(cache_db).parent)
@@ -106,17 +112,23 @@ class Endpoint:
             if variables_in(value)
         }
         """Sent in every request, and kept nowhere."""
+        asked_url = wire.request_url(served, endpoint_type, use_nvcf=use_nvcf)
+        answered = self._session.store.has_answers(role, model_id)
+        self._variants = read_changes(self._session.store.path, url, model_id)
+        """The changes with which requests were answered that the endpoint refused as they were."""
         self._asker = Asker(
             Transport(served, timeout_s=request_timeout, connections=parallelism),
-            url=wire.request_url(served, endpoint_type, use_nvcf=use_nvcf),
+            url=asked_url,
             endpoint_type=endpoint_type,
-            model_id=model_id,
             max_retries=max_retries,
             parallelism=parallelism,
             use_nvcf=use_nvcf,
             redactor=redactor,
             sign_in=sign_in(key=key, oauth=oauth, env=os.environ, redactor=redactor, say=_say),
-            requests_per_minute=requests_per_minute,
+            messages=messages_of(role, redactor.text(asked_url), model_id, key_names, oauth, os.environ),
+            turns=Turns(requests_per_minute, tokens_per_minute),
+            first=FirstRequests(stop_after_failures, answered=answered),
+            patience=Patience(),
             has_answered=role in json.loads(os.environ.get(events.PROBED_VARIABLE, "[]")),
         )
         self._lock = threading.Lock()
@@ -130,7 +142,7 @@ class Endpoint:
         """Answer one HELM request from the store or the endpoint."""
         key, body = self._key_and_body(request)
         try:
-            reply = self._once(key, body)
+            reply = self._once(key, body, request.random)
             result = self._result(request, reply)
         except EndpointStopped:
             raise
@@ -159,8 +171,10 @@ class Endpoint:
 
     def forget(self, request: Request, reason: str) -> None:
         """The answer could not be used: it is kept, but the same request is asked anew in the next run."""
-        key, _ = self._key_and_body(request)
-        self._set_aside(key, reason)
+        _, body = self._key_and_body(request)
+        for key in self._keys(body, request.random):
+            if self._session.store.holds(key):
+                self._set_aside(key, reason)
 
     def _set_aside(self, key: str, reason: str) -> None:
         attempt = Attempt(key, self._role, 0, "unusable", None, reason, time.time(), 0.0)
@@ -173,7 +187,12 @@ class Endpoint:
         )
         return wire.request_key(self._identity_url, body, request.random), body
 
-    def _once(self, key: str, body: dict[str, Any]) -> _Reply:
+    def _keys(self, body: dict[str, Any], random: str | None) -> Iterator[str]:
+        with self._lock:
+            variants = list(self._variants)
+        return wire.request_keys(self._identity_url, body, random, variants)
+
+    def _once(self, key: str, body: dict[str, Any], random: str | None) -> _Reply:
         """The same request asked twice at the same time is sent once; both get the one answer."""
         with self._lock:
             if self._stopped is not None:
@@ -185,7 +204,11 @@ class Endpoint:
         if not mine:
             return future.result()
         try:
-            reply = self._from_store(key) or self._ask(key, body)
+            reply = self._from_store(key)
+            if reply is None and self._variants:
+                found = map(self._from_store, self._keys(body, random))
+                reply = next((kept for kept in found if kept is not None), None)
+            reply = reply or self._ask(key, body, random)
             future.set_result(reply)
             return reply
         except BaseException as error:
@@ -196,11 +219,11 @@ class Endpoint:
                 del self._in_flight[key]
 
     def _from_store(self, key: str) -> _Reply | None:
-        found = self._session.store.get(key)
-        if found is None:
-            return None
-        response, latency, created = found
         try:
+            found = self._session.store.get(key)
+            if found is None:
+                return None
+            response, latency, created = found
             wire.read_answer(response, self._type)
         except wire.UnusableAnswer as error:  # kept by an older version
             self._set_aside(key, str(error))
@@ -211,7 +234,7 @@ class Endpoint:
         )
         return _Reply(response, latency, created, cached=True)
 
-    def _ask(self, key: str, body: dict[str, Any]) -> _Reply:
+    def _ask(self, key: str, body: dict[str, Any], random: str | None) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
             if error.status in (TOO_MANY_REQUESTS, None):
                 self._say_busy(str(error))
@@ -223,15 +246,24 @@ class Endpoint:
             answered = self._asker.ask({**body, **self._secret_fields}, note)
         except StopAsking as error:
             self._stop(str(error))
-        self._tell_once(answered.adjustments)
+        changes, adjustments, changed = answered.changes, told(answered.changes), None
+        if changes:
+            body = wire.changed(body, changes)
+            key = wire.request_key(self._identity_url, body, random)
+            changed = RequestChanges(self._identity_url, self._model_id, changes)
+            self._tell_once(adjustments)
         tokens = wire.usage_of(answered.body)
         self._session.store.save(
             Answer(key, self._role, self._model_id, body, answered.body, answered.started, answered.latency_s),
             Attempt(
-                key, self._role, answered.attempt, "answered", 200, "; ".join(answered.adjustments) or None,
+                key, self._role, answered.attempt, "answered", 200, "; ".join(adjustments) or None,
                 answered.started, answered.latency_s, *tokens,
             ),
+            changed,
         )
+        with self._lock:
+            if changes and changes not in self._variants:
+                self._variants.append(dict(changes))
         return _Reply(answered.body, answered.latency_s, answered.started, cached=False)
 
     def _tell_once(self, adjustments: Sequence[str]) -> None:

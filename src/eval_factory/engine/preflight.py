@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from eval_factory.engine import wire
-from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
+from eval_factory.engine.asking import RETRIED_STATUSES, Asker, RequestFailed, StopAsking
 from eval_factory.engine.auth import sign_in
+from eval_factory.engine.first_requests import shortened
+from eval_factory.engine.stop_messages import StopMessages, messages_of
 from eval_factory.engine.transport import Transport
 from eval_factory.errors import PrerequisiteError
 from eval_factory.plan import EndpointPlan
@@ -16,6 +20,11 @@ from eval_factory.secrets import Redactor, filled, first_secret
 
 PROMPT = "ping"
 TIMEOUT_S = 10.0
+FEW_TOKENS, MORE_TOKENS = 1, 512
+"""One is the cheapest; models that think first, and gateways that have a least number, refuse so few."""
+REFUSALS_OF_A_BODY = frozenset({400, 422})
+
+_OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
 
 
 def probe(endpoint: EndpointPlan, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None]) -> str | None:
@@ -24,31 +33,58 @@ def probe(endpoint: EndpointPlan, env: Mapping[str, str], redactor: Redactor, sa
     `say` is told how a sign-in goes.
 
     Raises:
-        PrerequisiteError: nobody answers, the key or the model is refused.
+        PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
+            that another try cannot mend.
     """
-    key, url = first_secret(env, endpoint.key_names), filled(endpoint.url, env)
+    url = filled(endpoint.url, env)
+    asked_url = wire.request_url(url, endpoint.type, use_nvcf=endpoint.use_nvcf)
     oauth = None if endpoint.oauth is None else asdict(endpoint.oauth)
+    signed = sign_in(key=first_secret(env, endpoint.key_names), oauth=oauth, env=env, redactor=redactor, say=say)
+    messages = messages_of(
+        endpoint.role, redactor.text(asked_url), endpoint.model_id, endpoint.key_names, oauth, env
+    )
     asker = Asker(
         Transport(url, timeout_s=min(TIMEOUT_S, endpoint.request_timeout), connections=1),
-        url=wire.request_url(url, endpoint.type, use_nvcf=endpoint.use_nvcf),
+        url=asked_url,
         endpoint_type=endpoint.type,
-        model_id=endpoint.model_id,
         max_retries=0,
         parallelism=1,
         use_nvcf=endpoint.use_nvcf,
         redactor=redactor,
-        sign_in=sign_in(key=key, oauth=oauth, env=env, redactor=redactor, say=say),
+        sign_in=signed,
+        messages=messages,
     )
-    request = {"prompt": PROMPT, "max_tokens": 1, "temperature": 0.0}
-    body = wire.request_body(
-        request, model_id=endpoint.model_id, endpoint_type=endpoint.type, top_p=endpoint.top_p,
-        adapter=wire.Adapter(**{**endpoint.adapter, "params_to_add": filled(endpoint.adapter["params_to_add"], env)}),
-    )  # fmt: skip
-    who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
+    refusal = _asked(asker, _body(endpoint, env, FEW_TOKENS))
+    if refusal is not None and refusal.status in REFUSALS_OF_A_BODY:
+        refusal = _asked(asker, _body(endpoint, env, MORE_TOKENS))
+    return None if refusal is None else _judged(refusal, messages, endpoint)
+
+
+def _asked(asker: Asker, body: Mapping[str, Any]) -> RequestFailed | None:
     try:
         asker.ask(body, lambda *_: None)
     except StopAsking as error:
-        raise PrerequisiteError(f"{who}{error}") from error
+        raise PrerequisiteError(str(error)) from error
     except RequestFailed as error:
-        return f"{who}the probe was not answered: {error}"
+        return error
     return None
+
+
+def _judged(refusal: RequestFailed, messages: StopMessages, endpoint: EndpointPlan) -> str:
+    """A warning, where a benchmark's own requests may be answered all the same."""
+    status = refusal.status or 0
+    of_tokens = status in REFUSALS_OF_A_BODY and _OF_TOKENS.search(refusal.said)
+    if 400 <= status < 500 and status not in RETRIED_STATUSES and not of_tokens:
+        raise PrerequisiteError(messages.refused_probe(status, refusal.said))
+    who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
+    stop = endpoint.stop_after_failures
+    after = f"; the run begins all the same, and stops where its first {stop} requests all fail" if stop else ""
+    return f"{who}the probe was not answered: {shortened(refusal.cause)}{after}"
+
+
+def _body(endpoint: EndpointPlan, env: Mapping[str, str], tokens: int) -> dict[str, Any]:
+    adapter = {**endpoint.adapter, "params_to_add": filled(endpoint.adapter["params_to_add"], env)}
+    return wire.request_body(
+        {"prompt": PROMPT, "max_tokens": tokens, "temperature": 0.0}, model_id=endpoint.model_id,
+        endpoint_type=endpoint.type, top_p=endpoint.top_p, adapter=wire.Adapter(**adapter),
+    )  # fmt: skip

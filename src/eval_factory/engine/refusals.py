@@ -1,4 +1,4 @@
-"""What an endpoint refuses in requests, learned from its errors and heeded from then on."""
+"""What an endpoint refuses in requests: believed of one request, and known of the endpoint once that was answered."""
 
 from __future__ import annotations
 
@@ -9,40 +9,45 @@ from typing import Any
 OPTIONAL_FIELDS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
 """Fields that a model may refuse (OpenAI's reasoning models do); they are left out then, and the result says so."""
 
+Changes = Mapping[str, str | None]
+"""Field of a request -> the name that it is sent under; None: it is left out."""
+
 
 class Refusals:
     """Of one endpoint; safe among threads."""
 
     def __init__(self) -> None:
-        self._names: dict[str, str | None] = {}
-        """Field -> the name that it is sent under; None: it is left out."""
+        self._known: dict[str, str | None] = {}
         self._lock = threading.Lock()
 
-    def heeded(self, body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The body as the endpoint takes it, as far as is known, and in words how it differs."""
+    def known(self, body: Mapping[str, Any]) -> dict[str, str | None]:
+        """The changes without which the endpoint is known to refuse this body."""
+        if not self._known:  # read without the lock: the usual case costs nothing
+            return {}
         with self._lock:
-            names = {name: new for name, new in self._names.items() if name in body}
-        sent = {}
-        for name, value in body.items():
-            new = names.get(name, name)
-            if new is not None:
-                sent[new] = value
-        return sent, tuple(_told(name, new) for name, new in names.items())
+            return {name: new for name, new in self._known.items() if name in body}
 
-    def learn(self, text: str, sent: Mapping[str, Any]) -> bool:
-        """Whether the text of an error names a field that can be renamed or left out."""
-        found: dict[str, str | None] = {}
-        if "max_completion_tokens" in text and "max_tokens" in sent:
-            found["max_tokens"] = "max_completion_tokens"
-        elif "unsupported" in text.lower():
-            quoted = [name for name in OPTIONAL_FIELDS if f"'{name}'" in text or f'"{name}"' in text]
-            found = dict.fromkeys([name for name in quoted if name in sent][:1])
+    def learn(self, changes: Changes) -> None:
+        """A request that was refused without these changes was answered with them."""
         with self._lock:
-            self._names.update(found)
-        return bool(found)
+            self._known.update(changes)
 
 
-def _told(name: str, new: str | None) -> str:
-    if new is None:
-        return f"the endpoint refuses {name}: it was left out, the model's own default was used"
-    return f"the endpoint takes {new} in place of {name}"
+def named_in(text: str, sent: Mapping[str, Any]) -> dict[str, str | None]:
+    """The change that the text of an error asks for, if any. It may be about this one prompt all the same."""
+    if "max_completion_tokens" in text and "max_tokens" in sent:
+        return {"max_tokens": "max_completion_tokens"}
+    if "unsupported" not in text.lower():
+        return {}
+    quoted = [name for name in OPTIONAL_FIELDS if f"'{name}'" in text or f'"{name}"' in text]
+    return dict.fromkeys([name for name in quoted if name in sent][:1])
+
+
+def told(changes: Changes) -> tuple[str, ...]:
+    """The changes in words."""
+    return tuple(
+        f"the endpoint refuses {name}: it was left out, the model's own default was used"
+        if new is None
+        else f"the endpoint takes {new} in place of {name}"
+        for name, new in changes.items()
+    )

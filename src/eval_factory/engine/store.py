@@ -11,10 +11,12 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from eval_factory.engine import wire
 
 APPLICATION_ID = 0x45464143
 """Marks the file as ours ('EFAC')."""
@@ -45,6 +47,12 @@ CREATE TABLE IF NOT EXISTS attempts (
     latency_s REAL NOT NULL,
     prompt_tokens INTEGER,
     completion_tokens INTEGER
+);
+CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused as they were, and answered so
+    url TEXT NOT NULL,
+    model_id TEXT NOT NULL,
+    changes TEXT NOT NULL,      -- JSON: field -> its new name, or null where it was left out
+    PRIMARY KEY (url, model_id, changes)
 );
 """
 
@@ -78,6 +86,15 @@ class Answer:
     latency_s: float
 
 
+@dataclass(frozen=True)
+class RequestChanges:
+    """How requests to one endpoint and model were changed before they were answered."""
+
+    url: str
+    model_id: str
+    changes: Mapping[str, str | None]
+
+
 class DamagedStoreError(Exception):
     """The file is no cache of ours, or cannot be read as one."""
 
@@ -102,8 +119,15 @@ class ResponseStore:
         self._writer = _connect(path, check_same_thread=False)
         self._keys = {row[0] for row in self._writer.execute("SELECT key FROM responses")}
 
+    def holds(self, key: str) -> bool:
+        return key in self._keys
+
     def get(self, key: str) -> tuple[dict[str, Any], float, float] | None:
-        """(response, latency in seconds, time of creation) of an answered request."""
+        """(response, latency in seconds, time of creation) of an answered request.
+
+        Raises:
+            wire.UnusableAnswer: an older version kept what is no JSON.
+        """
         if key not in self._keys:
             return None
         row = self._reader().execute(
@@ -111,10 +135,15 @@ class ResponseStore:
         ).fetchone()
         if row is None:
             return None
-        return json.loads(row[0]), row[1], row[2]
+        return wire.parse_kept(row[0]), row[1], row[2]
 
-    def save(self, answer: Answer, attempt: Attempt) -> None:
-        """Keep an answer; returns when it is committed."""
+    def has_answers(self, role: str, model_id: str) -> bool:
+        """Whether this model answered in this role before."""
+        row = self._reader().execute("SELECT 1 FROM responses WHERE role = ? AND model_id = ?", (role, model_id))
+        return row.fetchone() is not None
+
+    def save(self, answer: Answer, attempt: Attempt, changed: RequestChanges | None = None) -> None:
+        """Keep an answer, and with which changes its request was answered; returns when it is committed."""
         statement = (
             "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
@@ -127,7 +156,11 @@ class ResponseStore:
                 answer.latency_s,
             ),
         )
-        self._commit([statement, self._attempt(attempt)])
+        statements = [statement, self._attempt(attempt)]
+        if changed is not None:
+            row = (changed.url, changed.model_id, json.dumps(dict(changed.changes), sort_keys=True))
+            statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
+        self._commit(statements)
         self._keys.add(answer.key)
 
     def journal(self, attempt: Attempt) -> None:
@@ -265,6 +298,12 @@ def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
     """Every kept answer (of one role), oldest first; `request` and `response` are JSON text."""
     return _rows(path, "SELECT * FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key", role=role)
+
+
+def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
+    """Each way in which requests to this endpoint and model were changed; `wire.request_keys` takes them."""
+    query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
+    return [json.loads(row["changes"]) for row in _rows(path, query, url=url, model_id=model_id)]
 
 
 def read_roles(path: Path) -> list[str]:

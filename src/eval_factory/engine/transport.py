@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import threading
@@ -25,6 +26,8 @@ from urllib3.connectionpool import HTTPConnectionPool
 from eval_factory.errors import PrerequisiteError
 
 CONNECT_TIMEOUT_S = 10.0
+LEAST_TIMEOUT_S = 0.001
+"""A socket takes 0 for not waiting at all."""
 CHUNK = 1 << 16
 LARGEST_BODY = 64 << 20
 """No answer of a language model is that large; what is would fill the disk."""
@@ -64,15 +67,15 @@ class _Watch:
     """Ends what an endpoint drags out: a socket's own timeout starts anew with each byte of a header."""
 
     def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._waiting: dict[socket.socket, float] = {}
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     @contextmanager
-    def over(self, waiting: socket.socket) -> Iterator[None]:
-        """Shut `waiting` down when this takes longer than the limit."""
-        self._waiting[waiting] = time.monotonic() + self._limit_s
+    def over(self, waiting: socket.socket, deadline: float) -> Iterator[None]:
+        """Shut `waiting` down where this is not over in time (monotonic)."""
+        self._waiting[waiting] = deadline
         if self._thread is None:
             self._start()
         try:
@@ -88,7 +91,7 @@ class _Watch:
 
     def _look_for_ever(self) -> None:
         while True:
-            time.sleep(min(1.0, self._limit_s / 4))
+            time.sleep(min(1.0, self.limit_s / 4))
             now = time.monotonic()
             for waiting, deadline in list(self._waiting.items()):
                 if now > deadline:
@@ -97,13 +100,33 @@ class _Watch:
 
 
 def _watched(pool: Any, watch: _Watch) -> type[HTTPConnectionPool]:
-    """A pool whose connections wait for the header of an answer under `watch`."""
+    """A pool whose connections send and wait for the header of an answer within the limit of `watch`.
+
+    urllib3 sends under the timeout for connecting, which ends a long prompt on a slow line.
+    """
 
     class Connection(pool.ConnectionCls):  # type: ignore[misc]
+        deadline = math.inf
+
+        def connect(self) -> None:
+            super().connect()
+            self._take_what_is_left()
+
+        def request(self, *arguments: Any, **settings: Any) -> None:
+            self.deadline = time.monotonic() + watch.limit_s
+            if self.sock is not None:  # or it connects first, and within the time for that
+                self.timeout = watch.limit_s
+            super().request(*arguments, **settings)
+
+        def _take_what_is_left(self) -> None:
+            if self.sock is not None:
+                left = min(self.deadline - time.monotonic(), watch.limit_s)
+                self.sock.settimeout(max(left, LEAST_TIMEOUT_S))
+
         def getresponse(self) -> Any:
             if self.sock is None:
                 return super().getresponse()
-            with watch.over(self.sock):
+            with watch.over(self.sock, self.deadline):
                 return super().getresponse()
 
     class Pool(pool):  # type: ignore[misc]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -115,6 +116,12 @@ def request_body(
     return adapter.changed(body) if adapter else body
 
 
+def changed(body: Mapping[str, Any], changes: Mapping[str, str | None]) -> dict[str, Any]:
+    """A body with fields renamed, or left out (None), as an endpoint takes it."""
+    names = {name: changes.get(name, name) for name in body}
+    return {new: value for name, value in body.items() if (new := names[name]) is not None}
+
+
 def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     """Key of an answer: the endpoint, the model (in the body) and the full request.
 
@@ -129,9 +136,26 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def request_keys(
+    url: str, body: Mapping[str, Any], random: str | None, variants: Iterable[Mapping[str, str | None]]
+) -> Iterator[str]:
+    """The keys under which an answer to this request may be kept: that of the request itself comes first.
+
+    `variants`: the changes with which requests to this endpoint were answered that it refused as they were. They are
+    part of an answer's key, because they change what is sampled.
+    """
+    yield request_key(url, body, random)
+    for changes in variants:
+        if changes.keys() <= body.keys():
+            yield request_key(url, changed(body, changes), random)
+
+
 class UnusableAnswer(Exception):
     """A 200 that is no answer: not JSON, an error object, no choices. Worth asking again."""
 
+
+NOT_FINITE = "the answer holds a number that is not finite"
+"""NaN or an infinity is no JSON, no metric can use it, and no other program can read it again."""
 
 MOST_TOKENS = 2**53
 """No count of tokens is larger; what is would not fit into the journal."""
@@ -149,11 +173,27 @@ def parse_answer(data: bytes) -> Any:
     """
     try:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
-        answer = json.loads(text)
+        answer = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         whole = text.isascii() or not _SURROGATE.search(text)
         return answer if whole and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
     except (ValueError, RecursionError) as error:
         raise UnusableAnswer("the answer is not JSON") from error
+
+
+def parse_kept(text: str) -> Any:
+    """An answer as it was kept, by an older version perhaps. Raises UnusableAnswer."""
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(_name: str) -> float:
+    raise UnusableAnswer(NOT_FINITE)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):  # 1e999
+        raise UnusableAnswer(NOT_FINITE)
+    return number
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -190,9 +230,19 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
     if not isinstance(choices, list) or not choices:
         raise UnusableAnswer("the answer holds no choices")
     try:
-        return tuple(_read_choice(choice, endpoint_type) for choice in choices)
+        return tuple(_read_choice(choice, endpoint_type) for choice in _in_order(choices))
     except (AttributeError, TypeError, KeyError, ValueError, OverflowError) as error:
         raise UnusableAnswer("a choice has an unknown form") from error
+
+
+def _in_order(choices: list[Any]) -> list[Any]:
+    """By their indices, which need not be the order in which they stand; as they stand where these say nothing."""
+    if len(choices) == 1:
+        return choices
+    indices = [choice.get("index") for choice in choices]
+    if any(type(index) is not int for index in indices) or len(set(indices)) < len(indices):
+        return choices
+    return sorted(choices, key=lambda choice: choice["index"])
 
 
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
@@ -227,7 +277,10 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
     if not isinstance(logprobs, Mapping) or not logprobs.get("tokens"):
         return ()
     values = logprobs.get("token_logprobs") or [0.0] * len(logprobs["tokens"])
-    return tuple((str(token), float(value or 0.0)) for token, value in zip(logprobs["tokens"], values, strict=False))
+    tokens = tuple((str(token), float(value or 0.0)) for token, value in zip(logprobs["tokens"], values, strict=False))
+    if not math.isfinite(sum(value for _, value in tokens)):  # of a text "NaN", or of numbers near the largest
+        raise UnusableAnswer(NOT_FINITE)
+    return tokens
 
 
 def _shown(error: Any) -> str:

@@ -58,6 +58,8 @@ def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
             "top_p": endpoint.top_p,
             "use_nvcf": endpoint.use_nvcf,
             "requests_per_minute": endpoint.requests_per_minute,
+            "tokens_per_minute": endpoint.tokens_per_minute,
+            "stop_after_failures": endpoint.stop_after_failures,
             "oauth": None if endpoint.oauth is None else asdict(endpoint.oauth),
             "adapter": dict(endpoint.adapter),
             "cache_db": cache_db,

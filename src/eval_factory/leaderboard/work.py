@@ -67,6 +67,8 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     job.rundir.create()
     with job.rundir.locked():
         log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)
+        for warning in keys.warnings:
+            screen.write(f"warning: {warning}\n")
         prepare(job, log)
         settings = {} if request.no_preflight else probe(job, env, redactor, log, screen)
         settings |= placed(job.plans[0], job.to_run(job.plans[0]), env, log, screen)

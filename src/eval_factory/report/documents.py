@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import resources
@@ -120,7 +121,23 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
 
 def json_lines(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Each line with its newline."""
-    return (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    return (_strict_json(line) + "\n" for line in lines)
+
+
+def _strict_json(line: Mapping[str, Any]) -> str:
+    """JSON knows no NaN and no infinity, and other programs refuse them: null takes their place."""
+    try:
+        return json.dumps(line, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(line), ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class _Dumper(yaml.SafeDumper):

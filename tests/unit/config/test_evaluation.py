@@ -160,3 +160,41 @@ def test_what_is_not_needed_has_its_default() -> None:
     assert evaluation({"config.type": "med_dialog"}).run.config.params.extra.subset == "healthcaremagic"
     medalign = evaluation({"config.type": "medalign", "config.params.extra.data_path": "/d"})
     assert medalign.run.config.params.extra.max_length == 100_000
+
+
+NUMBERS = [
+    "config.params.request_timeout", "config.params.temperature", "config.params.top_p", "config.params.max_retries",
+    "config.params.parallelism", "config.params.limit_samples", "config.params.max_new_tokens",
+    "config.params.extra.min_coverage", "config.params.extra.stop_after_failures", "config.params.extra.max_length",
+    "target.api_endpoint.requests_per_minute", "target.api_endpoint.tokens_per_minute",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", NUMBERS)
+@pytest.mark.parametrize("value", [True, False])
+def test_true_is_no_number(path: str, *, value: bool) -> None:
+    with pytest.raises(ConfigError) as raised:
+        evaluation({path: value})
+    (problem,) = raised.value.problems
+    assert f"{path}: must be a" in problem
+    assert str(value).lower() in problem.lower()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("config.params.request_timeout", 1e10), ("config.params.request_timeout", 86_401),
+        ("config.params.request_timeout", 0), ("config.params.extra.stop_after_failures", -1),
+        ("target.api_endpoint.requests_per_minute", 0), ("target.api_endpoint.tokens_per_minute", 1.5),
+    ],
+)  # fmt: skip
+def test_numbers_that_mean_nothing(path: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=path):
+        evaluation({path: value})
+
+
+def test_numbers_at_their_ends() -> None:
+    run = evaluation({"config.params.request_timeout": 86_400, "config.params.extra.stop_after_failures": 0}).run
+    assert run.config.params.request_timeout == 86_400
+    assert run.config.params.extra.stop_after_failures == 0
+    assert evaluation({"config.params.request_timeout": "30"}).run.config.params.request_timeout == 30  # of ${TIMEOUT}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from urllib3.util.retry import Retry
 
-from eval_factory.engine import asking, pulse
+from eval_factory.engine import asking, pulse, rate_limits, reading
 from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
 from eval_factory.engine.auth import KeySignIn
+from eval_factory.engine.first_requests import FirstRequests
+from eval_factory.engine.rate_limits import Patience, Turns
+from eval_factory.engine.refusals import told
+from eval_factory.engine.stop_messages import StopMessages
 from eval_factory.engine.transport import Reply, Transport, TransportError
 from eval_factory.secrets import REDACTED, Redactor
 
@@ -52,8 +55,9 @@ def reply(status: int, body: Any = None, **headers: str) -> Reply:
 
 def asker_of(transport: Replies, **settings: Any) -> Asker:
     usual: dict[str, Any] = {
-        "url": "http://h/v1/chat/completions", "endpoint_type": "chat", "model_id": "m", "max_retries": 2,
-        "parallelism": 4, "use_nvcf": False, "sign_in": KeySignIn(None), "redactor": Redactor(["the-secret-key"]),
+        "url": "http://h/v1/chat/completions", "endpoint_type": "chat", "max_retries": 2, "parallelism": 4,
+        "use_nvcf": False, "sign_in": KeySignIn(None), "redactor": Redactor(["the-secret-key"]),
+        "messages": StopMessages("model", "http://h/v1/chat/completions", "m", "MY_KEY", ("MY_KEY",)),
     }  # fmt: skip
     return Asker(transport, **{**usual, **settings})
 
@@ -101,7 +105,7 @@ def test_stops(status: int) -> None:
         ({"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}}, "not with [API_KEY_REDACTED]"),
         ({"error": "no such model"}, "no such model"),
         ({"detail": "Not Found"}, '{"detail": "Not Found"}'),
-        ({"error": {"message": "x" * 1000}}, "x" * asking.ERROR_TEXT_LIMIT),
+        ({"error": {"message": "x" * 1000}}, "x" * reading.ERROR_TEXT_LIMIT),
     ],
 )
 def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -> None:
@@ -193,7 +197,7 @@ def test_what_a_provider_says_in_a_200_is_redacted_and_short() -> None:
         ask(Replies(reply(200, {"error": error})))
     assert "the-secret-key" not in str(raised.value)
     assert "502" in str(raised.value)
-    assert len(str(raised.value)) == asking.ERROR_TEXT_LIMIT
+    assert len(str(raised.value)) == reading.ERROR_TEXT_LIMIT
 
 
 def test_half_a_surrogate_pair_is_not_kept() -> None:
@@ -283,7 +287,7 @@ def test_refused_fields() -> None:
     transport = Replies(reply(400, first), reply(400, second), reply(200))
     answered, outcomes = ask(transport)
     assert transport.sent[-1] == {"model": "m", "messages": [], "max_completion_tokens": 5}
-    assert len(answered.adjustments) == 2
+    assert answered.changes == {"max_tokens": "max_completion_tokens", "temperature": None}
     assert outcomes == []
 
 
@@ -293,7 +297,7 @@ def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
     answered, outcomes = ask(transport)
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["retried"]
     assert len(transport.sent) == 3
-    assert answered.adjustments == ("the endpoint refuses temperature: it was left out, the model's own default was used",)
+    assert told(answered.changes) == ("the endpoint refuses temperature: it was left out, the model's own default was used",)
 
 
 def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,26 +331,13 @@ def test_a_cloud_function_that_names_no_request() -> None:
 
 def test_retry_after() -> None:
     pause = REAL_PAUSE
-    retries = Retry(total=3, backoff_factor=0.5, retry_after_max=120)
+    retries = Retry(total=3, backoff_factor=0.5)
     assert pause(retries, {"Retry-After": "7"}) == 7
     assert pause(retries, {"Retry-After": "100000"}) == 120
     for odd in ("9" * 5000, "Fri, 31 Dec 99999 23:59:59 GMT"):
         assert pause(retries, {"Retry-After": odd}) == retries.get_backoff_time()
     assert pause(retries, {"Retry-After": "soon"}) == retries.get_backoff_time()
     assert pause(retries, {}) == retries.get_backoff_time()
-
-
-def test_so_many_requests_in_an_interval_whoever_asks() -> None:
-    wait, taken = asking._turns(4, per_ms=500), []
-
-    def turn(_number: int) -> None:
-        wait()
-        taken.append(time.monotonic())
-
-    with ThreadPoolExecutor(12) as pool:
-        list(pool.map(turn, range(12)))
-    taken.sort()
-    assert all(later - earlier > 0.4 for earlier, later in zip(taken, taken[4:], strict=False))
 
 
 ESCAPED = "".join(f"\\u{ord(character):04x}" for character in "the-secret-key")
@@ -370,13 +361,13 @@ def test_what_is_scored_is_what_the_model_said(content: str) -> None:
     assert answered.body == {**said, "echo": REDACTED}
 
 
-@pytest.mark.parametrize("before", range(asking.ERROR_TEXT_LIMIT - 14, asking.ERROR_TEXT_LIMIT + 1))
+@pytest.mark.parametrize("before", range(reading.ERROR_TEXT_LIMIT - 14, reading.ERROR_TEXT_LIMIT + 1))
 def test_a_key_is_redacted_before_an_error_is_cut(before: int) -> None:
     body = b"x" * before + b"the-secret-key and more"
     with pytest.raises(RequestFailed) as caught:
         ask(Replies(Reply(400, {}, body)))
     assert "xt" not in str(caught.value)
-    assert len(str(caught.value)) == len("HTTP 400: ") + asking.ERROR_TEXT_LIMIT
+    assert len(str(caught.value)) == len("HTTP 400: ") + reading.ERROR_TEXT_LIMIT
 
 
 def test_an_answer_that_is_nested_too_deeply_is_none() -> None:
@@ -384,3 +375,120 @@ def test_an_answer_that_is_nested_too_deeply_is_none() -> None:
     answered, outcomes = ask(Replies(deep, reply(200)))
     assert answered.body == GOOD
     assert outcomes == ["retried: the answer is not JSON"]
+
+
+def never_noted(*_: object) -> None:
+    raise AssertionError("no attempt failed")
+
+
+def test_a_field_is_refused_only_where_leaving_it_out_helped() -> None:
+    """An error may speak of a field because its prompt does: then it comes again without it."""
+    of_a_prompt = reply(400, {"error": {"message": "Unsupported topic: 'temperature'"}})
+    transport = Replies(of_a_prompt, of_a_prompt, reply(200))
+    asker = asker_of(transport)
+    with pytest.raises(RequestFailed, match="Unsupported topic"):
+        asker.ask(BODY, lambda *_: None)
+    assert [set(BODY) - set(sent) for sent in transport.sent] == [set(), {"temperature"}]
+    assert asker.ask(BODY, never_noted).changes == {}
+    assert transport.sent[-1] == BODY
+
+
+def test_a_field_whose_absence_helped_is_left_out_from_then_on() -> None:
+    transport = Replies(reply(400, {"error": "Unsupported value: 'temperature'"}), reply(200))
+    asker = asker_of(transport)
+    for _ in range(2):
+        assert asker.ask(BODY, never_noted).changes == {"temperature": None}
+    assert [("temperature" in sent) for sent in transport.sent] == [True, False, False]
+
+
+def test_another_failure_in_between_forgets_nothing() -> None:
+    transport = Replies(reply(400, {"error": "Unsupported value: 'temperature'"}), reply(500), reply(200))
+    asked = asker_of(transport).ask(BODY, lambda *_: None)
+    assert asked.changes == {"temperature": None}
+    assert len(transport.sent) == 3
+
+
+TOO_MANY = reply(429, {"error": "slow down"})
+
+
+def test_too_many_requests_cost_no_retry() -> None:
+    transport = Replies(*[TOO_MANY] * 30, reply(200))
+    outcomes: list[str] = []
+    asker = asker_of(transport, max_retries=0, patience=Patience())
+    assert asker.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome)).attempt == 31
+    assert outcomes == ["retried"] * 30
+
+
+def test_where_the_window_has_passed_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate_limits, "WINDOW_S", 0.0)
+    transport = Replies(TOO_MANY)
+    with pytest.raises(RequestFailed, match="HTTP 429"):
+        asker_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)
+    assert len(transport.sent) == 3
+
+
+def test_an_answer_lets_others_wait_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience = Patience()
+    asker_of(Replies(TOO_MANY, reply(200)), max_retries=0, patience=patience).ask(BODY, lambda *_: None)
+    assert patience._since is None
+
+
+def test_other_failures_cost_retries_between_rate_limits() -> None:
+    transport = Replies(TOO_MANY, reply(500), TOO_MANY, reply(500), TOO_MANY, reply(500), reply(200))
+    with pytest.raises(RequestFailed, match="HTTP 500"):
+        asker_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)
+    assert len(transport.sent) == 6
+
+
+def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(asking, "_pause", REAL_PAUSE)
+    asker = asker_of(Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), patience=Patience())
+    monkeypatch.setattr(asker._stop, "wait", waited.append)
+    asker.ask(BODY, lambda *_: None)
+    assert waited == [60.0]
+
+
+def test_the_first_requests_that_all_fail_stop_the_run() -> None:
+    transport = Replies(reply(400, {"error": {"message": "maximum context length is 768 tokens"}}))
+    asker = asker_of(transport, first=FirstRequests(3))
+    for _ in range(2):
+        with pytest.raises(RequestFailed):
+            asker.ask(BODY, lambda *_: None)
+    with pytest.raises(StopAsking, match="the first 3 requests") as stop:
+        asker.ask(BODY, lambda *_: None)
+    assert "  3 x HTTP 400: maximum context length is 768 tokens\n" in str(stop.value)
+    with pytest.raises(StopAsking, match="the first 3 requests"):
+        asker.ask(BODY, lambda *_: None)
+    assert len(transport.sent) == 3
+
+
+def test_one_answer_among_the_first_lets_the_run_go_on() -> None:
+    asker = asker_of(Replies(reply(400), reply(200), reply(400)), first=FirstRequests(2))
+    outcomes = []
+    for _ in range(6):
+        try:
+            asker.ask(BODY, lambda *_: None)
+            outcomes.append("answered")
+        except RequestFailed:
+            outcomes.append("failed")
+    assert outcomes == ["failed", "answered", "failed", "failed", "failed", "failed"]
+
+
+def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
+    class Stopping(Turns):
+        def wait(self, body: Mapping[str, Any], stop: threading.Event) -> None:
+            asker._remember(StopAsking("stopped meanwhile"))
+
+    transport = Replies(reply(200))
+    asker = asker_of(transport, turns=Stopping(None, None))
+    with pytest.raises(StopAsking, match="stopped meanwhile"):
+        asker.ask(BODY, lambda *_: None)
+    assert transport.sent == []
+
+
+def test_an_answer_far_larger_than_its_tokens_is_none() -> None:
+    huge = {"choices": [{"message": {"content": "B" * (5 << 20)}, "finish_reason": "stop"}]}
+    answered, outcomes = ask(Replies(reply(200, huge), reply(200)))
+    assert answered.body == GOOD
+    assert "more than the 5 tokens granted can be" in outcomes[0]

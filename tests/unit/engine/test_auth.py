@@ -173,3 +173,15 @@ def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) ->
     signed_in(tokens, tmp_path).header()
     kept = json.loads((tmp_path / FILE).read_text())
     assert kept["expires_at"] - time.time() <= auth.LIFETIME_UNKNOWN_S
+
+
+@pytest.mark.parametrize("lifetime", [float("inf"), 10**400], ids=["infinite", "huge"])
+def test_a_lifetime_that_no_clock_can_hold(lifetime: float, tokens: TokenEndpoint, tmp_path: Path) -> None:
+    tokens.expires_in = lifetime
+    with pytest.raises(SignInError, match="holds no token"):
+        signed_in(tokens, tmp_path).header()
+
+
+def test_a_kept_lifetime_that_no_clock_can_hold(tokens: TokenEndpoint, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(json.dumps({"access_token": "kept-token-0123456789", "expires_at": 10**400}))
+    assert signed_in(tokens, tmp_path).header() == "Bearer token-canary-0-0123456789"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from helm.common.request import Request
 
-from eval_factory.engine import client, session, store
+from eval_factory.engine import client, session, store, wire
 from eval_factory.engine.client import Endpoint, EndpointStopped
 from eval_factory.engine.events import PROBED_VARIABLE, WARNING
 from scripted_endpoint import ScriptedEndpoint
@@ -31,11 +32,13 @@ def server() -> Iterator[ScriptedEndpoint]:
         yield endpoint
 
 
-def endpoint_at(server: ScriptedEndpoint, folder: Path) -> Endpoint:
-    return Endpoint(
-        role="model", url=server.url, model_id="m", endpoint_type="chat", key_names=[], request_timeout=5,
-        max_retries=0, parallelism=1, cache_db=str(folder / "cache.db"), adapter=ADAPTER,
-    )  # fmt: skip
+def endpoint_at(server: ScriptedEndpoint, folder: Path, **settings: Any) -> Endpoint:
+    usual: dict[str, Any] = {
+        "role": "model", "url": server.url, "model_id": "m", "endpoint_type": "chat", "key_names": [],
+        "request_timeout": 5, "max_retries": 0, "parallelism": 1, "cache_db": str(folder / "cache.db"),
+        "adapter": ADAPTER,
+    }  # fmt: skip
+    return Endpoint(**{**usual, **settings})
 
 
 def events_in(folder: Path) -> list[dict[str, Any]]:
@@ -118,3 +121,114 @@ def test_two_equal_requests_at_once_are_sent_once(server: ScriptedEndpoint, tmp_
         results = [one.result(30) for one in asked]
     assert [result.completions[0].text for result in results] == ["B"] * 4
     assert len(server.requests) == 1
+
+
+class Picky(ScriptedEndpoint):
+    """Refuses `temperature`, as reasoning models do."""
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = super().reply(path, headers, body)
+        if "temperature" in body:
+            return 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
+        return status, answer
+
+
+def kept_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(row["request"]) for row in store.read_answers(folder / "cache.db")]
+
+
+def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> None:
+    with Picky(lambda _prompt: "B") as server:
+        endpoint = endpoint_at(server, tmp_path)
+        assert endpoint.make_request(REQUEST).completions[0].text == "B"
+        asked = len(server.requests)
+        for again in (endpoint, endpoint_at(server, tmp_path)):  # in this run, and in the next
+            assert again.make_request(REQUEST).cached
+        assert len(server.requests) == asked == 2
+        url = server.url
+    (kept,) = kept_in(tmp_path)
+    assert "temperature" not in kept
+    key, body = endpoint._key_and_body(REQUEST)
+    assert not session.session_for(tmp_path).store.holds(key)  # nothing was answered to the request as it was
+    assert store.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
+    assert store.read_changes(tmp_path / "cache.db", url, "another") == []
+    keys = list(wire.request_keys(url, body, None, [{"temperature": None}]))
+    assert [row["key"] for row in store.read_answers(tmp_path / "cache.db")] == keys[1:]
+    outcomes = [(row["key"], row["outcome"]) for row in store.read_attempts(tmp_path / "cache.db")]
+    assert outcomes == [(keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
+
+
+def test_an_answer_to_the_request_as_it_is_comes_first(tmp_path: Path) -> None:
+    """Of an older version, or of a time in which the field was taken."""
+    with Picky(lambda _prompt: "B") as server:
+        endpoint = endpoint_at(server, tmp_path)
+        other = dataclasses.replace(REQUEST, prompt="q")
+        key, body = endpoint._key_and_body(other)
+        session.session_for(tmp_path).store.save(
+            store.Answer(key, "model", "m", body, {"choices": [{"message": {"content": "old"}}]}, time.time(), 0.1),
+            store.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
+        )
+        endpoint.make_request(REQUEST)
+        found = endpoint.make_request(other)
+        assert (found.completions[0].text, found.cached) == ("old", True)
+        assert len(server.requests) == 2
+
+
+def test_a_judgement_that_is_forgotten_is_asked_anew_whatever_its_key(tmp_path: Path) -> None:
+    with Picky(lambda _prompt: "B") as server:
+        endpoint = endpoint_at(server, tmp_path)
+        endpoint.make_request(REQUEST)
+        endpoint.forget(REQUEST, "no judgement")
+        assert not endpoint.make_request(REQUEST).cached
+        assert endpoint.make_request(REQUEST).cached
+    outcomes = [row["outcome"] for row in store.read_attempts(tmp_path / "cache.db")]
+    assert outcomes == ["answered", "unusable", "answered", "cached"]
+
+
+def test_a_number_that_no_file_can_hold_is_put_aside_and_asked_again(server: ScriptedEndpoint, tmp_path: Path) -> None:
+    """An older version kept it, and helm-run failed with it for ever."""
+    endpoint = endpoint_at(server, tmp_path)
+    key, body = endpoint._key_and_body(REQUEST)
+    kept = session.session_for(tmp_path).store
+    odd = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}}]}
+    kept.save(
+        store.Answer(key, "model", "m", body, odd, time.time(), 0.1),
+        store.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
+    )
+    assert not endpoint.make_request(REQUEST).cached
+    assert [row["outcome"] for row in store.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
+    assert endpoint.make_request(REQUEST).cached
+
+
+@pytest.mark.parametrize(("answered_before", "model_id"), [(True, "m"), (False, "m"), (True, "another")])
+def test_the_first_requests_may_all_fail_where_others_were_answered_before(
+    server: ScriptedEndpoint, tmp_path: Path, *, answered_before: bool, model_id: str
+) -> None:
+    if answered_before:
+        endpoint_at(server, tmp_path, model_id=model_id).make_request(REQUEST)
+    server.status = 400
+    endpoint = endpoint_at(server, tmp_path, stop_after_failures=2)
+    requests = [dataclasses.replace(REQUEST, prompt=f"another {number}") for number in range(2)]
+    assert not endpoint.make_request(requests[0]).success
+    if answered_before and model_id == "m":
+        assert not endpoint.make_request(requests[1]).success
+        return
+    with pytest.raises(EndpointStopped, match="the first 2 requests"):
+        endpoint.make_request(requests[1])
+
+
+def test_a_judge_that_stops_names_itself_and_its_key(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPT_JUDGE_API_KEY", "judge-key-0123456789")
+    judge = endpoint_at(server, tmp_path, role="gpt", key_names=["GPT_JUDGE_API_KEY"])
+    assert judge.make_request(REQUEST).success
+    server.status = 401
+    with pytest.raises(EndpointStopped):
+        judge.make_request(dataclasses.replace(REQUEST, prompt="q"))
+    (told,) = [event["message"] for event in events_in(tmp_path) if event["event"] == WARNING]
+    assert told.startswith(f"judge gpt: Authentication error detected: {server.url}/chat/completions answers 401")
+    assert "GPT_JUDGE_API_KEY" in told
+    assert "config.params.extra.judges" in told
+    assert "target." not in told
+    assert f"warning: {told}" in capfd.readouterr().err

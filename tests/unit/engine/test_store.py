@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.engine import store
+from eval_factory.engine.wire import UnusableAnswer
 
 
 def answer(key: str, text: str = "t") -> store.Answer:
@@ -160,3 +161,49 @@ def test_a_foreign_database_is_not_used(tmp_path: Path) -> None:
     foreign.close()
     with pytest.raises(store.DamagedStoreError, match="not written by this version"):
         store.create_or_check(path)
+
+
+def test_who_answered_before(tmp_path: Path) -> None:
+    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    assert not kept.has_answers("model", "m")
+    kept.save(answer("k"), attempt("k"))
+    assert kept.has_answers("model", "m")
+    assert not kept.has_answers("gpt", "m")
+    assert not kept.has_answers("model", "other")
+    kept.close()
+
+
+def test_how_requests_were_changed_is_kept_once_and_by_endpoint(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    kept = store.ResponseStore(path, "run")
+    for key in ("a", "b"):
+        kept.save(answer(key), attempt(key), store.RequestChanges("u", "m", {"temperature": None, "top_p": None}))
+    kept.save(answer("c"), attempt("c"), store.RequestChanges("u", "m", {"max_tokens": "max_completion_tokens"}))
+    kept.save(answer("d"), attempt("d"), store.RequestChanges("v", "m", {"stop": None}))
+    kept.close()
+    assert store.read_changes(path, "u", "m") == [
+        {"temperature": None, "top_p": None}, {"max_tokens": "max_completion_tokens"},
+    ]  # fmt: skip
+    assert store.read_changes(path, "u", "other") == []
+    assert store.read_changes(tmp_path / "none.db", "u", "m") == []
+
+
+def test_a_file_of_an_older_version_gets_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    store.ResponseStore(path, "run").close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE request_changes")
+    kept = store.ResponseStore(path, "run")
+    kept.save(answer("a"), attempt("a"), store.RequestChanges("u", "m", {"stop": None}))
+    kept.close()
+    assert store.read_changes(path, "u", "m") == [{"stop": None}]
+
+
+def test_what_is_no_json_is_not_given(tmp_path: Path) -> None:
+    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept.save(replace(answer("k"), response={"x": float("nan")}), attempt("k"))
+    with pytest.raises(UnusableAnswer, match="not finite"):
+        kept.get("k")
+    assert kept.holds("k")
+    assert not kept.holds("l")
+    kept.close()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
+from eval_factory.engine import transport
 from eval_factory.engine.auth import OAuthSignIn, SignInError
 from eval_factory.engine.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
 from eval_factory.errors import PrerequisiteError
@@ -117,3 +121,46 @@ def test_a_proxy_of_another_kind_is_refused_by_its_variable(tmp_path: Path, monk
         assert "proxy-password-1" not in str(raised.value)
     monkeypatch.setenv("NO_PROXY", "host")
     Transport("https://host/v1", timeout_s=5, connections=1)
+
+
+class _SlowReader(_Answers):
+    """Takes a request's body in pieces, with pauses between them."""
+
+    pause_s = 0.0
+
+    def do_POST(self) -> None:
+        left = int(self.headers["Content-Length"])
+        while left > 0:
+            piece = self.rfile.read(min(left, 1 << 20))
+            if not piece:
+                return
+            left -= len(piece)
+            time.sleep(self.pause_s)
+        super().do_POST()
+
+
+@pytest.fixture
+def slow() -> Iterator[str]:
+    server = _Server(("127.0.0.1", 0), _SlowReader)
+    server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+LARGE = {"prompt": "x" * (12 << 20)}
+
+
+def test_sending_has_the_time_of_the_whole_request(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of connecting, which urllib3 would give it; on a new connection and on one that is used again."""
+    monkeypatch.setattr(transport, "CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(_SlowReader, "pause_s", 0.1)
+    asked = Transport(slow, timeout_s=60, connections=1)
+    assert [asked.post(slow, LARGE).status for _ in range(2)] == [200, 200]
+
+
+def test_sending_counts_within_that_time(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_SlowReader, "pause_s", 0.3)
+    with pytest.raises(TransportError, match=r"no whole answer within 0\.5 s"):
+        Transport(slow, timeout_s=0.5, connections=1).post(slow, LARGE)

@@ -208,3 +208,56 @@ def test_the_key_of_a_kept_answer_has_the_form_that_it_had() -> None:
     """Another form, and every answer that is kept anywhere is paid for again: then raise KEY_VERSION on purpose."""
     key = wire.request_key("http://h/v1", {"model": "m", "messages": [{"role": "user", "content": "ü"}]}, None)
     assert key == "011b53665a8f8b0921525651df5809fed64dc89c005c7e335d885206f9c1f56b"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_not_finite_is_no_answer(number: str) -> None:
+    with pytest.raises(wire.UnusableAnswer, match="not finite"):
+        wire.parse_answer(f'[{{"a": {number}}}]'.encode())
+
+
+def test_large_numbers_are_numbers() -> None:
+    assert wire.parse_answer(b"[1e308, -1.5, 1e-999]") == [1e308, -1.5, 0.0]
+    assert wire.parse_kept('{"a": 1.5}') == {"a": 1.5}
+    with pytest.raises(wire.UnusableAnswer, match="not finite"):
+        wire.parse_kept('{"a": -Infinity}')
+
+
+@pytest.mark.parametrize("values", [["NaN"], ["inf"], [1.7e308, 1.7e308], [float("nan")]])
+def test_log_probabilities_that_no_file_can_hold(values: list[Any]) -> None:
+    logprobs = {"tokens": ["a"] * len(values), "token_logprobs": values}
+    with pytest.raises(wire.UnusableAnswer, match="not finite"):
+        wire.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")
+
+
+@pytest.mark.parametrize(
+    ("indices", "texts"),
+    [
+        ([0, 1, 2], "abc"), ([2, 0, 1], "bca"), ([5, 3, 9], "bac"), ([1, 0, 1], "abc"), ([1, None, 0], "abc"),
+        ([True, 0, 2], "abc"), (["2", "1", "0"], "abc"),
+    ],
+)  # fmt: skip
+def test_choices_come_in_the_order_of_their_indices(indices: list[Any], texts: str) -> None:
+    choices = [{"index": index, "text": text} for index, text in zip(indices, "abc", strict=True)]
+    assert "".join(choice.text for choice in wire.read_answer({"choices": choices}, "completions")) == texts
+
+
+def test_choices_without_indices_stay_as_they_stand() -> None:
+    choices = wire.read_answer({"choices": [{"text": "a"}, {"text": "b"}]}, "completions")
+    assert [choice.text for choice in choices] == ["a", "b"]
+
+
+def test_a_changed_body() -> None:
+    changes = {"max_tokens": "max_completion_tokens", "temperature": None, "stop": None}
+    assert wire.changed(body(), changes) == {
+        "model": "m", "messages": [{"role": "user", "content": "p"}], "max_completion_tokens": 7, "top_p": 1,
+    }  # fmt: skip
+    assert wire.changed(body(), {}) == body()
+
+
+def test_the_keys_of_a_request_begin_with_its_own() -> None:
+    variants = [{"temperature": None}, {"stop": None}, {"temperature": None, "top_p": None}]
+    without = {name: value for name, value in body().items() if name != "temperature"}
+    keys = list(wire.request_keys("u", body(), "1", variants))
+    assert keys[:2] == [wire.request_key("u", body(), "1"), wire.request_key("u", without, "1")]
+    assert len(set(keys)) == len(keys) == 3  # of `stop` this request has none

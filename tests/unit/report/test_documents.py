@@ -57,3 +57,9 @@ def test_summary(result: TaskResult) -> None:
     text = summary(result, plan().rundir)
     assert text.startswith("pubmed_qa: exact_match = 0.5000  (95 % interval")
     assert text.endswith("/results/x/evaluation_config.yaml")
+
+
+def test_json_lines_hold_no_number_that_is_none() -> None:
+    odd = {"a": float("nan"), "b": [1.5, float("inf"), {"c": -float("inf")}], "d": (1, float("nan")), "e": "NaN"}
+    lines = list(documents.json_lines([odd, {"a": 1.5}]))
+    assert lines == ['{"a": null, "b": [1.5, null, {"c": null}], "d": [1, null], "e": "NaN"}\n', '{"a": 1.5}\n']

@@ -1,0 +1,187 @@
+"""Rate limits of an endpoint: what its headers ask for, how long it is borne, and sending no more than is allowed.
+
+Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's
+`anthropic-ratelimit-*`; LiteLLM repeats a provider's own under `llm_provider-`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from urllib3.exceptions import InvalidHeader
+from urllib3.util.retry import Retry
+
+WINDOW_S = 120.0
+"""A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
+PATIENCE_S = 900.0
+"""Of one request, however many others are answered: a prompt may be larger than the limit itself."""
+PAUSE_MAX_S = 15.0
+"""Between tries that cost no retry, where the endpoint does not say how long to wait."""
+
+MINUTE_MS = 60_000
+GRAINS = 1000
+"""Tokens are counted in so many parts of the limit: the limiter keeps a record of each."""
+BYTES_PER_TOKEN = 4
+_POLL_S = 0.05
+
+_PREFIXES = ("", "llm_provider-")
+_RESETS = {
+    "x-ratelimit-reset-requests": "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-tokens": "x-ratelimit-remaining-tokens",
+    "anthropic-ratelimit-requests-reset": "anthropic-ratelimit-requests-remaining",
+    "anthropic-ratelimit-tokens-reset": "anthropic-ratelimit-tokens-remaining",
+    "anthropic-ratelimit-input-tokens-reset": "anthropic-ratelimit-input-tokens-remaining",
+    "anthropic-ratelimit-output-tokens-reset": "anthropic-ratelimit-output-tokens-remaining",
+    "x-ratelimit-reset": "x-ratelimit-remaining",
+    "ratelimit-reset": "ratelimit-remaining",
+}
+"""Header that says when a limit is over -> header that says what is left of it."""
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?\Z")
+"""OpenAI's: 1s, 6m0s, 1h2m3.5s, 120ms."""
+_DURATION_UNITS_S = (3600.0, 60.0, 1.0, 0.001)
+_LONGEST_VALUE = 64
+_EPOCH_S, _EPOCH_MS = 1e9, 1e12
+"""From here on a number is a point in time (seconds, milliseconds since 1970); below, seconds from now."""
+
+
+def asked_pause(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the headers of an error ask to wait; None where they say nothing that can be read."""
+    given = {name.lower(): value for name, value in headers.items() if len(value) <= _LONGEST_VALUE}
+    for prefix in _PREFIXES:
+        milliseconds = _number(given.get(f"{prefix}retry-after-ms"))
+        if milliseconds is not None:
+            return milliseconds / 1000
+        pause = _retry_after(given.get(f"{prefix}retry-after"))
+        if pause is not None:
+            return pause
+    for prefix in _PREFIXES:
+        resets = {
+            name: pause
+            for name in _RESETS
+            if (pause := _until(given.get(prefix + name))) is not None
+        }
+        used_up = [pause for name, pause in resets.items() if _number(given.get(prefix + _RESETS[name])) == 0]
+        if resets:
+            return max(used_up or resets.values())
+    return None
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds, or a date."""
+    if value is None:
+        return None
+    seconds = _number(value)
+    if seconds is not None:
+        return seconds
+    try:
+        return float(Retry().parse_retry_after(value))
+    except (InvalidHeader, ValueError, OverflowError):  # no date, or one after the last
+        return None
+
+
+def _until(value: str | None) -> float | None:
+    """Seconds until the end of a limit: a number, a duration, or a point in time (RFC 3339)."""
+    if not value:
+        return None
+    number = _number(value)
+    if number is not None:
+        if number >= _EPOCH_MS:
+            return max(0.0, number / 1000 - time.time())
+        return max(0.0, number - time.time()) if number >= _EPOCH_S else number
+    found = _DURATION.match(value)
+    if found:
+        parts = zip(found.groups(), _DURATION_UNITS_S, strict=True)
+        return sum(float(part) * unit for part, unit in parts if part is not None)
+    try:
+        end = datetime.fromisoformat(value.replace("Z", "+00:00").replace("z", "+00:00"))
+    except ValueError:
+        return None
+    end = end if end.tzinfo else end.replace(tzinfo=timezone.utc)
+    return max(0.0, end.timestamp() - time.time())
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+class Patience:
+    """For how long too many requests cost no retry, as all threads that ask one endpoint know it together."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        """Since when the endpoint says nothing but that."""
+
+    def answered(self) -> None:
+        self._since = None
+
+    def bears(self, first: float) -> bool:
+        """Whether one more refusal costs no retry. `first`: when this request was refused first (monotonic)."""
+        now = time.monotonic()
+        since = self._since
+        if since is None:
+            since = self._since = now
+        return now - since < WINDOW_S and now - first < PATIENCE_S
+
+
+def estimated_tokens(body: Mapping[str, Any]) -> int:
+    """Tokens that a request may use, as endpoints count them before they answer: its text, and all it is granted.
+
+    Four bytes of text are taken for a token: more than most tokenizers make of English.
+    """
+    texts = [body.get("prompt") or ""]
+    texts += [message.get("content") or "" for message in body.get("messages") or [] if isinstance(message, Mapping)]
+    size = sum(len(str(text).encode("utf-8", "replace")) for text in texts)
+    return size // BYTES_PER_TOKEN + granted_tokens(body)
+
+
+def granted_tokens(body: Mapping[str, Any]) -> int:
+    """The most tokens that an answer to this body may have; 0 where it does not say."""
+    granted = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
+    copies = body.get("n")
+    each = max((number for number in granted if type(number) is int and number > 0), default=0)
+    return each * (copies if type(copies) is int and copies > 0 else 1)
+
+
+class Turns:
+    """Lets requests through at the rate that the user allows; safe among threads."""
+
+    def __init__(self, requests: int | None, tokens: int | None, *, per_ms: int = MINUTE_MS) -> None:
+        """`requests`, `tokens`: so many in any interval of `per_ms`."""
+        self._limits: list[tuple[Any, Callable[[Mapping[str, Any]], int]]] = []
+        self._door = threading.Lock()
+        if requests is None and tokens is None:
+            return
+        from pyrate_limiter import Limiter, Rate  # imported here: few endpoints have such a limit
+
+        if requests is not None:
+            self._limits.append((Limiter(Rate(requests, per_ms)), lambda _body: 1))
+        if tokens is not None:
+            grain = math.ceil(tokens / GRAINS)
+            most = tokens // grain
+
+            def grains(body: Mapping[str, Any]) -> int:
+                """A request that is larger than the limit takes it whole."""
+                return min(most, max(1, math.ceil(estimated_tokens(body) / grain)))
+
+            self._limits.append((Limiter(Rate(most, per_ms)), grains))
+
+    def wait(self, body: Mapping[str, Any], stop: threading.Event) -> None:
+        """Return when the request may be sent, or when `stop` is set. In the order of coming: nobody starves."""
+        if not self._limits:
+            return
+        with self._door:
+            for limiter, weight in self._limits:
+                while not limiter.try_acquire("request", weight(body), blocking=False):
+                    if stop.wait(_POLL_S):
+                        return

@@ -1,0 +1,65 @@
+"""What a reply says: its answer, or its error in words that may be shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from eval_factory.engine import wire
+from eval_factory.engine.rate_limits import granted_tokens
+from eval_factory.engine.transport import LARGEST_BODY, Reply
+from eval_factory.secrets import Redactor
+
+ERROR_TEXT_LIMIT = 500
+LARGEST_TOKEN = 2 << 10
+"""Bytes of one token of an answer, its log probability and those of its rivals with it."""
+LARGEST_REST = 4 << 20
+"""Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
+
+
+class ReplyReader:
+    """Reads the replies of one endpoint; what it returns holds no secret."""
+
+    def __init__(self, redactor: Redactor, endpoint_type: str) -> None:
+        self._redactor, self._type = redactor, endpoint_type
+
+    def answer(self, reply: Reply, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to the request `sent`. Raises wire.UnusableAnswer."""
+        if len(reply.data) > largest_answer(sent):
+            raise wire.UnusableAnswer(
+                f"the answer has {len(reply.data)} bytes, more than the {granted_tokens(sent)} tokens granted can be"
+            )
+        try:
+            # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
+            # what looks like a key may be the model's answer.
+            answer: Any = self._redactor.tree(wire.parse_answer(reply.data), known_only=True)
+            wire.read_answer(answer, self._type)
+        except RecursionError as error:
+            raise wire.UnusableAnswer("the answer is nested too deeply") from error
+        return dict(answer)
+
+    def shown(self, reply: Reply) -> str:
+        """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
+        with contextlib.suppress(wire.UnusableAnswer, RecursionError):
+            said = wire.parse_answer(reply.data)
+            safe = self._redactor.tree(said)
+            if safe != said:
+                return json.dumps(safe, ensure_ascii=False)
+        return self._redactor.text(reply.text())
+
+    def said(self, reply: Reply) -> str:
+        """What an error says, on a line. Of an error object the message alone: the rest may hold prompts."""
+        said: Any = self.shown(reply)
+        with contextlib.suppress(wire.UnusableAnswer, RecursionError, KeyError, TypeError):
+            error: Any = self._redactor.tree(wire.parse_answer(reply.data)["error"])
+            said = error["message"] if isinstance(error, Mapping) else error
+        shown = "".join(letter if letter.isprintable() else " " for letter in str(said))
+        return " ".join(shown.split())[:ERROR_TEXT_LIMIT]
+
+
+def largest_answer(body: Mapping[str, Any]) -> int:
+    """Bytes that the answer to a request may have: it is kept whole, in several files."""
+    granted = granted_tokens(body)
+    return min(LARGEST_BODY, LARGEST_REST + granted * LARGEST_TOKEN) if granted else LARGEST_BODY

@@ -1,0 +1,135 @@
+"""What a user is told when an endpoint cannot be asked: which role, which address, what it says, what to check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from eval_factory.engine.transport import proxy_variable
+from eval_factory.engine.wire import PATHS
+from eval_factory.results import MODEL_ROLE
+from eval_factory.secrets import secret_in
+
+REGARDLESS = "to ask on regardless: --overrides config.params.extra.stop_after_failures=0"
+NO_PROBE = "--no_preflight starts without asking this"
+
+
+@dataclass(frozen=True)
+class StopMessages:
+    """Of one endpoint in one role."""
+
+    role: str
+    url: str
+    """The address that is asked, redacted."""
+    model_id: str
+    key_name: str | None
+    """The variable whose key is sent."""
+    key_names: tuple[str, ...] = ()
+    """Those that were looked at for one."""
+    signs_in: str | None = None
+    """The service that gives tokens, where no key is used."""
+
+    def refused(self, status: int, said: str) -> str:
+        """Of the key (401, 403), or of the address or the model (404)."""
+        if status == 404:
+            lines = [
+                f"{self.url} answers 404: there is no such address, or no model {self.model_id!r}{_it_says(said)}",
+                f"  check {self._settings('url', 'model_id')}{self._with_v1()}",
+            ]
+        else:
+            lines = [
+                f"Authentication error detected: {self.url} answers {status}{_it_says(said)}",
+                f"  {self._key_advice()}",
+            ]
+        return self._of_role("\n".join(lines))
+
+    def refused_probe(self, status: int, said: str) -> str:
+        return self._of_role(
+            f"{self.url} refuses a first short request: HTTP {status}{_it_says(said)}\n"
+            f"  check {self._settings('model_id', 'url', 'api_key')}; {NO_PROBE}"
+        )
+
+    def none_answered(self, number: int, causes: str) -> str:
+        return self._of_role(
+            f"the first {number} requests to {self.url} all failed:\n{causes}\n"
+            f"  check {self._settings('url', 'model_id')}, and the server; then run the same command again\n"
+            f"  {REGARDLESS}"
+        )
+
+    def moved(self, status: int) -> str:
+        return self._of_role(f"{self.url} answers {status}, it has moved\n  check {self._settings('url')}")
+
+    def proxy_login(self, status: int, url: str) -> str:
+        return self._of_role(
+            f"the proxy on the way to {self.url} answers {status}: it wants a user name and password\n"
+            f"  check the variable {proxy_variable(url)}"
+        )
+
+    def nobody_there(self, error: str) -> str:
+        return self._of_role(f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network")
+
+    def gone(self, error: str) -> str:
+        kept = "what was answered is kept: the same command goes on"
+        return self._of_role(f"{self.url} no longer answers: {error}\n  {kept}")
+
+    def no_token(self, error: str) -> str:
+        return self._of_role(error)
+
+    def _of_role(self, message: str) -> str:
+        return message if self.role == MODEL_ROLE else f"judge {self.role}: {message}"
+
+    def _settings(self, *names: str) -> str:
+        """Where the configuration says this."""
+        if self.role == MODEL_ROLE:
+            return f"target.api_endpoint: {_listed(names)}"
+        own = f"the entry {self.role} of config.params.extra.judges"
+        return f"{_listed(names)} of this judge ({own}; without one, it is asked at the target's url)"
+
+    def _key_advice(self) -> str:
+        if self.signs_in is not None:
+            return f"check that the client whose {self.signs_in} OAuth token was sent may use this model"
+        if self.key_name is not None:
+            sent = f"check the variable {self.key_name}: its key was sent, and has to be allowed to use this model"
+        elif self.key_names:
+            sent = f"no key was sent: set {' or '.join(self.key_names)}"
+        else:
+            sent = "no key was sent"
+        if self.role == MODEL_ROLE:
+            return f"{sent} (target.api_endpoint.api_key names the variable)"
+        own = next(iter(self.key_names), None)
+        set_own = f"set this judge's own, {own}, or " if own not in (None, self.key_name) and self.key_name else ""
+        return f"{sent}; {set_own}name a variable as api_key in the entry {self.role} of config.params.extra.judges"
+
+    def _with_v1(self) -> str:
+        """Most servers answer under /v1, and print their address without it."""
+        parts = urlsplit(self.url)
+        path = parts.path
+        for known in PATHS.values():
+            path = path.removesuffix(known)
+        if path.strip("/"):
+            return ""
+        return f"; most servers answer under /v1: {urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _it_says(said: str) -> str:
+    return f"\n  it says: {said}" if said else ""
+
+
+def messages_of(
+    role: str,
+    url: str,
+    model_id: str,
+    key_names: Sequence[str],
+    oauth: Mapping[str, str | None] | None,
+    env: Mapping[str, str],
+) -> StopMessages:
+    """`url`: redacted. `oauth`: None, or the service that gives tokens in place of a key."""
+    sent = next((name for name in key_names if secret_in(env, name)), None)
+    service = None if oauth is None else oauth["service"]
+    return StopMessages(role, url, model_id, sent, tuple(key_names), service)

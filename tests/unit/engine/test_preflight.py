@@ -1,0 +1,115 @@
+"""The probe against endpoints on loopback that answer it as gateways do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from eval_factory.engine.preflight import FEW_TOKENS, MORE_TOKENS, probe
+from eval_factory.errors import PrerequisiteError
+from eval_factory.secrets import Redactor
+from scripted_endpoint import ScriptedEndpoint
+from unit.builders import plan
+
+Answer = tuple[int, dict[str, Any]]
+
+
+class Gateway(ScriptedEndpoint):
+    """Answers a probe by its body."""
+
+    probe_answer: Callable[[dict[str, Any]], Answer | None] = staticmethod(lambda _body: None)
+
+    def __init__(self) -> None:
+        super().__init__(lambda _prompt: "pong")
+        self.granted: list[int] = []
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Answer:
+        self.granted.append(body["max_tokens"])
+        return self.probe_answer(body) or super().reply(path, headers, body)
+
+    def answers(self, status: int, message: str) -> None:
+        self.probe_answer = lambda _body: (status, {"error": {"message": message}})
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    with Gateway() as endpoint:
+        yield endpoint
+
+
+def probed(gateway: Gateway, **flags: Any) -> str | None:
+    endpoint = plan({"target.api_endpoint.url": gateway.url, **flags}).model
+    return probe(endpoint, {"OPENAI_API_KEY": "the-key-0123456789"}, Redactor(), lambda _line: None)
+
+
+def test_one_token_is_enough(gateway: Gateway) -> None:
+    assert probed(gateway) is None
+    assert gateway.granted == [FEW_TOKENS]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(400, "Invalid model name passed in model=org/model"), (400, "No connected db."), (402, "no credit left"),
+     (413, "too large"), (422, "model is pinned to another"), (451, "not here")],
+)  # fmt: skip
+def test_a_refusal_stops_the_run_with_what_the_endpoint_says(gateway: Gateway, status: int, message: str) -> None:
+    gateway.answers(status, message)
+    with pytest.raises(PrerequisiteError) as raised:
+        probed(gateway)
+    assert f"{gateway.url}/chat/completions refuses a first short request: HTTP {status}" in str(raised.value)
+    assert f"\n  it says: {message}\n" in str(raised.value)
+    assert "--no_preflight" in str(raised.value)
+    assert gateway.granted == [FEW_TOKENS, MORE_TOKENS][: 2 if status in (400, 422) else 1]
+
+
+def test_a_model_that_thinks_is_asked_with_more_tokens(gateway: Gateway) -> None:
+    too_few = 400, {"error": {"message": "Could not finish the message because max_tokens was reached"}}
+    gateway.probe_answer = lambda body: too_few if body["max_tokens"] == FEW_TOKENS else None
+    assert probed(gateway) is None
+    assert gateway.granted == [FEW_TOKENS, MORE_TOKENS]
+
+
+def test_one_that_wants_still_more_is_asked_its_benchmark(gateway: Gateway) -> None:
+    gateway.answers(400, "Could not finish the message because max_tokens or model output limit was reached")
+    odd = probed(gateway)
+    assert odd is not None
+    assert "max_tokens or model output limit" in odd
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 503, 501])
+def test_what_may_pass_is_a_warning(gateway: Gateway, status: int) -> None:
+    gateway.answers(status, "out of order")
+    assert probed(gateway) == (
+        f"the probe was not answered: HTTP {status}: out of order;"
+        " the run begins all the same, and stops where its first 20 requests all fail"
+    )
+    assert gateway.granted == [FEW_TOKENS]
+    never = probed(gateway, **{"config.params.extra.stop_after_failures": 0})
+    assert never == f"the probe was not answered: HTTP {status}: out of order"
+
+
+def test_a_judge_is_named(gateway: Gateway) -> None:
+    gateway.answers(400, "Invalid model name")
+    judge = plan({"target.api_endpoint.url": gateway.url, "config.type": "aci_bench"}).judges[0]
+    with pytest.raises(PrerequisiteError, match=r"^judge gpt: http") as raised:
+        probe(judge, {}, Redactor(), lambda _line: None)
+    assert "the entry gpt of config.params.extra.judges" in str(raised.value)
+    gateway.answers(500, "out of order")
+    odd = probe(judge, {}, Redactor(), lambda _line: None)
+    assert odd is not None
+    assert odd.startswith("judge gpt: the probe was not answered")
+
+
+def test_a_404_suggests_v1(gateway: Gateway) -> None:
+    gateway.answers(404, "Not Found")
+    base = gateway.url.removesuffix("/v1")
+    with pytest.raises(PrerequisiteError, match=f"most servers answer under /v1: {base}/v1"):
+        probed(gateway, **{"target.api_endpoint.url": base})
+
+
+def test_a_refused_field_is_no_refusal(gateway: Gateway) -> None:
+    refused = 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
+    gateway.probe_answer = lambda body: refused if "temperature" in body else None
+    assert probed(gateway) is None

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eval_factory.engine import reading
+from eval_factory.engine.reading import ReplyReader, largest_answer
+from eval_factory.engine.transport import LARGEST_BODY, Reply
+from eval_factory.engine.wire import UnusableAnswer
+from eval_factory.secrets import Redactor
+
+
+def answer_of(size: int) -> Reply:
+    document = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
+    document["choices"][0]["message"] = {"content": "B" * (size - len(json.dumps(document)))}
+    return Reply(200, {}, json.dumps(document).encode())
+
+
+def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
+    reader, granted = ReplyReader(Redactor(), "chat"), {"max_tokens": 10}
+    largest = largest_answer(granted)
+    assert largest == reading.LARGEST_REST + 10 * reading.LARGEST_TOKEN
+    assert reader.answer(answer_of(largest), granted)["choices"]
+    with pytest.raises(UnusableAnswer, match=f"{largest + 1} bytes, more than the 10 tokens"):
+        reader.answer(answer_of(largest + 1), granted)
+    assert reader.answer(answer_of(largest + 1), {"max_tokens": 11})["choices"]
+
+
+def test_where_nothing_is_granted_the_wires_limit_holds() -> None:
+    assert largest_answer({}) == LARGEST_BODY
+    assert largest_answer({"max_tokens": 10**9}) == LARGEST_BODY
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_number_that_is_not_finite_is_no_answer(number: str) -> None:
+    said = f'{{"choices": [{{"message": {{"content": "B"}}, "finish_reason": "stop"}}], "x": [{{"y": {number}}}]}}'
+    with pytest.raises(UnusableAnswer, match="not finite"):
+        ReplyReader(Redactor(), "chat").answer(Reply(200, {}, said.encode()), {})
+
+
+def test_an_error_is_told_on_one_line_without_the_rest_of_its_object() -> None:
+    reader = ReplyReader(Redactor(["the-secret-key"]), "chat")
+    error = {"error": {"message": "bad\nvalue the-secret-key\x1b[2J", "input": "the prompt"}}
+    assert reader.said(Reply(400, {}, json.dumps(error).encode())) == "bad value [API_KEY_REDACTED] [2J"
+    assert reader.said(Reply(400, {}, b'{"error": {"message": NaN}}')) == '{"error": {"message": NaN}}'
+    assert reader.said(Reply(500, {}, b"")) == ""

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.engine.stop_messages import messages_of
+
+URL = "http://127.0.0.1:8000/v1/chat/completions"
+OWN = "the entry gpt of config.params.extra.judges"
+
+
+def test_a_refused_key_of_the_model() -> None:
+    told = messages_of("model", URL, "m", ["MY_KEY"], None, {"MY_KEY": "k"}).refused(401, "no such key")
+    assert told == (
+        f"Authentication error detected: {URL} answers 401\n"
+        "  it says: no such key\n"
+        "  check the variable MY_KEY: its key was sent, and has to be allowed to use this model"
+        " (target.api_endpoint.api_key names the variable)"
+    )
+
+
+def test_a_refused_key_of_a_judge_is_the_judges() -> None:
+    told = messages_of("gpt", URL, "m", ["GPT_KEY"], None, {"GPT_KEY": "k"}).refused(401, "")
+    assert told == (
+        f"judge gpt: Authentication error detected: {URL} answers 401\n"
+        "  check the variable GPT_KEY: its key was sent, and has to be allowed to use this model;"
+        f" name a variable as api_key in {OWN}"
+    )
+
+
+def test_a_judge_with_the_main_key_is_told_of_its_own() -> None:
+    told = messages_of("gpt", URL, "m", ["GPT_KEY", "MAIN"], None, {"MAIN": "k"}).refused(403, "")
+    assert "check the variable MAIN: its key was sent" in told
+    assert f"; set this judge's own, GPT_KEY, or name a variable as api_key in {OWN}" in told
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [(["GPT_KEY", "MAIN"], "no key was sent: set GPT_KEY or MAIN; name"), ([], "no key was sent; name a variable")],
+)
+def test_a_judge_without_a_key(names: list[str], advice: str) -> None:
+    assert advice in messages_of("gpt", URL, "m", names, None, {}).refused(401, "")
+
+
+def test_a_refused_token() -> None:
+    told = messages_of("model", URL, "m", [], {"service": "openai"}, {}).refused(401, "")
+    assert told.endswith("check that the client whose openai OAuth token was sent may use this model")
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("http://127.0.0.1:8000/chat/completions", "; most servers answer under /v1: http://127.0.0.1:8000/v1"),
+        ("https://h/completions?key=1", "; most servers answer under /v1: https://h/v1"),
+        (URL, ""),
+        ("https://h/openai/deployments/x/chat/completions", ""),
+    ],
+)
+def test_a_404_suggests_v1_where_the_url_has_no_path(url: str, hint: str) -> None:
+    told = messages_of("model", url, "m", [], None, {}).refused(404, "")
+    assert told.endswith(f"\n  check target.api_endpoint: url and model_id{hint}")
+    assert "no model 'm'" in told
+
+
+def test_every_message_of_a_judge_names_it_and_its_host() -> None:
+    messages = messages_of("gpt", URL, "m", [], None, {})
+    for told in (
+        messages.refused(404, ""), messages.refused_probe(400, "bad"), messages.none_answered(20, "  20 x HTTP 500: x"),
+        messages.moved(301), messages.proxy_login(407, URL), messages.nobody_there("closed"), messages.gone("closed"),
+    ):  # fmt: skip
+        assert told.startswith("judge gpt: ")
+        assert URL in told
+        assert "target.api_endpoint" not in told
+    assert messages.no_token("no token") == "judge gpt: no token"
+
+
+def test_what_to_do_where_nothing_was_answered() -> None:
+    told = messages_of("model", URL, "m", [], None, {}).none_answered(20, "  20 x HTTP 500: x")
+    assert told.startswith(f"the first 20 requests to {URL} all failed:\n  20 x HTTP 500: x\n")
+    assert "--overrides config.params.extra.stop_after_failures=0" in told
+    refused = messages_of("model", URL, "m", [], None, {}).refused_probe(400, "Invalid model name")
+    assert "HTTP 400\n  it says: Invalid model name\n" in refused
+    assert "target.api_endpoint: model_id, url and api_key" in refused
+    assert "--no_preflight" in refused
