@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "eval_factory"
-GROUND = {"errors", "secrets", "rundir", "results"}
+GROUND = {"errors", "foreign_text", "secrets", "rundir", "results"}
 LEFT_TO_RIGHT = [
     "config", "plan", "keys", "helm", "demo", "mends", "engine", "run", "data", "own_data", "data_notes", "stats", "scores", "jury", "errata", "corrections", "provenance", "seen", "collect", "report", "resume", "failures", "logs", "preview", "pipeline", "leaderboard", "cli",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from urllib3.exceptions import InvalidHeader, MaxRetryError
 from urllib3.response import HTTPResponse
 from urllib3.util.retry import Retry
 
+from eval_factory import foreign_text
 from eval_factory.engine import wire
 from eval_factory.engine.auth import SignIn, SignInError
 from eval_factory.engine.limit import AdaptiveLimit
@@ -43,7 +44,7 @@ OUTAGE_PAUSE_MAX_S = 10.0
 RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
-ERROR_TEXT_LIMIT = 500
+ERROR_TEXT_LIMIT = foreign_text.LONGEST
 MINUTE_MS = 60_000
 
 NVCF_LONGEST_HOLD_S = 300
@@ -290,8 +291,9 @@ class Asker:
             except wire.UnusableAnswer as error:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
-                raise _Transient(self._redactor.text(str(error))[:ERROR_TEXT_LIMIT], reply.status, {}) from error
-        text = self._shown(reply)[:ERROR_TEXT_LIMIT]
+                told = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
+                raise _Transient(told, reply.status, {}) from error
+        text = self._said(reply, sent)
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
                 self.limit.too_many(since)
@@ -303,12 +305,12 @@ class Asker:
                 f"  check the variable {proxy_variable(self._url)}"
             )
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status):
-            raise StopAsking(self._refusal(reply))
+            raise StopAsking(self._refusal(reply, text))
         if 300 <= reply.status < 400:
             raise StopAsking(
                 f"{self._shown_url} answers {reply.status}, it has moved\n  check target.api_endpoint.url"
             )
-        if reply.status == 400 and self._refused.learn(text, sent):
+        if reply.status == 400 and self._refused.learn(self._shown(reply)[:ERROR_TEXT_LIMIT], sent):
             raise _Refused
         raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status)
 
@@ -339,8 +341,8 @@ class Asker:
             self._refusals += 1
             return self._refusals < self._most_refusals
 
-    def _refusal(self, reply: Reply) -> str:
-        said = self._said(reply)
+    def _refusal(self, reply: Reply, text: str) -> str:
+        said = f"\n  it says: {text}" if text else ""
         if reply.status == 404:
             return (
                 f"{self._shown_url} answers 404: there is no such address, or no model {self._model_id!r}{said}\n"
@@ -351,15 +353,14 @@ class Asker:
             "  check the variable that target.api_endpoint.api_key names, and that its key may use this model"
         )
 
-    def _said(self, reply: Reply) -> str:
-        """What the endpoint says of it, on a line. Of an error object the message alone: the rest may hold prompts."""
-        said: Any = self._shown(reply)
-        with contextlib.suppress(wire.UnusableAnswer, RecursionError, KeyError, TypeError):
-            error: Any = self._redactor.tree(wire.parse_answer(reply.data)["error"])
-            said = error["message"] if isinstance(error, Mapping) else error
-        shown = "".join(letter if letter.isprintable() else " " for letter in str(said))
-        line = " ".join(shown.split())[:ERROR_TEXT_LIMIT]
-        return f"\n  it says: {line}" if line else ""
+    def _said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
+        """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
+        said = None
+        with contextlib.suppress(wire.UnusableAnswer, RecursionError):
+            said = foreign_text.said_in(self._redactor.tree(wire.parse_answer(reply.data)))
+        if said is None:
+            said = foreign_text.plain(self._redactor.text(reply.text()))
+        return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
 
     def _nobody_there(self, failed: RequestFailed) -> str:
         if self._has_answered:
