@@ -121,19 +121,17 @@ _REMEDIES = (
             r"(?:prompt|input|request)s? (?:is |are |was )?too (?:long|large)", r"longer than the (?:model|maximum)",
             r"must have less than \d+ tokens", r"exceeds? .{0,40}\b(?:context|tokens)\b",
         ),
-        "try max_length: set config.params.extra.max_length to what the model takes (prompts are cut), or lower"
-        " num_output_tokens",
+        "try max_length (config.params.extra.max_length cuts prompts to so many tokens)",
         "give extra.judges a model that takes longer prompts",
     ),
     _Remedy(
         _is(413),
-        "try max_length: set config.params.extra.max_length (prompts are cut), or raise the server's limit",
+        "try max_length (config.params.extra.max_length cuts prompts), or raise the server's limit",
         "raise the server's limit of a request, or name another judge in extra.judges",
     ),
     _Remedy(
         _says(r"content.{0,3}(?:filter|policy|management)", r"moderat", r"flagged", r"responsible ai", r"safety"),
-        "the provider's filter refuses these prompts: asking again changes nothing; have it loosened, or state the"
-        " coverage that is enough with extra.min_coverage",
+        "the provider's filter refuses these prompts, and will again: have it loosened, or lower extra.min_coverage",
         "the provider's filter refuses these prompts: have it loosened, or name another judge in extra.judges",
     ),
     _Remedy(

@@ -117,8 +117,9 @@ def _without_one(line: str, prompt: str) -> str:
             continue
         start, end = _grown(line, at, at + _PIECE, kept, prompt)
         if end - start >= SHORTEST_QUOTE:
-            parts += [line[kept:start], QUOTED_PROMPT]
-            kept = end
+            quote = line[start:end]
+            parts += [line[kept:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
+            kept = start + len(quote.rstrip())
         at = max(end, at + _PIECE)
     return "".join([*parts, line[kept:]])
 

@@ -83,6 +83,8 @@ def test_what_an_error_quotes_of_the_prompt_is_left_out() -> None:
     assert "chest" not in plain(shown)
     whole = one_line(f"cannot take {PROMPT} today", prompt=texts_in(sent))
     assert whole == f"cannot take {QUOTED_PROMPT} today"
+    assert one_line(f"no: {PROMPT[26:70]}; ok", prompt=[PROMPT]) == f"no: {QUOTED_PROMPT}; ok"
+    assert one_line(f"no:{PROMPT[25:69]}ok", prompt=[PROMPT]) == f"no: {QUOTED_PROMPT} ok"
     twice = one_line(f"{PROMPT[:40]} and {PROMPT[30:]}", prompt=texts_in(sent))
     assert twice == f"{QUOTED_PROMPT} and {QUOTED_PROMPT}"
 

@@ -9,7 +9,8 @@ from eval_factory.rundir import RunDir
 
 MOST_NOTES = 5
 MOST_CAUSES = 5
-"""On the screen; the files have them all."""
+LONGEST_CAUSE = 120
+"""On the screen; the files have it all."""
 
 
 def summary(result: TaskResult, rundir: RunDir) -> str:
@@ -79,9 +80,14 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
     for cause in causes:
         if cause in shown:
             who = "failed" if cause.is_of_the_model else f"judge {cause.role}"
-            yield f"  {who}: {cause.count} x {cause.cause}" + (f"; {cause.hint}" if cause.hint else "")
+            yield f"  {who}: {cause.count} x {_short(cause.cause)}" + (f"; {cause.hint}" if cause.hint else "")
     if more := len(causes) - len(shown):
         yield f"  {more} more {_plural(more, 'cause')} of failures: validity.failures, report.html"
+
+
+def _short(cause: str) -> str:
+    whole = cause.rstrip(". ")
+    return whole if len(whole) <= LONGEST_CAUSE else f"{whole[:LONGEST_CAUSE].rstrip()} ..."
 
 
 def _jury(jury: JuryReport | None) -> Iterator[str]:

@@ -87,6 +87,15 @@ def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResu
     assert lines[at + 2].startswith("  requests: ")
 
 
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [("It is so.", "It is so"), ("x" * 120, "x" * 120), ("x" * 121, "x" * 120 + " ..."), (f"{'x' * 119} yz", "x" * 119 + " ...")],
+)
+def test_a_cause_is_short_on_the_screen(cause: str, told: str, result: TaskResult) -> None:
+    failures = (FailureCause("model", 2, cause, "try it"),)
+    assert f"  failed: 2 x {told}; try it" in shown(changed(result, failures=failures))
+
+
 def test_the_screen_shows_the_most_frequent_causes(result: TaskResult) -> None:
     lines = [line for line in shown(changed(result, failures=causes(*range(9, 2, -1)))) if "cause" in line]
     assert [line.split()[1] for line in lines[:-1]] == ["9", "8", "7", "6", "5"]
