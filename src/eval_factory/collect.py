@@ -6,8 +6,7 @@ Files that grow with the instances are gone through entry by entry (`seen.py` ha
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from eval_factory.engine.judgement import injection_signs
 from eval_factory.errata.load import CORRECTED
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
+from eval_factory.notes import Importance, Notes
 from eval_factory.plan import Plan
 from eval_factory.provenance import provenance_of
 from eval_factory.results import (
@@ -27,7 +27,6 @@ from eval_factory.results import (
     Score,
     Stats,
     TaskResult,
-    Usage,
     Validity,
 )
 from eval_factory.scores import Context, InstanceKey, bounds_of, score_of, scores_by_group
@@ -41,7 +40,7 @@ from eval_factory.seen import (
     notes_of,
     text_of,
 )
-from eval_factory.stats import percentile
+from eval_factory.usage import usage_of
 
 JURY_SCALE = (1.0, 5.0)
 """HELM's juries score from 1 to 5."""
@@ -75,9 +74,11 @@ def collect(
     jury_metric = run.jury.metric if run.jury else None
     helms = _helms_own(contexts, jury_metric, seen)
     contexts = [_of_the_jury(context, seen) if _is_judged(context, jury_metric) else context for context in contexts]
-    notes = list(plan.evaluation.task.about.notes)
+    notes = Notes()
+    notes.add(Importance.BACKGROUND, *plan.evaluation.task.about.notes)
     if entry.main_split not in (None, main_split):
-        notes.append(f"no instance of the main split {entry.main_split} was asked: these scores are of {main_split}")
+        other = f"no instance of the main split {entry.main_split} was asked: these scores are of {main_split}"
+        notes.add(Importance.DOUBTFUL, other)
     scores: dict[str, Score] = {}
     bounds: dict[str, tuple[float, float]] = {}
     zero = plan.evaluation.run.config.params.extra.on_failure == "zero"
@@ -87,7 +88,7 @@ def collect(
         if score is None:
             unheard = not seen.failed and _is_judged(context, jury_metric)
             cause = "no judge scored any answer" if unheard else "it cannot be computed without the failed instances"
-            notes.append(f"{context.label}: absent, {cause}")
+            notes.add(Importance.INCOMPLETE, f"{context.label}: absent, {cause}")
             continue
         scores[context.label] = score
         limits = bounds_of(context, missing)
@@ -97,10 +98,11 @@ def collect(
     main_context = next((context for context in contexts if context.label == main), None)
     missing, as_zero = _missing_of(main_context, jury_metric, seen, zero=zero) if main_context else (seen.failed, zero)
     instances = seen.counts(missing)
-    usage, adjustments = _usage(plan.rundir.cache_db, answers, run_id, wall_s)
-    notes += [*notes_of(plan, run, instances, seen, scores), *notes_on_revisions(plan), *notes_on_data(plan)]
-    notes += [*corrections.notes(), *adjustments]
-    notes += why
+    usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
+    notes.extend([*notes_of(plan, run, instances, seen, scores), *notes_on_data(plan)])
+    notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
+    notes.add(Importance.BACKGROUND, *corrections.notes())
+    notes.add(Importance.DOUBTFUL if main in scores else Importance.NO_RESULT, *why)
     reportable = main in scores and instances.coverage >= plan.evaluation.run.config.params.extra.min_coverage
     return TaskResult(
         task=plan.task_name,
@@ -108,7 +110,8 @@ def collect(
         scores={name: scores[name] for name in sorted(scores, key=lambda name: name != main)} | helms,
         groups=scores_by_group(main_context, seen.members, missing, zero=as_zero) if main_context else {},
         validity=Validity(
-            instances, seen.judges, bounds, seen.ratings.report() if run.jury else None, tuple(notes)
+            instances, seen.judges, bounds, seen.ratings.report() if run.jury else None, notes.texts(),
+            seen.causes.listed(), main_split, {split: len(ids) for split, ids in sorted(seen.splits.items())},
         ),
         usage=usage,
         provenance=provenance_of(
@@ -142,7 +145,7 @@ def _helms_own(contexts: Sequence[Context], jury_metric: str | None, seen: Seen)
     for context in contexts:
         if context.name == jury_metric and context.helm_mean is not None and seen.failed | seen.unjudged | seen.silent:
             whole = Stats(len(context.values), context.helm_mean, None, None, None, None, None)
-            found[f"{context.label}.helm"] = Score(context.helm_mean, whole)
+            found[f"{context.label}.helm"] = context.score(context.helm_mean, whole)
     return found
 
 
@@ -165,14 +168,16 @@ def _contexts(run: output.HelmRun, main_split: str | None) -> list[Context]:
         if label in found:
             found[label].merged, found[label].helm_mean = True, None
         else:
-            found[label] = Context(label, stat.name.name, stat.mean, merged=False)
+            perturbation = output.perturbation_label(stat.name)
+            found[label] = Context(
+                label, stat.name.name, stat.mean, merged=False, split=stat.name.split, perturbation=perturbation
+            )
     keys: dict[InstanceKey, InstanceKey] = {}
     labels: dict[output.MetricName, str] = {}
     is_perturbed = False
     for entry in run.per_instance_stats():
         is_perturbed = is_perturbed or entry.perturbation is not None
-        perturbation = entry.perturbation.name if entry.perturbation else None
-        key = (entry.instance_id, entry.train_trial_index, perturbation)
+        key = (entry.instance_id, entry.train_trial_index, entry.perturbation.name if entry.perturbation else None)
         key = keys.setdefault(key, key)
         for stat in entry.stats:
             label = labels.get(stat.name) or labels.setdefault(stat.name, output.score_label(stat.name, main_split))
@@ -258,45 +263,3 @@ class _Records:
             for context in self.contexts
             if key in context.values and not (unjudged and _is_judged(context, self.jury_metric))
         }
-
-
-def _usage(
-    cache_db: Path, answers: Mapping[str, _Answer], run_id: str, wall_s: float
-) -> tuple[Usage, list[str]]:
-    """Counts of this run's attempts; tokens of every answer that it used, whenever that was paid for.
-
-    With it: how requests had to be changed for the endpoint to take them, in the run that paid for them.
-    """
-    requests = cached = retries = 0
-    used: dict[str, _Answer] = {}
-    adjusted: dict[str, set[str]] = defaultdict(set)
-    for attempt in store.read_attempts(cache_db):
-        if attempt["outcome"] == "answered" and attempt["error"]:
-            adjusted[attempt["key"]].update(attempt["error"].split("; "))
-        if attempt["run_id"] != run_id:
-            continue
-        cached += attempt["outcome"] == "cached"
-        requests += attempt["outcome"] in ("answered", "retried", "failed")
-        retries += attempt["outcome"] == "retried"
-        if attempt["outcome"] in ("answered", "cached"):
-            tokens = (attempt["prompt_tokens"], attempt["completion_tokens"])
-            set_aside = _Answer(tokens, attempt["latency_s"])  # a judge's unusable answer; it was paid for
-            used[attempt["key"]] = answers.get(attempt["key"], set_aside)
-    counted = list(used.values())
-    latencies = [answer.latency_s for answer in counted]
-    usage = Usage(
-        requests=requests,
-        cached=cached,
-        retries=retries,
-        prompt_tokens=_sum_known(answer.tokens[0] for answer in counted),
-        completion_tokens=_sum_known(answer.tokens[1] for answer in counted),
-        latency_p50_s=percentile(latencies, 0.50),
-        latency_p95_s=percentile(latencies, 0.95),
-        wall_s=wall_s,
-    )
-    return usage, sorted({how for key in used for how in adjusted[key]})
-
-
-def _sum_known(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

@@ -63,7 +63,8 @@ class Corrections:
         return [
             Context(
                 erratum.label, erratum.label, None, merged=True, scale=self.helm[str(erratum.metric)].scale,
-                values=self.values[erratum.label],
+                values=self.values[erratum.label], split=self.helm[str(erratum.metric)].split,
+                perturbation=self.helm[str(erratum.metric)].perturbation,
             )
             for erratum in self.errata
             if self.values[erratum.label]

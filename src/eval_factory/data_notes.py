@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from eval_factory.helm import output
+from eval_factory.notes import Importance, Note
 from eval_factory.plan import Plan
 
 EHR_SQL = "ehr_sql"
@@ -18,19 +19,21 @@ CUT = "{count} of {of} records are longer than max_length={limit} tokens allows:
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
 
 
-def notes_on_data(plan: Plan) -> list[str]:
+def notes_on_data(plan: Plan) -> list[Note]:
     """For `validity.notes` of a finished run. Raises HelmError."""
     notes = []
     limited = output.limited_records(plan.rundir.helm)
     if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
         if limited.left_out:
-            notes.append(LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length))
+            left_out = LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length)
+            notes.append(Note(Importance.INCOMPLETE, left_out))
         if limited.cut:
-            notes.append(CUT.format(count=limited.cut, of=limited.records, limit=limited.max_length))
+            cut = CUT.format(count=limited.cut, of=limited.records, limit=limited.max_length)
+            notes.append(Note(Importance.INCOMPLETE, cut))
     if plan.evaluation.task.helm.run_spec == EHR_SQL:
         database = output.scenario_folder(plan.rundir.helm, EHR_SQL) / "eicu.sqlite"
         if database.is_file() and not _has_rows(database):
-            notes.append(NO_ROWS)
+            notes.append(Note(Importance.NO_RESULT, NO_ROWS))
     return notes
 
 

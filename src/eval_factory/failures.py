@@ -31,7 +31,7 @@ NO_SUCH_ARGUMENT = "unexpected keyword argument"
 NOT_IN_THE_CACHE = "Couldn't find cache for"
 """What `datasets` says offline of another configuration than those it has."""
 
-_NLTK_RESOURCE = re.compile(r"Resource\s+(?:\x1b\[\d+m)?'?(\w+)")
+_NLTK_RESOURCE = re.compile(r"Resource\s+(?:(?:\x1b|\\x1b)\[\d+m)?'?(\w+)")
 _RAISED = re.compile(
     r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from eval_factory.foreign_text import own_lines
 from eval_factory.rundir import PRIVATE, RunDir
 from eval_factory.secrets import Redactor
 
@@ -35,5 +36,8 @@ class _RedactingFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s")
         self._redactor = redactor
 
+    """With lines after the first indented: none can be taken for one of its own."""
+
     def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.text(super().format(record))
+        first, *others = own_lines(self._redactor.text(super().format(record))).split("\n")
+        return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in others)])

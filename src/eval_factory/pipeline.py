@@ -23,6 +23,7 @@ from eval_factory.config.task_rules import data_faults
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import ended_before_it_ran, explained
+from eval_factory.foreign_text import own_lines, printable
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
@@ -64,7 +65,7 @@ def run_evaluation(
     argv = command_line(plan, debug=options.debug)
     redactor = Redactor.from_environment(env, evaluation.key_names())
     if options.dry_run:
-        output.write(redactor.text(preview(evaluation, argv)))
+        output.write(own_lines(redactor.text(preview(evaluation, argv))))
         return
     wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
@@ -394,7 +395,7 @@ def _refused_here(message: str, blocked: Sequence[str]) -> str:
 
 def _blocked(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Hosts that an offline run wanted and did not get."""
-    return list(dict.fromkeys(event["place"] for event in events if event["event"] == event_names.BLOCKED))
+    return list(dict.fromkeys(printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED))
 
 
 def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
@@ -441,7 +442,7 @@ def report(
     complete = not result.something_to_ask
     remember(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
     log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
-    output.write(redactor.text(summary(result, plan.rundir)) + "\n")
+    output.write(own_lines(redactor.text(summary(result, plan.rundir))) + "\n")
     if not result.reportable:
         minimum = plan.evaluation.run.config.params.extra.min_coverage
         if result.main_metric not in result.scores and not result.something_to_ask:

@@ -31,6 +31,10 @@ class Score:
 
     value: float
     stats: Stats
+    metric: str = ""
+    """HELM's name of the metric, which may hold an `@` itself (`exact_match@5`)."""
+    split: str | None = None
+    perturbation: str | None = None
 
 
 Scores = Mapping[str, Score]
@@ -76,6 +80,24 @@ class JuryReport:
 
 
 @dataclass(frozen=True)
+class FailureCause:
+    """Errors of one role that say the same."""
+
+    role: str
+    """`model`, or the judge whose ratings are missing."""
+    count: int
+    """Of instances."""
+    cause: str
+    """What varies from one to the next (a number, an id) as `...`."""
+    hint: str | None
+    """What may help, where that is known."""
+
+    @property
+    def is_of_the_model(self) -> bool:
+        return self.role == MODEL_ROLE
+
+
+@dataclass(frozen=True)
 class Validity:
     """What a reader has to know to trust the scores, or not."""
 
@@ -84,20 +106,49 @@ class Validity:
     bounds: Mapping[str, tuple[float, float]]
     jury: JuryReport | None
     notes: tuple[str, ...]
+    """The weightiest first."""
+    failures: tuple[FailureCause, ...] = ()
+    """Why instances have no answer, and answers no judgement: the model's first, then by judge; most frequent first."""
+    main_split: str | None = None
+    """The split whose scores have plain names."""
+    splits: Mapping[str, int] = field(default_factory=dict)
+    """Split -> instances that were asked."""
 
 
 @dataclass(frozen=True)
-class Usage:
-    """What it cost. Tokens as the endpoint counted them; None where it never did."""
+class Spent:
+    """What was sent and paid for. Tokens as the endpoint counted them; None where it never did."""
 
     requests: int
     cached: int
+    """Answers that were taken from the cache, which cost nothing."""
     retries: int
     prompt_tokens: int | None
     completion_tokens: int | None
     latency_p50_s: float | None
+    """Of answers that were paid for; None where there were none."""
     latency_p95_s: float | None
+
+
+@dataclass(frozen=True)
+class SpentByRole:
+    total: Spent
+    roles: Mapping[str, Spent]
+    """`model` and each judge that was asked."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What it cost."""
+
+    this_run: SpentByRole
+    """The helm-run that made the result; of an evaluation that was continued, its last part."""
+    all_runs: SpentByRole
+    """All that was sent from this output folder since it was begun, or since --fresh."""
+    runs: int
+    """How many runs these are."""
     wall_s: float
+    """Seconds of this run."""
 
 
 @dataclass(frozen=True)

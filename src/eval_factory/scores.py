@@ -28,6 +28,12 @@ class Context:
     scale: Scale | None = None
     """The least and the greatest value that there can be, where that is known."""
     values: dict[InstanceKey, float] = field(default_factory=dict)
+    split: str | None = None
+    perturbation: str | None = None
+
+    def score(self, value: float, stats: Stats) -> Score:
+        """A score of this metric in this split and perturbation."""
+        return Score(value, stats, self.name, self.split, self.perturbation)
 
 
 def helm_mean(values: Mapping[InstanceKey, float]) -> float:
@@ -56,12 +62,12 @@ def score_of(context: Context, missing: set[InstanceKey], *, zero: bool) -> Scor
     if not touched:
         value = context.helm_mean if context.helm_mean is not None else helm_mean(context.values)
         if not is_mean:
-            return Score(value, Stats(len(context.values), value, None, None, None, None, None))
-        return Score(value, describe(_by_instance(context.values), value, context.scale))
+            return context.score(value, Stats(len(context.values), value, None, None, None, None, None))
+        return context.score(value, describe(_by_instance(context.values), value, context.scale))
     if not is_mean:
         return None
     kept = _counted(context.values, touched, zero=zero)
-    return _mean_score(kept, context.scale) if kept else None
+    return _mean_score(context, kept) if kept else None
 
 
 def _counted(values: Mapping[InstanceKey, float], missing: set[InstanceKey], *, zero: bool) -> dict[InstanceKey, float]:
@@ -71,9 +77,9 @@ def _counted(values: Mapping[InstanceKey, float], missing: set[InstanceKey], *, 
     return {key: value for key, value in values.items() if key not in missing}
 
 
-def _mean_score(values: Mapping[InstanceKey, float], scale: Scale | None) -> Score:
+def _mean_score(context: Context, values: Mapping[InstanceKey, float]) -> Score:
     value = helm_mean(values)
-    return Score(value, describe(_by_instance(values), value, scale))
+    return context.score(value, describe(_by_instance(values), value, context.scale))
 
 
 def _by_instance(values: Mapping[InstanceKey, float]) -> list[float]:
@@ -126,6 +132,6 @@ def scores_by_group(
         values = {value: kept for value, kept in values.items() if kept}
         if 2 <= len(values) <= min(MOST_GROUPS, len(context.values) // 2):
             groups[name] = {
-                value: {context.label: _mean_score(kept, context.scale)} for value, kept in values.items()
+                value: {context.label: _mean_score(context, kept)} for value, kept in values.items()
             }
     return groups

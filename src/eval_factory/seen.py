@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from eval_factory.causes import Causes
 from eval_factory.config.quasi import QUASI_METRICS, becomes_nothing, note_on_quasi
 from eval_factory.corrections import Corrections
 from eval_factory.engine import wire
@@ -19,8 +20,9 @@ from eval_factory.engine.judgement import injection_signs
 from eval_factory.helm import output
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.jury import Ratings, family_of
+from eval_factory.notes import Importance, Note
 from eval_factory.plan import Plan
-from eval_factory.results import Instances, JudgeCounts
+from eval_factory.results import MODEL_ROLE, Instances, JudgeCounts
 from eval_factory.scores import InstanceKey
 
 LONGEST_CATEGORY = 80
@@ -34,6 +36,8 @@ class Seen:
 
     judges: dict[str, JudgeCounts] = field(default_factory=dict)
     requested: set[InstanceKey] = field(default_factory=set)
+    splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Split -> ids of the instances that were asked."""
     failed: set[InstanceKey] = field(default_factory=set)
     filtered: set[InstanceKey] = field(default_factory=set)
     empty: set[InstanceKey] = field(default_factory=set)
@@ -48,6 +52,7 @@ class Seen:
     nothing_right: int = 0
     """Instances with a right answer that HELM's quasi metrics take for nothing."""
     prompts: Any = field(default_factory=hashlib.sha256)
+    causes: Causes = field(default_factory=Causes)
 
     @property
     def cut_off_empty(self) -> int:
@@ -81,6 +86,7 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
     for state in run.request_states():
         key = key_of(state)
         seen.requested.add(key)
+        seen.splits[state.instance.split or ""].add(state.instance.id)
         seen.prompts.update(json.dumps([state.instance.id, state.request.get("prompt")]).encode())
         fields = {name: value for name, value in categories_of(state.instance).items() if isinstance(value, str)}
         if state.instance.sub_split:
@@ -95,6 +101,7 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
         )
         if has_failed(state):
             seen.failed.add(key)
+            seen.causes.add(MODEL_ROLE, state.result.error if state.result else None)
             continue
         empty = not text_of(state).strip()
         if was_filtered(state):
@@ -110,6 +117,8 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
                 ratings = output.ratings_of(state.annotations, jury, name)
                 asked[judge] += not empty
                 scored[judge] += bool(ratings)
+                if not ratings and not empty:
+                    seen.causes.add(judge, output.reason_of(state.annotations, jury, name))
                 heard = heard or bool(ratings)
                 seen.ratings.add(judge, key, ratings)
             if empty:
@@ -132,51 +141,73 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
 
 def notes_of(
     plan: Plan, run: output.HelmRun, instances: Instances, seen: Seen, labels: Collection[str]
-) -> list[str]:
-    notes = []
+) -> list[Note]:
+    """What the requests and answers of a run say of its scores."""
+    notes: list[Note] = []
+
+    def note(importance: Importance, text: str) -> None:
+        notes.append(Note(importance, text))
+
     cut_off_empty = seen.cut_off_empty
     if plan.model.url.startswith("demo:"):
-        notes.append("the target was the embedded demo baseline, not a model: these scores measure nothing")
+        note(
+            Importance.NO_RESULT,
+            "the target was the embedded demo baseline, not a model: these scores measure nothing",
+        )
     found, known = len({key[0] for key in seen.requested}), plan.evaluation.task.about.instances
     whole = plan.evaluation.run.config.params.limit_samples is None
     rules = plan.evaluation.task.helm.parameters
     whole &= not any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
     if known is not None and found != known and whole:
-        notes.append(f"the data hold {found} instances, {known} when this task was described: another version of them?")
+        note(
+            Importance.DOUBTFUL,
+            f"the data hold {found} instances, {known} when this task was described: another version of them?",
+        )
     if cut_off_empty:
         too_few = wire.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
-        notes.append(f"{cut_off_empty} of {instances.requested}: {too_few}")
+        note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
-        notes.append(f"{instances.failed} instances failed and {how}; the same command asks them again")
-    if instances.unjudged:
-        notes.append(
-            f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
-            " (HELM's own value, named .helm, gives them its default)"
+        note(
+            Importance.INCOMPLETE,
+            f"{instances.failed} instances failed and {how}; the same command asks them again",
         )
-    for judge, counts in seen.judges.items():
-        if counts.failed:
-            notes.append(
-                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} answers;"
-                " the same command asks it again"
-            )
-        if counts.same_family:
-            notes.append(f"judge {judge} is of the evaluated model's family")
+    if instances.unjudged:
+        note(
+            Importance.INCOMPLETE,
+            f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
+            " (HELM's own value, named .helm, gives them its default)",
+        )
+    notes += _notes_on_judges(seen)
     if run.has_metric(SUMMARIZATION) and not any(label.startswith(("BERTScore", "summac")) for label in labels):
-        notes.append("BERTScore and SummaC are absent: they need torch, a GPU and their weights")
+        note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")
     if any(spec.class_name.endswith(TOXICITY_METRIC) for spec in run.run_spec.metric_specs) and not any(
         "toxic" in stat.name.name for stat in run.stats
     ):
-        notes.append("HELM's toxicity metrics are left out: they need the Perspective API")
+        note(Importance.BACKGROUND, "HELM's toxicity metrics are left out: they need the Perspective API")
     if seen.nothing_right and plan.evaluation.benchmark is None:  # a custom benchmark's check has said so, with the row
-        notes.append(note_on_quasi(f"{seen.nothing_right} of {instances.requested} instances"))
+        which = f"{seen.nothing_right} of {instances.requested} instances"
+        note(Importance.DOUBTFUL, note_on_quasi(which))
     if seen.injected:
-        notes.append(
+        note(
+            Importance.DOUBTFUL,
             f"{seen.injected} answers speak to their judges (see `injection` in results.jsonl):"
-            " what stands in them was not taken for a judgement; look at their scores"
+            " what stands in them was not taken for a judgement; look at their scores",
         )
     return notes
+
+
+def _notes_on_judges(seen: Seen) -> Iterator[Note]:
+    for judge, counts in seen.judges.items():
+        if counts.failed:
+            yield Note(
+                Importance.INCOMPLETE,
+                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} answers;"
+                " the same command asks it again",
+            )
+        if counts.same_family:
+            yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
 
 
 def key_of(state: output.RequestState) -> InstanceKey:

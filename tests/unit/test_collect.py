@@ -12,8 +12,9 @@ import pytest
 
 from eval_factory.collect import collect
 from eval_factory.engine import store, wire
+from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan import Plan
-from eval_factory.results import TaskResult
+from eval_factory.results import Spent, TaskResult
 from eval_factory.scores import helm_mean
 from unit.builders import plan
 
@@ -319,32 +320,148 @@ def test_another_number_of_instances_than_was_known_is_said(tmp_path: Path, flag
     assert (expected in result.validity.notes) is said
 
 
-def journal(cache_db: Path, *lines: tuple[str, str, str, str | None]) -> None:
-    """(run, key, outcome, error) of each attempt, one second and 10 + 5 tokens each."""
+def test_failures_are_grouped_by_cause(tmp_path: Path) -> None:
+    too_long = "HTTP 400: the maximum context length is 768 tokens, you requested {}"
+    states = [state(0, "yes"), *(state(i, None, result={"error": too_long.format(800 + i)}) for i in (1, 2)), state(3, None)]
+    states[3]["result"] = None
+    causes = result_of(tmp_path, states=states, values={"exact_match": FOUR}).validity.failures
+    assert [(cause.role, cause.count, cause.cause) for cause in causes] == [
+        ("model", 2, "HTTP 400: the maximum context length is 768 tokens, you requested ..."),
+        ("model", 1, "no error was recorded"),
+    ]
+    assert "max_length" in str(causes[0].hint)
+    assert causes[1].hint is None
+
+
+def test_why_judges_gave_no_judgement_is_grouped_by_judge(tmp_path: Path) -> None:
+    given = {"accuracy": {"score": 4}}
+    annotations: list[dict[str, Any]] = [
+        {"prompt_text": "p", "a": given, "b": given},
+        {"prompt_text": "p", "a": given, NOT_JUDGED: {"b": "HTTP 500: boom 1"}},
+        {"prompt_text": "p", "a": given, NOT_JUDGED: {"b": "HTTP 500: boom 2"}},
+        {"prompt_text": "p", "b": given, NOT_JUDGED: "of another shape"},
+        {"prompt_text": None, "empty_output_equivalence_judgement": False},
+    ]
+    states = [state(i, "text" if i < 4 else "", annotations={"aci_bench": one}) for i, one in enumerate(annotations)]
+    result = result_of(
+        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
+        values={"aci_bench_accuracy": [4.0, 4.0, 4.0, 4.0, 1.0]},
+    )  # fmt: skip
+    told = [(cause.role, cause.count, cause.cause) for cause in result.validity.failures]
+    assert told == [("a", 1, "no error was recorded"), ("b", 2, "HTTP 500: boom ...")]
+
+
+def test_notes_come_by_importance(tmp_path: Path) -> None:
+    flags = {"config.type": "medec", "target.api_endpoint.url": "demo://baseline", "config.params.limit_samples": 2}
+    states = [state(0, "yes"), state(1, None)]
+    notes = result_of(tmp_path, flags, states=states, values={"medec_error_flag_accuracy": [1.0, 0.0]}).validity.notes
+    first, second, *_ = notes
+    assert "embedded demo baseline" in first
+    assert second.startswith("1 instances failed")
+    errata = [number for number, note in enumerate(notes) if "errata" in note]
+    assert errata == [] or min(errata) > 1
+
+
+def test_scores_say_of_which_metric_split_and_perturbation_they_are(tmp_path: Path) -> None:
+    """The name of a metric may hold an @ as the name of a score does."""
+    states = [state(0, "yes"), state(1, "yes"), state(2, "yes", split=VALID)]
+    result = result_of(
+        tmp_path, states=states, values={"exact_match": [1.0, 1.0, 0.0], "exact_match@5": [1.0, 0.0, 1.0]},
+        perturbation={"name": "typos", "computed_on": "worst"},
+    )  # fmt: skip
+    found = {name: (score.metric, score.split, score.perturbation) for name, score in result.scores.items()}
+    assert found == {
+        "exact_match": ("exact_match", TEST, None),
+        "exact_match@valid": ("exact_match", VALID, None),
+        "exact_match@5": ("exact_match@5", TEST, None),
+        "exact_match@5@valid": ("exact_match@5", VALID, None),
+        "exact_match@test+robustness.worst": ("exact_match", TEST, "robustness.worst"),
+        "exact_match@test+typos.worst": ("exact_match", TEST, "typos.worst"),
+    }
+    assert (result.validity.main_split, dict(result.validity.splits)) == (TEST, {TEST: 2, VALID: 1})
+
+
+def test_a_score_of_the_kept_instances_says_of_what_it_is_too(tmp_path: Path) -> None:
+    states = [state(i, None if i == 3 else "yes") for i in range(4)]
+    result = result_of(tmp_path, states=states, values={"exact_match": FOUR})
+    (score,) = result.scores.values()
+    assert (score.metric, score.split, score.perturbation) == ("exact_match", TEST, None)
+    assert all(one["exact_match"].split == TEST for one in result.groups.get("category", {}).values())
+
+
+Line = tuple[str, str, str, str, str | None, int | None]
+
+
+def journal(cache_db: Path, *lines: Line) -> None:
+    """(run, role, key, outcome, error, prompt tokens) of each attempt; the n-th took n seconds, 5 completion tokens."""
     store.create_or_check(cache_db)
     with closing(sqlite3.connect(cache_db)) as connection, connection:
         connection.executemany(
-            "INSERT INTO attempts (run_id, key, role, attempt, outcome, error, started, latency_s, prompt_tokens,"
-            " completion_tokens) VALUES (?, ?, 'model', 1, ?, ?, 0, 1.0, 10, 5)",
-            lines,
+            "INSERT INTO attempts (run_id, role, key, attempt, outcome, error, started, latency_s, prompt_tokens,"
+            " completion_tokens) VALUES (?, ?, ?, 1, ?, ?, 0, ?, ?, 5)",
+            [(*line[:5], float(number), line[5]) for number, line in enumerate(lines, start=1)],
         )
 
 
-def test_the_usage_is_of_this_run_alone(tmp_path: Path) -> None:
+def cost(tmp_path: Path, *lines: Line, run_id: str = "run") -> TaskResult:
     here = plan({"config.output_dir": str(tmp_path / "out")})
     folder = here.rundir.helm / "runs" / "s" / "r"
     write_run(folder, [state(0, "yes"), state(1, "yes")], {"exact_match": [1.0, 1.0]})
-    journal(
-        here.rundir.cache_db,
-        ("old", "k0", "answered", "temperature was left out"), ("old", "k9", "answered", "top_p was left out"),
-        ("run", "k0", "cached", None), ("run", "k1", "retried", "HTTP 500"), ("run", "k1", "answered", None),
-    )  # fmt: skip
-    result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
+    journal(here.rundir.cache_db, *lines)
+    return collect(here, [folder], run_id=run_id, wall_s=1.0, git_hash=None)
+
+
+RESUMED: tuple[Line, ...] = (
+    ("old", "model", "k0", "answered", "temperature was left out", 100),
+    ("old", "model", "k9", "answered", "top_p was left out", 200),
+    ("old", "model", "k1", "failed", "HTTP 500", None),
+    ("run", "model", "k0", "cached", None, 100),
+    ("run", "model", "k1", "retried", "HTTP 500", None),
+    ("run", "model", "k1", "answered", None, 10),
+)
+
+
+def test_the_usage_of_this_run_and_that_of_all_are_kept_apart(tmp_path: Path) -> None:
+    result = cost(tmp_path, *RESUMED)
     usage = result.usage
-    assert (usage.requests, usage.cached, usage.retries) == (2, 1, 1)
-    assert (usage.prompt_tokens, usage.completion_tokens) == (20, 10)
+    assert usage.this_run.total == Spent(2, 1, 1, 10, 5, 6.0, 6.0)
+    assert usage.all_runs.total == Spent(5, 1, 1, 310, 15, 2.0, 6.0)
+    assert dict(usage.this_run.roles) == {"model": usage.this_run.total}
+    assert (usage.runs, usage.wall_s) == (2, 1.0)
     assert "temperature was left out" in result.validity.notes  # of an answer that was used again
     assert not any("top_p" in note for note in result.validity.notes)  # another model's, in the same folder
+
+
+def test_a_run_that_found_all_in_the_cache_cost_nothing(tmp_path: Path) -> None:
+    usage = cost(
+        tmp_path, *RESUMED, ("third", "model", "k0", "cached", None, 100), ("third", "model", "k1", "cached", None, 10),
+        run_id="third",
+    ).usage  # fmt: skip
+    assert usage.this_run.total == Spent(0, 2, 0, 0, 0, None, None)
+    assert usage.all_runs.total == Spent(5, 3, 1, 310, 15, 2.0, 6.0)
+    assert usage.runs == 3
+
+
+def test_the_usage_of_a_jury_is_split_by_role(tmp_path: Path) -> None:
+    usage = cost(
+        tmp_path, ("run", "model", "k0", "answered", None, 10), ("run", "gpt", "k1", "answered", None, 1000),
+        ("run", "gpt", "k2", "failed", "HTTP 400", None), ("run", "gpt", "k1", "unusable", "no judgement", None),
+        ("run", "free", "k3", "answered", None, None),
+    ).usage  # fmt: skip
+    assert dict(usage.this_run.roles) == {
+        "free": Spent(1, 0, 0, None, 5, 5.0, 5.0),
+        "gpt": Spent(2, 0, 0, 1000, 5, 2.0, 2.0),
+        "model": Spent(1, 0, 0, 10, 5, 1.0, 1.0),
+    }
+    assert list(usage.this_run.roles) == ["model", "free", "gpt"]
+    assert usage.this_run.total == Spent(4, 0, 0, 1010, 15, 2.0, 5.0)
+    assert usage.all_runs == usage.this_run
+
+
+def test_nothing_sent_costs_nothing(tmp_path: Path) -> None:
+    usage = cost(tmp_path).usage
+    assert usage.this_run.total == usage.all_runs.total == Spent(0, 0, 0, 0, 0, None, None)
+    assert (dict(usage.this_run.roles), usage.runs) == ({}, 0)
 
 
 def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from eval_factory.data_notes import NO_ROWS, notes_on_data
 from eval_factory.errors import HelmError
 from eval_factory.helm.names import LIMITED_RECORDS_FILE
+from eval_factory.notes import Importance
 from eval_factory.plan import Plan
 from unit.builders import plan
 
@@ -28,7 +29,8 @@ def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_p
     database.parent.mkdir(parents=True)
     with closing(sqlite3.connect(database)) as connection:
         connection.executescript(f'CREATE TABLE "odd ""name" (a); CREATE TABLE patient (a); {statement};')
-    assert notes_on_data(made) == notes
+    assert [note.text for note in notes_on_data(made)] == notes
+    assert all(note.importance == Importance.NO_RESULT for note in notes_on_data(made))
 
 
 def test_of_a_database_that_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_what_max_length_did(limits: dict[str, object], beginnings: list[str], t
     write(made, **{"run_spec": "ehrshot", "max_length": 100, **limits})
     notes = notes_on_data(made)
     assert len(notes) == len(beginnings)
-    assert all(note.startswith(beginning) for note, beginning in zip(notes, beginnings, strict=True))
+    assert all(note.text.startswith(beginning) for note, beginning in zip(notes, beginnings, strict=True))
 
 
 def test_a_damaged_record_is_helms_failure(tmp_path: Path) -> None:

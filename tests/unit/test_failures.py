@@ -30,6 +30,10 @@ from unit.builders import plan
             "LookupError: ****\n  Resource \x1b[93mpunkt_tab\x1b[0m not found.\n  Please use the NLTK Downloader", SCORING,
             PrerequisiteError, "NLTK's resource punkt_tab",
         ),
+        (
+            "LookupError: **** Resource \\x1b[93mpunkt\\x1b[0m not found. Please use the NLTK Downloader", SCORING,
+            PrerequisiteError, "NLTK's resource punkt,",
+        ),
         ("LookupError: unknown encoding", SCORING, HelmError, "HELM failed while pubmed_qa ran"),
         ("NoInstancesError: found no instances", LOADING, PrerequisiteError, "the data of pubmed_qa"),
         ("DownloadError: https://x could not be downloaded", LOADING, PrerequisiteError, "the data of pubmed_qa"),

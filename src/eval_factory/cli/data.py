@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.foreign_text import own_lines
 
 if TYPE_CHECKING:  # the modules themselves are imported inside the commands: `--help` is to be quick
     from eval_factory.data.bundle import Need
@@ -151,7 +152,7 @@ def verify_data(folder: Path) -> None:
     manifest = read_manifest(folder)
     differences = compare(folder, manifest)
     for line in differences.lines():
-        click.echo(line)
+        click.echo(own_lines(line))
     if differences:
         counts = (
             f"{len(differences.missing)} missing, {len(differences.altered)} altered, {len(differences.extra)} extra"
@@ -199,4 +200,4 @@ def import_data(folder: Path, target: Path) -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(line)
+    click.echo(own_lines(line))

@@ -21,6 +21,7 @@ from eval_factory.cli.lazy import LazyGroup
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
+from eval_factory.foreign_text import own_lines
 from eval_factory.secrets import Redactor, names_a_secret
 
 PROGRAM = "eval-factory"
@@ -200,7 +201,7 @@ def _interrupt(*_: object) -> None:
 def _say(message: str) -> None:
     """To standard error, redacted: an error may quote what it stumbled over."""
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
-    lines = redactor.text(message).splitlines() or [""]
+    lines = own_lines(redactor.text(message)).rstrip("\n").split("\n")
     prefix = f"{PROGRAM}: "
     for line in lines:
         click.echo(line if line.startswith("  ") else prefix + line, err=True)
@@ -211,6 +212,6 @@ def _report_defect(error: Exception) -> int:
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
     descriptor, name = tempfile.mkstemp(prefix="eval-factory-defect-", suffix=".log")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(redactor.text(text))
+        file.write(own_lines(redactor.text(text)))
     _say(f"a defect in eval-factory ({type(error).__name__}); the traceback is in {name}")
     return DEFECT_EXIT_CODE

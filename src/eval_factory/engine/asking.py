@@ -16,6 +16,7 @@ from typing import Any
 from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
+from eval_factory import foreign_text
 from eval_factory.engine import wire
 from eval_factory.engine.auth import SignIn, SignInError
 from eval_factory.engine.first_requests import FirstRequests
@@ -354,24 +355,25 @@ class Asker:
             except wire.UnusableAnswer as error:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
-                raise _Transient(self._redactor.text(str(error))[:ERROR_TEXT_LIMIT], reply.status, {}) from error
-        text = self._reader.shown(reply)[:ERROR_TEXT_LIMIT]
+                told = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
+                raise _Transient(told, reply.status, {}) from error
+        text = self._reader.said(reply, sent)
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
                 self.limit.too_many(since)
             named = " (rate limit)" if reply.status == 429 else ""
             message = f"HTTP {reply.status}{named}: {text}"
-            raise _Transient(message, reply.status, reply.headers, said=self._reader.said(reply))
+            raise _Transient(message, reply.status, reply.headers, said=text)
         if reply.status == PROXY_LOGIN:
             raise StopAsking(self._messages.proxy_login(PROXY_LOGIN, self._url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status):
-            raise StopAsking(self._messages.refused(reply.status, self._reader.said(reply)))
+            raise StopAsking(self._messages.refused(reply.status, text))
         if 300 <= reply.status < 400:
             raise StopAsking(self._messages.moved(reply.status))
-        changes = named_in(text, sent) if reply.status == 400 else {}
+        changes = named_in(self._reader.shown(reply)[:ERROR_TEXT_LIMIT], sent) if reply.status == 400 else {}
         if changes:
             raise _Refused(changes)
-        raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, self._reader.said(reply))
+        raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, text)
 
     def _is_of_a_prompt(self, status: int) -> bool:
         """Whether a refusal costs its instance only."""

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 from urllib3.util.retry import Retry
 
 from eval_factory.engine.transport import certificates, certificates_hint, proxy_for
+from eval_factory.foreign_text import one_line
 from eval_factory.rundir import PRIVATE, write_atomic
 from eval_factory.secrets import Redactor, secret_in, variable_of
 
@@ -186,7 +187,7 @@ class OAuthSignIn:
 
     def _error(self, reason: str, hint: str = "") -> SignInError:
         *first, last = self._names.values()
-        shown = self._redactor.text(" ".join(reason.split()))[:REASON_LIMIT]
+        shown = one_line(self._redactor.text(reason), REASON_LIMIT)
         lines = [f"Error creating {self.service} OAuth token: {shown}", *([hint] if hint else [])]
         return SignInError(
             "\n".join(lines) + "\n"

@@ -35,6 +35,7 @@ from eval_factory.engine.session import Session, session_for
 from eval_factory.engine.stop_messages import messages_of
 from eval_factory.engine.store import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.engine.transport import Transport
+from eval_factory.foreign_text import own_lines
 from eval_factory.results import MODEL_ROLE
 from eval_factory.secrets import filled, first_secret, secret_in, variables_in
 
@@ -289,7 +290,7 @@ class Endpoint:
             first, self._stopped = self._stopped is None, message
         if first:
             fatal = self._role == MODEL_ROLE
-            print(f"{events.FATAL_MARK if fatal else 'warning: '}{message}", file=sys.stderr, flush=True)
+            _say(f"{events.FATAL_MARK if fatal else 'warning: '}{message}")
             self._session.events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message)
         raise EndpointStopped(message)
 
@@ -339,7 +340,7 @@ _REQUEST_FIELDS = (
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(own_lines(line), file=sys.stderr, flush=True)
 
 
 def _failure(message: str) -> RequestResult:

@@ -12,6 +12,7 @@ from typing import Any
 
 from eval_factory.engine import events
 from eval_factory.engine.session import session_for
+from eval_factory.foreign_text import one_line, printable
 
 _not_made: list[str] = []
 
@@ -39,9 +40,9 @@ def let_each_stand_alone() -> None:
             arguments = ",".join(f"{name}={value}" for name, value in spec.args.items())
             entry = f"{spec.class_name}:{arguments}"
             _not_made.append(entry)
-            message = f"{type(error).__name__}: {error}"
-            print(f"{entry}: {message}", file=sys.stderr, flush=True)
             session = session_for(Path(runner.get_benchmark_output_path()).absolute().parent)
+            message = f"{type(error).__name__}: {one_line(session.redactor.text(str(error)))}"
+            print(f"{printable(entry)}: {message}", file=sys.stderr, flush=True)
             session.events.emit(events.RUN_FAILED, run=entry, error=message, stopped=False)
             return []
 

@@ -6,13 +6,13 @@ Append-only; a line is written by one `write` call, so a reader sees whole lines
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from eval_factory.jsonl import json_line
 from eval_factory.rundir import PRIVATE
 from eval_factory.secrets import Redactor
 
@@ -59,7 +59,7 @@ class EventWriter:
 
     def emit(self, event: str, **fields: Any) -> None:
         told = self._redactor.tree(fields)
-        line = json.dumps({"time": time.time(), "run_id": self._run_id, "event": event, **told})
+        line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **told})
         with self._lock, contextlib.suppress(OSError):  # a full disk must not hide what the event tells
             self._file.write(line + "\n")
 

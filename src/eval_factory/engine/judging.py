@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
@@ -18,6 +18,8 @@ from helm.common.request import Request, RequestResult
 
 from eval_factory.engine.judgement import UnusableJudgement, judgement_in
 from eval_factory.engine.session import current_session
+from eval_factory.foreign_text import one_line
+from eval_factory.helm import names
 
 MOST_TOKENS = 4096
 """What HELM grants a judge."""
@@ -27,6 +29,13 @@ ASK_AGAIN = (
     "\n\nYour previous answer to this could not be used: {reason}."
     "\nAnswer again with the single JSON object described above and nothing else."
 )
+
+
+@dataclass(frozen=True)
+class _NotJudged:
+    """Why a judge gave no judgement."""
+
+    text: str
 
 
 def judge_with_all_at_once() -> None:
@@ -41,13 +50,14 @@ def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
     prompt = self._interpolate_prompt(request_state)
     judges: dict[str, AnnotatorModelInfo] = self._annotator_models
 
-    def judged_by(name: str) -> dict[str, Any] | None:
+    def judged_by(name: str) -> dict[str, Any] | _NotJudged:
         return _judgement(self._auto_client.make_request, judges[name], prompt, self._annotation_criteria, answer)
 
     with ThreadPoolExecutor(max_workers=max(1, len(judges))) as pool:
         judgements = dict(zip(judges, pool.map(judged_by, judges), strict=True))
-    given = {name: judgement for name, judgement in judgements.items() if judgement is not None}
-    return {"prompt_text": prompt, **given}
+    given = {name: judgement for name, judgement in judgements.items() if not isinstance(judgement, _NotJudged)}
+    missing = {name: reason.text for name, reason in judgements.items() if isinstance(reason, _NotJudged)}
+    return {"prompt_text": prompt, **given, **({names.NOT_JUDGED: missing} if missing else {})}
 
 
 def _judgement(
@@ -56,8 +66,8 @@ def _judgement(
     prompt: str,
     criteria: dict[str, Any],
     answer: str,
-) -> dict[str, Any] | None:
-    """One judge's judgement; None where it could not be asked, or twice gave none.
+) -> dict[str, Any] | _NotJudged:
+    """One judge's judgement, or why there is none: it could not be asked, or twice gave none.
 
     What a judge answered in vain is kept, but not used again: the next run of the same command asks it anew.
     """
@@ -70,10 +80,10 @@ def _judgement(
         asked.append(request)
         try:
             result = ask(request)
-        except Exception:  # a judge that cannot be asked at all said so already; the others go on
-            return None
+        except Exception as error:  # a judge that cannot be asked at all said so already; the others go on
+            return _NotJudged(one_line(str(error)))
         if not result.success or not result.completions:
-            return None
+            return _NotJudged(result.error or "it gave no answer")
         try:
             return judgement_in(result.completions[0].text, criteria, answer)
         except UnusableJudgement as fault:
@@ -84,4 +94,4 @@ def _judgement(
     client = current_session().clients[role]
     for request in asked:
         client.forget(request, reason)
-    return None
+    return _NotJudged(f"unusable judgement: {reason}")

@@ -7,12 +7,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from eval_factory import foreign_text
 from eval_factory.engine import wire
 from eval_factory.engine.rate_limits import granted_tokens
 from eval_factory.engine.transport import LARGEST_BODY, Reply
 from eval_factory.secrets import Redactor
 
-ERROR_TEXT_LIMIT = 500
+ERROR_TEXT_LIMIT = foreign_text.LONGEST
 LARGEST_TOKEN = 2 << 10
 """Bytes of one token of an answer, its log probability and those of its rivals with it."""
 LARGEST_REST = 4 << 20
@@ -49,14 +50,14 @@ class ReplyReader:
                 return json.dumps(safe, ensure_ascii=False)
         return self._redactor.text(reply.text())
 
-    def said(self, reply: Reply) -> str:
-        """What an error says, on a line. Of an error object the message alone: the rest may hold prompts."""
-        said: Any = self.shown(reply)
-        with contextlib.suppress(wire.UnusableAnswer, RecursionError, KeyError, TypeError):
-            error: Any = self._redactor.tree(wire.parse_answer(reply.data)["error"])
-            said = error["message"] if isinstance(error, Mapping) else error
-        shown = "".join(letter if letter.isprintable() else " " for letter in str(said))
-        return " ".join(shown.split())[:ERROR_TEXT_LIMIT]
+    def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
+        """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
+        said = None
+        with contextlib.suppress(wire.UnusableAnswer, RecursionError):
+            said = foreign_text.said_in(self._redactor.tree(wire.parse_answer(reply.data)))
+        if said is None:
+            said = foreign_text.plain(self._redactor.text(reply.text()))
+        return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
 
 
 def largest_answer(body: Mapping[str, Any]) -> int:

@@ -20,6 +20,7 @@ from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.engine.text_only import asks_for_more
 from eval_factory.errors import PrerequisiteError
+from eval_factory.foreign_text import LONGEST_LOG_LINE, one_line
 from eval_factory.helm import names
 from eval_factory.mends import hub, scoring, startup
 from eval_factory.mends.pins import DownloadError
@@ -116,7 +117,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             return
         debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
         redactor = self._session.redactor
-        message = redactor.text(str(error)) if debug else safe_message(error, redactor)
+        message = one_line(redactor.text(str(error)), LONGEST_LOG_LINE) if debug else safe_message(error, redactor)
         for frame in traceback.extract_tb(_innermost(error).__traceback__)[-8:]:
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         print(f"{message}", file=sys.stderr, flush=True)
@@ -195,9 +196,9 @@ def safe_message(error: Exception, redactor: Redactor) -> str:
     """What went wrong, by the innermost cause, without a prompt: HELM appends the whole request to some messages."""
     cause = _innermost(error)
     if isinstance(cause, DownloadError):
-        return f"{type(cause).__name__}: {redactor.text(str(cause))}"
+        return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), LONGEST_LOG_LINE)}"
     text = redactor.text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
-    return f"{type(cause).__name__}: {text[:_MESSAGE_LIMIT]}"
+    return f"{type(cause).__name__}: {one_line(text, _MESSAGE_LIMIT)}"
 
 
 def _innermost(error: BaseException) -> BaseException:

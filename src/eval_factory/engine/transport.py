@@ -24,6 +24,7 @@ from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select
 from urllib3.connectionpool import HTTPConnectionPool
 
 from eval_factory.errors import PrerequisiteError
+from eval_factory.foreign_text import one_line
 
 CONNECT_TIMEOUT_S = 10.0
 LEAST_TIMEOUT_S = 0.001
@@ -231,7 +232,7 @@ def _described(error: urllib3.exceptions.HTTPError, timeout_s: float) -> Transpo
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return TransportError(TOO_LATE.format(timeout_s))
     if isinstance(error, urllib3.exceptions.SSLError):
-        return TransportError(f"TLS failed: {error}\n{certificates_hint()}", unreachable=True)
+        return TransportError(f"TLS failed: {one_line(str(error))}\n{certificates_hint()}", unreachable=True)
     if isinstance(error, urllib3.exceptions.ProxyError):
         return TransportError("the proxy refused or could not be reached", unreachable=True)
     return TransportError("the connection was closed before the whole answer came")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from eval_factory.foreign_text import said_in
+
 KEY_VERSION = 1
 CHAT = "chat"
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
@@ -284,7 +286,8 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
 
 
 def _shown(error: Any) -> str:
-    return json.dumps(error, ensure_ascii=False)
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return f"{code}: {said_in(error)}" if type(code) is int else said_in(error)
 
 
 def usage_of(answer: Any) -> tuple[int | None, int | None]:

@@ -65,6 +65,9 @@ SCENARIO_FILE = "scenario.json"
 STATS_FILE = "stats.json"
 PER_INSTANCE_STATS_FILE = "per_instance_stats.json"
 
+NOT_JUDGED = "eval_factory_not_judged"
+"""Among the annotations of a jury, beside its judges: which of them gave no judgement, and why."""
+
 JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
 
 

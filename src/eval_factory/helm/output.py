@@ -248,13 +248,23 @@ def is_score(name: str) -> bool:
 
 
 def score_label(name: MetricName, main_split: str | None) -> str:
-    """`metric`, `metric@split` or `metric@split+perturbation`: one label per context, so none overwrites another."""
-    if name.perturbation is None:
+    """`metric`, `metric@split` or `metric@split+perturbation`: one label per context, so none overwrites another.
+
+    A metric's own name may hold an `@` too (`exact_match@5`, `NDCG@10`): what stands after it is a number then, and no
+    split is called by one.
+    """
+    suffix = perturbation_label(name)
+    if suffix is None:
         return name.name if name.split == main_split else f"{name.name}@{name.split}"
-    suffix = name.perturbation.name
-    if name.perturbation.computed_on != COMPUTED_ON_PERTURBED:
-        suffix += f".{name.perturbation.computed_on}"
     return f"{name.name}@{name.split}+{suffix}"
+
+
+def perturbation_label(name: MetricName) -> str | None:
+    """How a statistic's perturbation is called; None where nothing was perturbed."""
+    if name.perturbation is None:
+        return None
+    computed_on = name.perturbation.computed_on
+    return name.perturbation.name + ("" if computed_on == COMPUTED_ON_PERTURBED else f".{computed_on}")
 
 
 def scenario_folder(helm_dir: Path, scenario: str) -> Path:
@@ -300,6 +310,13 @@ def limited_records(helm_dir: Path) -> LimitedRecords | None:
     """None where no scenario wrote such down. Raises HelmError."""
     file = helm_dir / names.LIMITED_RECORDS_FILE
     return _read(file, LimitedRecords) if file.is_file() else None
+
+
+def reason_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> str | None:
+    """Why a judge gave no judgement of one answer, where that was written down."""
+    found = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
+    reason = found.get(judge) if isinstance(found, Mapping) else None
+    return reason if isinstance(reason, str) else None
 
 
 def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:

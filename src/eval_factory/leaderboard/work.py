@@ -17,6 +17,7 @@ import yaml
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import DATA_ERRORS, PACKAGE_ERRORS
+from eval_factory.foreign_text import own_lines
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
 from eval_factory.helm.packages import look_for_helm, missing_for, not_installed
@@ -299,7 +300,7 @@ def report(
     if in_tables:
         summarize(job, env, redactor, log)
     failures = [failure for one in ran for failure in one.failures]
-    output.write(redactor.text("\n".join(summary(job, results, len(in_tables)))) + "\n")
+    output.write(own_lines(redactor.text("\n".join(summary(job, results, len(in_tables))))) + "\n")
     for failure in failures:
         log.error("%s: %s", failure.run, failure.error)
     counts = Counter(result.state for result in results)

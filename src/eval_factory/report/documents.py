@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import resources
@@ -11,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from eval_factory.results import SCHEMA_VERSION, InstanceRecord, Score, Scores, TaskResult
+from eval_factory.jsonl import json_line
+from eval_factory.results import SCHEMA_VERSION, InstanceRecord, Score, Scores, SpentByRole, TaskResult, Usage
 
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
 RESULTS_SCHEMA = "results.schema.json"
@@ -25,7 +25,7 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
         "command": command,
         "config": config["config"],
         "target": config["target"],
-        "results": _results(result),
+        "results": _results(result, origin=True),
         "main_metric": result.main_metric,
         "validity": {
             "reportable": result.reportable,
@@ -34,11 +34,28 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
             "judges": {name: asdict(counts) for name, counts in result.validity.judges.items()},
             "jury": None if result.validity.jury is None else asdict(result.validity.jury),
             "bounds": {name: list(limits) for name, limits in result.validity.bounds.items()},
+            "main_split": result.validity.main_split,
+            "splits": dict(result.validity.splits),
+            "failures": [asdict(failure) for failure in result.validity.failures],
             "notes": list(result.validity.notes),
         },
-        "usage": asdict(result.usage),
+        "usage": usage(result.usage),
         "provenance": asdict(result.provenance),
     }
+
+
+def usage(record: Usage) -> dict[str, Any]:
+    """At the top the figures of this run; then those of this run and of all runs, in sum and by role."""
+    return {
+        **asdict(record.this_run.total),
+        "wall_s": record.wall_s,
+        "this_run": _spent(record.this_run),
+        "all_runs": {"runs": record.runs, **_spent(record.all_runs)},
+    }
+
+
+def _spent(spent: SpentByRole) -> dict[str, Any]:
+    return {**asdict(spent.total), "roles": {role: asdict(one) for role, one in spent.roles.items()}}
 
 
 def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
@@ -48,7 +65,7 @@ def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> 
         "command": command,
         "config": config["config"],
         "target": config["target"],
-        "results": _results(result),
+        "results": _results(result, origin=False),
     }
 
 
@@ -63,25 +80,27 @@ def run_config(config: Mapping[str, Any], command: str, framework_name: str, pkg
     }
 
 
-def _results(result: TaskResult) -> dict[str, Any]:
+def _results(result: TaskResult, *, origin: bool) -> dict[str, Any]:
+    """`origin`: each score says of which metric, split and perturbation it is, as EvalFactory's shape cannot."""
     groups = {
-        field: {"groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}}
+        field: {"groups": {value: {"metrics": _metrics(scores, origin=origin)} for value, scores in by_value.items()}}
         for field, by_value in result.groups.items()
     }
-    metrics = _metrics(result.scores)
+    metrics = _metrics(result.scores, origin=origin)
     return {
         "tasks": {result.task: {"metrics": metrics}},
         "groups": {result.task: {"metrics": metrics, "groups": groups}},
     }
 
 
-def _metrics(scores: Scores) -> dict[str, Any]:
-    return {"score": {"scores": {name: _score(score) for name, score in scores.items()}}}
+def _metrics(scores: Scores, *, origin: bool) -> dict[str, Any]:
+    return {"score": {"scores": {name: _score(score, origin=origin) for name, score in scores.items()}}}
 
 
-def _score(score: Score) -> dict[str, Any]:
+def _score(score: Score, *, origin: bool) -> dict[str, Any]:
     stats = {name: value for name, value in asdict(score.stats).items() if value is not None}
-    return {"value": score.value, "stats": stats}
+    where = {"metric": score.metric, "split": score.split, "perturbation": score.perturbation} if origin else {}
+    return {"value": score.value, "stats": stats, **where}
 
 
 def instance_line(record: InstanceRecord) -> dict[str, Any]:
@@ -121,23 +140,7 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
 
 def json_lines(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Each line with its newline."""
-    return (_strict_json(line) + "\n" for line in lines)
-
-
-def _strict_json(line: Mapping[str, Any]) -> str:
-    """JSON knows no NaN and no infinity, and other programs refuse them: null takes their place."""
-    try:
-        return json.dumps(line, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(line), ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return (json_line(line) + "\n" for line in lines)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -2,40 +2,120 @@
 
 from __future__ import annotations
 
-from eval_factory.results import TaskResult
+from collections.abc import Iterator
+
+from eval_factory.results import FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.rundir import RunDir
+
+MOST_NOTES = 5
+MOST_CAUSES = 5
+LONGEST_CAUSE = 120
+"""On the screen; the files have it all."""
 
 
 def summary(result: TaskResult, rundir: RunDir) -> str:
-    """The main score, how sure it is, what went wrong, where the rest is."""
-    counts = result.validity.instances
-    lines = []
+    """The main score, how sure it is, what went wrong and what to do, where the rest is."""
+    validity = result.validity
+    lines = [
+        _main_score(result),
+        *_other_splits(result),
+        _instances(result),
+        *_failures(validity.failures),
+        *_jury(validity.jury),
+        *_usage(result.usage),
+        *(f"  note: {note}" for note in validity.notes[:MOST_NOTES]),
+    ]
+    if (more := len(validity.notes) - MOST_NOTES) > 0:
+        lines.append(f"  {more} more {_plural(more, 'note')} of less weight: validity.notes, report.html")
+    return "\n".join([*lines, f"  results: {rundir.evaluation_config}"])
+
+
+def _main_score(result: TaskResult) -> str:
     score = result.scores.get(result.main_metric)
     if score is None:
-        lines.append(f"{result.task}: {result.main_metric} could not be computed")
-    else:
-        sure = ""
-        if score.stats.ci_low is not None and score.stats.ci_high is not None:
-            sure = f"  (95 % interval {score.stats.ci_low:.4f} .. {score.stats.ci_high:.4f})"
-        part = f" over {score.stats.count}" if score.stats.count != counts.scored else ""  # the rest: other splits
-        lines.append(f"{result.task}: {result.main_metric} = {score.value:.4f}{part}{sure}")
-    lines.append(
+        return f"{result.task}: {result.main_metric} could not be computed"
+    over = ""
+    if len(result.validity.splits) > 1 and score.split:
+        over = f" over the {_instances_of(score.stats.count)} of split {score.split}"
+    elif score.stats.count != result.validity.instances.scored:
+        over = f" over {_instances_of(score.stats.count)}"
+    return f"{result.task}: {result.main_metric} = {score.value:.4f}{over}{_interval(score)}"
+
+
+def _interval(score: Score) -> str:
+    if score.stats.ci_low is None or score.stats.ci_high is None:
+        return ""
+    return f"  (95 % interval {score.stats.ci_low:.4f} .. {score.stats.ci_high:.4f})"
+
+
+def _other_splits(result: TaskResult) -> Iterator[str]:
+    """Where the instances are that the main score does not count."""
+    main = result.scores.get(result.main_metric)
+    split = main.split if main else result.validity.main_split
+    for other, count in result.validity.splits.items():
+        if other == split:
+            continue
+        label = f"{main.metric}@{other}" if main else ""
+        told = f": {label} = {result.scores[label].value:.4f}" if label in result.scores else " have no such score"
+        yield f"  split {other}: {_instances_of(count)} more{told}"
+
+
+def _instances(result: TaskResult) -> str:
+    counts = result.validity.instances
+    asked = sum(result.validity.splits.values())
+    line = (
         f"  instances: {counts.scored} of {counts.requested} scored; {counts.failed} failed,"
         f" {counts.empty} empty, {counts.truncated} cut off, {counts.filtered} filtered"
-        + (f", {counts.unjudged} unjudged" if result.validity.judges else "")
     )
-    jury = result.validity.jury
+    if result.validity.judges:
+        line += f", {counts.unjudged} unjudged"
+    if asked and asked != counts.requested:
+        line += f" ({_instances_of(asked)}, each trial and perturbation counted)"
+    return line
+
+
+def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
+    """The most frequent first, the evaluated model's or a judge's."""
+    shown = sorted(causes, key=lambda cause: -cause.count)[:MOST_CAUSES]
+    for cause in causes:
+        if cause in shown:
+            who = "failed" if cause.is_of_the_model else f"judge {cause.role}"
+            yield f"  {who}: {cause.count} x {_short(cause.cause)}" + (f"; {cause.hint}" if cause.hint else "")
+    if more := len(causes) - len(shown):
+        yield f"  {more} more {_plural(more, 'cause')} of failures: validity.failures, report.html"
+
+
+def _short(cause: str) -> str:
+    whole = cause.rstrip(". ")
+    return whole if len(whole) <= LONGEST_CAUSE else f"{whole[:LONGEST_CAUSE].rstrip()} ..."
+
+
+def _jury(jury: JuryReport | None) -> Iterator[str]:
     if jury is not None and jury.means:
         means = ", ".join(f"{judge} {mean:.2f}" for judge, mean in jury.means.items())
         alpha = "not defined" if jury.krippendorff_alpha is None else f"{jury.krippendorff_alpha:.3f}"
-        lines.append(f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}")
-    usage = result.usage
-    tokens = (
-        f"; {usage.prompt_tokens} prompt and {usage.completion_tokens} completion tokens"
-        if usage.prompt_tokens is not None
-        else ""
-    )
-    lines.append(f"  requests: {usage.requests} sent, {usage.cached} from the cache, {usage.retries} retries{tokens}")
-    lines += [f"  note: {note}" for note in result.validity.notes]
-    lines.append(f"  results: {rundir.evaluation_config}")
-    return "\n".join(lines)
+        yield f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
+
+
+def _usage(usage: Usage) -> Iterator[str]:
+    """Of this run; by role where judges were asked; of all runs where there were others."""
+    yield f"  requests: {_spent(usage.this_run.total)}"
+    if len(usage.this_run.roles) > 1:
+        yield from (f"    {role}: {_spent(spent)}" for role, spent in usage.this_run.roles.items())
+    if usage.runs > 1:
+        yield f"  with the {usage.runs - 1} {_plural(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
+
+
+def _spent(spent: Spent) -> str:
+    tokens = ""
+    if spent.prompt_tokens is not None and spent.completion_tokens is not None:
+        tokens = f"; {spent.prompt_tokens} prompt and {spent.completion_tokens} completion tokens"
+    return f"{spent.requests} sent, {spent.cached} from the cache, {spent.retries} retries{tokens}"
+
+
+def _instances_of(count: int) -> str:
+    return f"{count} {_plural(count, 'instance')}"
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from eval_factory.engine.store import read_answers, read_roles
+from eval_factory.foreign_text import printable
+from eval_factory.jsonl import json_line
 from eval_factory.report import documents
-from eval_factory.results import TaskResult
+from eval_factory.results import Spent, TaskResult, Usage
 from eval_factory.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
@@ -34,16 +36,25 @@ def write_reports(
 
 
 def html(result: TaskResult, command: str) -> str:
-    """A page without scripts or outside resources; every value is escaped."""
+    """A page without scripts or outside resources; every value is printable and escaped."""
     environment = Environment(
-        loader=PackageLoader("eval_factory.report", "."), autoescape=True, undefined=StrictUndefined
-    )
+        loader=PackageLoader("eval_factory.report", "."), autoescape=True, undefined=StrictUndefined,
+        finalize=lambda value: printable(value) if isinstance(value, str) else value,
+    )  # fmt: skip
     return environment.get_template("report.html.j2").render(
         result=result,
         instances=asdict(result.validity.instances),
-        usage=asdict(result.usage),
+        spent_names=[field.name for field in fields(Spent)],
+        usage_rows=list(_usage_rows(result.usage)),
         command=command,
     )
+
+
+def _usage_rows(usage: Usage) -> Iterator[tuple[str, dict[str, Any]]]:
+    for label, spent in (("this run", usage.this_run), ("all runs", usage.all_runs)):
+        yield label, asdict(spent.total)
+        if len(spent.roles) > 1:
+            yield from ((f"{label}, {role}", asdict(one)) for role, one in spent.roles.items())
 
 
 def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> None:
@@ -55,16 +66,15 @@ def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> None
 
 def _write_responses(rundir: RunDir, redactor: Redactor) -> None:
     for role in read_roles(rundir.cache_db):
-        lines = (redactor.tree(_response_line(row)) for row in read_answers(rundir.cache_db, role))
-        write_atomic(rundir.responses_of(role), documents.json_lines(lines), mode=PRIVATE)
+        lines = (_response_line(row, redactor) for row in read_answers(rundir.cache_db, role))
+        write_atomic(rundir.responses_of(role), lines, mode=PRIVATE)
 
 
-def _response_line(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "key": row["key"],
-        "model_id": row["model_id"],
-        "created": row["created"],
-        "latency_s": row["latency_s"],
-        "request": json.loads(row["request"]),
-        "response": json.loads(row["response"]),
-    }
+def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
+    """With the bodies as texts where they are too deep, or hold numbers too long, for Python to take them apart."""
+    line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
+    try:
+        bodies = {name: json.loads(row[name]) for name in ("request", "response")}
+        return json_line(redactor.tree({**line, **bodies})) + "\n"
+    except (RecursionError, ValueError):
+        return json_line(redactor.tree({**line, "request": row["request"], "response": row["response"]})) + "\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from eval_factory.errors import PrerequisiteError
+from eval_factory.foreign_text import LONGEST_LOG_LINE, printable
 from eval_factory.rundir import PRIVATE
 from eval_factory.secrets import Redactor
 
@@ -24,7 +25,7 @@ TAIL_LINES = 15
 
 @dataclass(frozen=True)
 class Finished:
-    """How a process ended: its exit code (negative: the signal) and the last lines that it printed, redacted."""
+    """How a process ended: its exit code (negative: the signal) and its last lines, redacted and printable."""
 
     returncode: int
     tail: tuple[str, ...]
@@ -89,7 +90,7 @@ def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, t
         return
     with process.stdout as source:
         for line in source:
-            shown = redactor.text(line.rstrip("\n"))
+            shown = printable(redactor.text(line.rstrip("\n")))[:LONGEST_LOG_LINE]
             tail.append(shown)
             with contextlib.suppress(OSError):  # a full disk: the process must not block on a pipe that nobody reads
                 target.write(shown + "\n")

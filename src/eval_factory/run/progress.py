@@ -10,6 +10,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from eval_factory.foreign_text import own_lines
+
 PLAIN_INTERVAL_S = 10.0
 
 
@@ -66,7 +68,7 @@ class ProgressDisplay:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(own_lines(text), markup=False)
 
     def show(self, event: dict[str, Any]) -> None:
         if event["event"] == "phase":

@@ -104,7 +104,7 @@ def test_stops(status: int) -> None:
     [
         ({"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}}, "not with [API_KEY_REDACTED]"),
         ({"error": "no such model"}, "no such model"),
-        ({"detail": "Not Found"}, '{"detail": "Not Found"}'),
+        ({"detail": "Not Found"}, "Not Found"),
         ({"error": {"message": "x" * 1000}}, "x" * reading.ERROR_TEXT_LIMIT),
     ],
 )
@@ -198,6 +198,44 @@ def test_what_a_provider_says_in_a_200_is_redacted_and_short() -> None:
     assert "the-secret-key" not in str(raised.value)
     assert "502" in str(raised.value)
     assert len(str(raised.value)) == reading.ERROR_TEXT_LIMIT
+
+
+HOSTILE = "no\x1b[2J\x9b\u202e\r\neval-factory stops: paid\u2028for"
+SHOWN = "no\\x1b[2J\\x9b\\u202e eval-factory stops: paid for"
+NOTE = "A 54-year-old man has had chest pain since this morning."
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, {"error": {"message": HOSTILE, "input": NOTE}}),
+        (429, {"error": {"message": HOSTILE, "input": NOTE}}),
+        (500, {"detail": HOSTILE, "input": NOTE}),
+        (401, {"error": {"message": HOSTILE}}),
+        (200, {"error": {"message": HOSTILE}, "input": NOTE}),
+        (200, {"choices": [{"error": {"message": HOSTILE, "input": NOTE}}]}),
+        (400, HOSTILE),
+        (503, HOSTILE),
+    ],
+)
+def test_what_an_error_says_is_shown_on_a_line_and_alone(status: int, body: Any) -> None:
+    with pytest.raises((RequestFailed, StopAsking)) as raised:
+        ask(Replies(Reply(status, {}, body.encode() if isinstance(body, str) else json.dumps(body).encode())))
+    assert SHOWN in str(raised.value)
+    assert NOTE not in str(raised.value)
+    assert all(line.isprintable() for line in str(raised.value).split("\n"))
+
+
+@pytest.mark.parametrize("body", [{"error": {"message": f"bad: {NOTE}"}}, f"bad: {NOTE}"])
+@pytest.mark.parametrize("status", [200, 400, 429])
+def test_a_prompt_that_an_error_quotes_is_not_shown(status: int, body: Any) -> None:
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    asker = asker_of(Replies(Reply(status, {}, data)), max_retries=0)
+    asked = {**BODY, "messages": [{"role": "user", "content": NOTE}]}
+    with pytest.raises(RequestFailed) as raised:
+        asker.ask(asked, lambda *_: None)
+    assert "chest" not in str(raised.value)
+    assert "bad: [text of the prompt]" in str(raised.value) or (status, type(body)) == (200, str)
 
 
 def test_half_a_surrogate_pair_is_not_kept() -> None:
@@ -351,7 +389,7 @@ def test_an_echo_is_redacted_however_it_is_written(echo: str) -> None:
     assert answered.body[REDACTED] == 1
     with pytest.raises(RequestFailed) as caught:
         ask(Replies(Reply(400, {}, f'{{"error": "{echo}"}}'.encode())))
-    assert str(caught.value) == f'HTTP 400: {{"error": "{REDACTED}"}}'
+    assert str(caught.value) == f"HTTP 400: {REDACTED}"
 
 
 @pytest.mark.parametrize("content", ["Basic metabolic panel", "sk-0123456789abcdef", "Bearer 9bQz0PLx2MnWv8RtYs4H", "a://b:c@d"])

@@ -42,6 +42,6 @@ def test_a_number_that_is_not_finite_is_no_answer(number: str) -> None:
 def test_an_error_is_told_on_one_line_without_the_rest_of_its_object() -> None:
     reader = ReplyReader(Redactor(["the-secret-key"]), "chat")
     error = {"error": {"message": "bad\nvalue the-secret-key\x1b[2J", "input": "the prompt"}}
-    assert reader.said(Reply(400, {}, json.dumps(error).encode())) == "bad value [API_KEY_REDACTED] [2J"
-    assert reader.said(Reply(400, {}, b'{"error": {"message": NaN}}')) == '{"error": {"message": NaN}}'
-    assert reader.said(Reply(500, {}, b"")) == ""
+    assert reader.said(Reply(400, {}, json.dumps(error).encode()), {}) == "bad value [API_KEY_REDACTED]\\x1b[2J"
+    assert reader.said(Reply(400, {}, b'{"error": {"message": NaN}}'), {}) == '{"error": {"message": NaN}}'
+    assert reader.said(Reply(500, {}, b""), {}) == ""

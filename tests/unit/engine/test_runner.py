@@ -153,3 +153,12 @@ def test_events_hold_no_key(tmp_path: Path) -> None:
     (line,) = file.read_text("utf-8").splitlines()
     assert json.loads(line)["error"] == f"Invalid header value b'Bearer {REDACTED}'"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    made, told = runner_of(tmp_path, {"a": ValueError("odd\x1b[2J\neval-factory stops: a false line\u2028" + "x" * 1000)})
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a"))
+    (error,) = [event["error"] for event in told.events if event["event"] == events.RUN_FAILED]
+    assert error == ("ValueError: " + ("odd\\x1b[2J eval-factory stops: a false line " + "x" * 1000)[:300])
+    assert error in capsys.readouterr().err.split("\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.errors import PrerequisiteError
+from eval_factory.foreign_text import LONGEST_LOG_LINE
 from eval_factory.run.environment import child_environment
 from eval_factory.run.process import run_logged
 from eval_factory.secrets import REDACTED, Redactor
@@ -81,3 +82,12 @@ def test_the_environment_is_an_allow_list() -> None:
     found = child_environment(env, ["MY_KEY"], {"RUN": "1"})
     assert found == {"PATH": "p", "MY_KEY": "k", "LC_ALL": "C", "RUN": "1", "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
     assert child_environment({"PYTHONUTF8": "0"}, [], {})["PYTHONUTF8"] == "0"
+
+
+def test_output_is_printable_and_its_lines_have_an_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = r"import sys; sys.stdout.buffer.write(b'  a\x1b[2J\xc2\x9b\xe2\x80\xae\xe2\x80\xa8b\xff\n' + b'x' * 20_000 + b'\n')"
+    _, tail = run(code, log)
+    expected = ("  a\\x1b[2J\\x9b\\u202e\\u2028b\N{REPLACEMENT CHARACTER}", "x" * LONGEST_LOG_LINE)
+    assert tail == expected
+    assert log.read_text("utf-8") == "\n".join(expected) + "\n"

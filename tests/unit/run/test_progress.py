@@ -47,3 +47,11 @@ def test_tail_gives_whole_lines_of_its_run(tmp_path: Path) -> None:
         file.write('id": "me", "event": "b"}\n')
     assert [event["event"] for event in tail.new()] == ["b"]
     assert EventTail(tmp_path / "none", "me").new() == []
+
+
+def test_what_is_told_is_printable() -> None:
+    screen = io.StringIO()
+    with ProgressDisplay(screen) as display:
+        display.show({"event": "warning", "message": "first\n  it says: \x1b[2J\u202e\x9b\x07\u2028eval-factory stops: x"})
+    told = "warning: first\n  it says: \\x1b[2J\\u202e\\x9b\\x07\\u2028eval-factory stops: x\n"
+    assert screen.getvalue() == told

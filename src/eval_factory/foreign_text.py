@@ -1,0 +1,134 @@
+"""What others wrote (an endpoint's error, HELM's output, a data set's value) on its way to a screen, a log or a page.
+
+An escape sequence can rewrite a terminal, a line break can start a line that looks like ours, and an error often quotes
+the request that it is about. So foreign text is shown as printable characters, on one line, cut, and without what it
+quotes of a prompt. The model's answers themselves are data, and stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+LONGEST = 500
+"""Characters of a foreign text that are shown."""
+LONGEST_LOG_LINE = 10_000
+LOOKED_AT = 16
+"""So many times the characters that are shown are looked at: escapes and tags make a text longer than it looks."""
+
+NO_MESSAGE = "an error without a message"
+QUOTED_PROMPT = "[text of the prompt]"
+SHORTEST_QUOTE = 24
+"""Characters that an error and a prompt have in common by more than chance."""
+_PIECE = SHORTEST_QUOTE // 2
+
+_MESSAGE_FIELDS = ("message", "msg", "error_description", "detail", "error", "errors", "title", "code", "type")
+_DEEPEST_MESSAGE = 6
+_MOST_MESSAGES = 3
+_TAG = re.compile(r"<[^<>]{0,2000}>")
+_WRITTEN_LINE_BREAK = re.compile(r"\\[nrt]")
+
+
+def printable(text: str) -> str:
+    """Every character that is not printable as its escape: control and format characters, bidi marks, line breaks."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def one_line(text: str, limit: int = LONGEST, *, prompt: Iterable[str] = ()) -> str:
+    """A foreign text as it may be shown: white space as blanks, the rest printable, cut.
+
+    Args:
+        text: redacted already: a key that is cut or escaped is not known any more.
+        limit: characters.
+        prompt: texts of the request that it answers; what it quotes of them is left out.
+    """
+    line = " ".join(text[: LOOKED_AT * limit].split())
+    return printable(_without(line, prompt))[:limit]
+
+
+def own_lines(text: str) -> str:
+    """A text of ours, of several lines, with whatever foreign stands in it printable."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def said_in(document: Any) -> str:
+    """The message of an error object, by the names that servers give it; the rest of it may hold the request."""
+    return _message(document, _DEEPEST_MESSAGE) or NO_MESSAGE
+
+
+def _message(said: Any, depth: int) -> str | None:
+    if isinstance(said, str):
+        return said.strip() or None
+    if isinstance(said, (int, float)) and not isinstance(said, bool):
+        return str(said)
+    if depth == 0:
+        return None
+    if isinstance(said, Mapping):
+        found = (_message(said.get(name), depth - 1) for name in _MESSAGE_FIELDS)
+        return next((message for message in found if message), None)
+    if isinstance(said, (list, tuple)):
+        told = [message for item in said[:_MOST_MESSAGES] if (message := _message(item, depth - 1))]
+        return "; ".join(told) or None
+    return None
+
+
+def plain(text: str) -> str:
+    """What a body that is no JSON says: a page without its tags, line breaks that are written out as blanks."""
+    seen = text[: LOOKED_AT * LONGEST]
+    if "<" in seen and ">" in seen:
+        seen = _TAG.sub(" ", seen)
+    return _WRITTEN_LINE_BREAK.sub(" ", seen)
+
+
+def texts_in(body: Any) -> Iterator[str]:
+    """Every text in a request's body that is long enough to be known again."""
+    if isinstance(body, str):
+        if len(body) >= _PIECE:
+            yield body
+    elif isinstance(body, Mapping):
+        for item in body.values():
+            yield from texts_in(item)
+    elif isinstance(body, (list, tuple)):
+        for item in body:
+            yield from texts_in(item)
+
+
+def _without(line: str, prompt: Iterable[str]) -> str:
+    for text in prompt:
+        line = _without_one(line, " ".join(text.split()))
+    return line
+
+
+def _without_one(line: str, prompt: str) -> str:
+    """Any stretch in common that is long enough holds one of the line's pieces whole: only these are looked for."""
+    if len(prompt) < SHORTEST_QUOTE:
+        return line.replace(prompt, QUOTED_PROMPT) if len(prompt) >= _PIECE else line
+    at, kept, parts = 0, 0, []
+    while at + _PIECE <= len(line):
+        if line[at : at + _PIECE] not in prompt:
+            at += _PIECE
+            continue
+        start, end = _grown(line, at, at + _PIECE, kept, prompt)
+        if end - start >= SHORTEST_QUOTE:
+            quote = line[start:end]
+            parts += [line[kept:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
+            kept = start + len(quote.rstrip())
+        at = max(end, at + _PIECE)
+    return "".join([*parts, line[kept:]])
+
+
+def _grown(line: str, start: int, end: int, first: int, prompt: str) -> tuple[int, int]:
+    """The longest stretch of the line around another that stands in the prompt, nearly: in growing order of search."""
+    for step in (256, 32, 4, 1):
+        while end + step <= len(line) and line[start : end + step] in prompt:
+            end += step
+        while start - step >= first and line[start - step : end] in prompt:
+            start -= step
+    return start, end

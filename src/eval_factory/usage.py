@@ -1,0 +1,86 @@
+"""What an evaluation cost, from the journal of attempts: of the run that made the result, and of all runs together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eval_factory.engine import store
+from eval_factory.results import MODEL_ROLE, Spent, SpentByRole, Usage
+from eval_factory.stats import percentile
+
+ANSWERED, CACHED, RETRIED, FAILED = "answered", "cached", "retried", "failed"
+
+
+@dataclass
+class _Tally:
+    """Attempts of one role."""
+
+    requests: int = 0
+    cached: int = 0
+    retries: int = 0
+    tokens: list[tuple[int | None, int | None]] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+
+    def add(self, attempt: Mapping[str, Any]) -> None:
+        outcome = attempt["outcome"]
+        self.requests += outcome in (ANSWERED, RETRIED, FAILED)
+        self.cached += outcome == CACHED
+        self.retries += outcome == RETRIED
+        if outcome == ANSWERED:
+            self.tokens.append((attempt["prompt_tokens"], attempt["completion_tokens"]))
+            self.latencies.append(attempt["latency_s"])
+
+
+def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[str]]:
+    """The usage, and how requests had to be changed for the endpoint to take them, in the run that paid for them.
+
+    Args:
+        run_id: of the helm-run that made the result.
+        wall_s: seconds that it took.
+    """
+    this_run: dict[str, _Tally] = defaultdict(_Tally)
+    all_runs: dict[str, _Tally] = defaultdict(_Tally)
+    run_ids, used = set(), set()
+    adjusted: dict[str, set[str]] = defaultdict(set)
+    for attempt in store.read_attempts(cache_db):
+        run_ids.add(attempt["run_id"])
+        all_runs[attempt["role"]].add(attempt)
+        if attempt["outcome"] == ANSWERED and attempt["error"]:
+            adjusted[attempt["key"]].update(attempt["error"].split("; "))
+        if attempt["run_id"] == run_id:
+            this_run[attempt["role"]].add(attempt)
+            if attempt["outcome"] in (ANSWERED, CACHED):
+                used.add(attempt["key"])
+    usage = Usage(_spent_by_role(this_run), _spent_by_role(all_runs), len(run_ids), wall_s)
+    return usage, sorted({how for key in used for how in adjusted[key]})
+
+
+def _spent_by_role(tallies: Mapping[str, _Tally]) -> SpentByRole:
+    roles = sorted(tallies, key=lambda role: (role != MODEL_ROLE, role))
+    return SpentByRole(_spent(tallies.values()), {role: _spent([tallies[role]]) for role in roles})
+
+
+def _spent(tallies: Iterable[_Tally]) -> Spent:
+    parts = list(tallies)
+    tokens = [counted for tally in parts for counted in tally.tokens]
+    latencies = [latency for tally in parts for latency in tally.latencies]
+    return Spent(
+        requests=sum(tally.requests for tally in parts),
+        cached=sum(tally.cached for tally in parts),
+        retries=sum(tally.retries for tally in parts),
+        prompt_tokens=_sum_known(prompt for prompt, _ in tokens),
+        completion_tokens=_sum_known(completion for _, completion in tokens),
+        latency_p50_s=percentile(latencies, 0.50),
+        latency_p95_s=percentile(latencies, 0.95),
+    )
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    """0 of no answer; None where there were answers and the endpoint counted none."""
+    counts = list(values)
+    known = [value for value in counts if value is not None]
+    return sum(known) if known or not counts else None

@@ -1,0 +1,31 @@
+"""What ends on the screen where a command fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_factory.cli import main
+
+
+def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    main._say("wrong \x1b[2J\u202e\x85eval-factory: a false line\u2028another\n  check it\nsecond\n")
+    assert capsys.readouterr().err == (
+        "eval-factory: wrong \\x1b[2J\\u202e\\x85eval-factory: a false line\\u2028another\n"
+        "  check it\n"
+        "eval-factory: second\n"
+    )
+
+
+def test_a_message_without_text_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    main._say("")
+    assert capsys.readouterr().err == "eval-factory: \n"
+
+
+def test_the_traceback_of_a_defect_is_printable(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main._report_defect(ValueError("odd \x1b[2J")) == 70
+    (file,) = tmp_path.glob("eval-factory-defect-*.log")
+    assert "ValueError: odd \\x1b[2J\n" in file.read_text("utf-8")
+    assert str(file) in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""A jury's judgements of one answer, and why a judge gave none."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helm.common.request import GeneratedOutput, RequestResult
+
+from eval_factory.engine import judging
+from eval_factory.helm.names import NOT_JUDGED
+
+GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
+
+
+def result(text: str | None, error: str | None = None) -> RequestResult:
+    completions = [] if text is None else [GeneratedOutput(text=text, logprob=0, tokens=[])]
+    return RequestResult(success=error is None, cached=False, completions=completions, embedding=[], error=error)
+
+
+def annotated(answers: dict[str, Any]) -> dict[str, Any]:
+    def ask(request: Any) -> RequestResult:
+        answer = answers[request.model]
+        if isinstance(answer, Exception):
+            raise answer
+        given: RequestResult = answer
+        return given
+
+    annotator = SimpleNamespace(
+        _interpolate_prompt=lambda _state: "judge this",
+        _annotator_models={name: SimpleNamespace(model_name=name, model_deployment=name) for name in answers},
+        _auto_client=SimpleNamespace(make_request=ask),
+        _annotation_criteria={"accuracy": {"score", "explanation"}},
+    )
+    state: Any = SimpleNamespace(result=result("an answer"))
+    return judging.annotate(annotator, state)
+
+
+@pytest.fixture
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Reasons for which answers were asked anew."""
+    told: list[str] = []
+    client = SimpleNamespace(forget=lambda _request, reason: told.append(reason))
+    deployment = SimpleNamespace(client_spec=SimpleNamespace(args={"role": "r"}))
+    monkeypatch.setattr(judging, "get_model_deployment", lambda _name: deployment)
+    monkeypatch.setattr(judging, "current_session", lambda: SimpleNamespace(clients={"r": client}))
+    return told
+
+
+def test_where_all_judge_the_annotations_are_helms() -> None:
+    given = {"accuracy": {"score": 4, "explanation": "x"}}
+    assert annotated({"a": result(GIVEN), "b": result(GIVEN)}) == {"prompt_text": "judge this", "a": given, "b": given}
+
+
+def test_who_gave_no_judgement_is_written_down_with_the_reason(forgotten: list[str]) -> None:
+    found = annotated(
+        {
+            "good": result(GIVEN),
+            "fails": result("", "HTTP 500: boom"),
+            "silent": result(None),
+            "stopped": ValueError("no\n  such \x1b key"),
+            "babbles": result("a four"),
+        }
+    )
+    assert set(found) == {"prompt_text", "good", NOT_JUDGED}
+    reason = "it holds no JSON object with the criteria accuracy"
+    assert found[NOT_JUDGED] == {
+        "fails": "HTTP 500: boom",
+        "silent": "it gave no answer",
+        "stopped": "no such \\x1b key",
+        "babbles": f"unusable judgement: {reason}",
+    }
+    assert forgotten == [reason, reason]

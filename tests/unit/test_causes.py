@@ -1,0 +1,103 @@
+"""Errors that say the same are one cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.causes import LONGEST_CAUSE, MOST_CAUSES, OTHERS, UNKNOWN, Causes, hint_for
+from eval_factory.results import MODEL_ROLE
+
+
+def listed(*errors: str | None, role: str = MODEL_ROLE) -> list[tuple[int, str]]:
+    causes = Causes()
+    for error in errors:
+        causes.add(role, error)
+    return [(cause.count, cause.cause) for cause in causes.listed()]
+
+
+@pytest.mark.parametrize(
+    ("errors", "cause"),
+    [
+        (
+            ["HTTP 400: This model's maximum context length is 768 tokens. However, you requested 812 tokens (802 in the messages, 10 in the completion).",
+             "HTTP 400: This model's maximum context length is 768 tokens. However, you requested 1,901 tokens (1891 in the messages, 10 in the completion)."],
+            "HTTP 400: This model's maximum context length is 768 tokens. However, you requested ... tokens (... in the messages, 10 in the completion).",
+        ),
+        (["HTTP 500: request req_8fA21 failed", "HTTP 500: request req_77bQ0 failed"], "HTTP 500: request ... failed"),
+        (["HTTP 500: trace 0d9e2f1a-77aa-4c1e-9a11-0123456789ab", "HTTP 500: trace 1d9e2f1a-77aa-4c1e-9a11-0123456789ab"], "HTTP 500: trace ..."),
+        (["HTTP 400: no field 'alpha'", "HTTP 400: no field 'beta'"], "HTTP 400: no field ..."),
+        (['HTTP 400: no field "alpha"'] * 2, 'HTTP 400: no field "alpha"'),
+        (["HTTP 400: at 12:01:59 of 3.5 s", "HTTP 400: at 12:02:00 of 3.5 s"], "HTTP 400: at ... of 3.5 s"),
+        (["HTTP 400: gpt-4 takes 5", "HTTP 400: gpt-4 takes 7"], "HTTP 400: gpt-4 takes ..."),
+        ([None, None], UNKNOWN),
+        (["HTTP 400: \x1b[2J\nfalse", "HTTP 400: \x1b[2J\nfalse"], "HTTP 400: \\x1b[2J false"),
+    ],
+)  # fmt: skip
+def test_what_varies_is_left_out(errors: list[str | None], cause: str) -> None:
+    assert listed(*errors) == [(2, cause)]
+
+
+def test_of_one_error_nothing_is_left_out() -> None:
+    assert listed("HTTP 400: request req_8fA21: 12 'x'") == [(1, "HTTP 400: request req_8fA21: 12 'x'")]
+
+
+def test_a_status_is_never_one_of_the_numbers() -> None:
+    assert listed("HTTP 500: no", "HTTP 502: no") == [(1, "HTTP 500: no"), (1, "HTTP 502: no")]
+    assert listed("code 500", "code 502") == [(2, "code ...")]
+
+
+def test_the_most_frequent_comes_first_and_the_rest_is_counted() -> None:
+    words = ["".join(chr(ord("a") + int(digit)) for digit in f"{number:03d}") for number in range(MOST_CAUSES + 3)]
+    errors = [*words, *words[-4:], words[-1]]
+    found = listed(*errors)
+    assert found[0] == (3, words[-1])
+    assert [count for count, _ in found[1:4]] == [2, 2, 2]
+    assert len(found) == MOST_CAUSES + 1
+    assert found[-1] == (3, OTHERS)
+    assert sum(count for count, _ in found) == len(errors)
+
+
+def test_a_cause_has_an_end() -> None:
+    assert listed("x" * 1000) == [(1, "x" * LONGEST_CAUSE)]
+
+
+def test_the_model_comes_before_its_judges() -> None:
+    causes = Causes()
+    for role, error in (("b", "no"), ("a", "no"), ("b", "no"), (MODEL_ROLE, "no")):
+        causes.add(role, error)
+    assert [(cause.role, cause.count) for cause in causes.listed()] == [(MODEL_ROLE, 1), ("a", 1), ("b", 2)]
+    assert [cause.is_of_the_model for cause in causes.listed()] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("error", "model", "judge"),
+    [
+        ("HTTP 400: This model's maximum context length is 768 tokens", "max_length", "longer prompts"),
+        ("HTTP 400: prompt is too long: 210000 tokens > 200000 maximum", "max_length", "longer prompts"),
+        ("HTTP 500: Requested tokens (900) exceed context window of 512", "max_length", "longer prompts"),
+        ("HTTP 422: inputs must have less than 1024 tokens. Given: 2000", "max_length", "longer prompts"),
+        ("HTTP 429 (rate limit): Request too large for gpt-4", "max_length", "longer prompts"),
+        ("HTTP 413: Payload Too Large", "max_length", "limit of a request"),
+        ("HTTP 429 (rate limit): slow down", "requests_per_minute", "requests_per_minute in extra.judges"),
+        ("HTTP 429 (rate limit): You exceeded your current quota", "no credit", "no credit"),
+        ("HTTP 400: filtered due to the content management policy", "filter", "filter"),
+        ("HTTP 403: Input flagged", "filter", "filter"),
+        ("no whole answer within 120 s", "request_timeout", "request_timeout"),
+        ("HTTP 504: Gateway Time-out", "itself fails", "itself fails"),
+        ("HTTP 504: upstream timed out", "request_timeout", "request_timeout"),
+        ("HTTP 400: Unsupported value: 'temperature'", "params_to_remove", "temperature"),
+        ("HTTP 403: not allowed", "api_key", "judge's key"),
+        ("Authentication error detected: http://h answers 401 it says: no", "api_key", "judge's key"),
+        ("HTTP 404: no model", "model_id", "model_id"),
+        ("the answer is not JSON", "OpenAI-compatible", "the judge's url"),
+        ("the connection was closed before the whole answer came", "hangs up", "hangs up"),
+        ("HTTP 500: boom", "itself fails", "itself fails"),
+        ("unusable judgement: it holds no JSON object with the criteria accuracy", None, "responses/"),
+        ("HTTP 400: odd", None, None),
+        ("HTTP 418: teapot", None, None),
+    ],
+)
+def test_what_may_help(error: str, model: str | None, judge: str | None) -> None:
+    for role, part in ((MODEL_ROLE, model), ("gpt", judge)):
+        hint = hint_for(error, role)
+        assert hint is None if part is None else part in str(hint)
