@@ -18,6 +18,7 @@ import click
 
 from eval_factory import __version__
 from eval_factory.cli.lazy import LazyGroup
+from eval_factory.cli.paths import HomePath
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
@@ -112,7 +113,7 @@ _FLAGS = {
 
 
 @cli.command("run_eval")
-@_option("run_config", type=click.Path(path_type=Path), default=None, help="The run config (YAML).")
+@_option("run_config", type=HomePath(), default=None, help="The run config (YAML).")
 @_option("output_dir", default=None, help="Folder for results; made if it is not there.")
 @_option("eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
 @_option("model_id", default=None, help="The model's id at the endpoint.")
@@ -151,7 +152,7 @@ def run_eval(
 
 
 @cli.command("new_benchmark")
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
 def new_benchmark(folder: Path, jury: bool) -> None:
     """Write an example of a benchmark of your own into DIR, ready to run and to be changed."""

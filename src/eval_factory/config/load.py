@@ -9,11 +9,12 @@ from typing import Any
 
 import yaml
 
+from eval_factory.config.written_secrets import field_before, field_names_a_secret
 from eval_factory.errors import ConfigError
 from eval_factory.secrets import names_a_secret
 
 _PLACES_OF_URLS = re.compile(r"target\.api_endpoint\.url|config\.params\.extra\.judges\[\d+\]\.url")
-_PAST_THE_HOST = re.compile(r"[^/:][/?]")
+_PAST_THE_HOST = re.compile(r"[^/:][/?#]")
 _PLACE_OF_FIELDS = "target.api_endpoint.adapter_config.params_to_add."
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
@@ -134,10 +135,10 @@ def _is_secret(match: re.Match[str], where: str) -> bool:
         before = match.string[: match.start()]
         if not _PAST_THE_HOST.search(before):
             return False  # which host is asked is no secret
-        field = re.split("[?&;]", before)[-1].removesuffix("=")
+        field = field_before(before)
     else:
         return False
-    return names_a_secret(match["name"]) or names_a_secret(field)
+    return names_a_secret(match["name"]) or field_names_a_secret(field)
 
 
 def _typed(text: str) -> Any:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from eval_factory.config.home import expanded
+from eval_factory.config.written_secrets import secret_field_of, secret_field_of_url
 from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import (
-    Redactor,
-    is_placeholder,
-    is_variable_name,
-    looks_like_key,
-    names_a_secret,
-    variables_in,
-)
+from eval_factory.secrets import Redactor, is_variable_name, looks_like_key
 
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
@@ -47,12 +42,12 @@ def _endpoint_url(text: str) -> str:
         raise ValueError("names no host")
     if "@" in parts.netloc:
         raise ValueError("must hold no user name or password (they are not shown); give the key's variable as api_key")
-    for name, value in parse_qsl(parts.query):
-        if names_a_secret(name) and not variables_in(value) and not is_placeholder(value):
-            raise ValueError(
-                f"must not hold a secret (its field {name!r} is not shown), for it is written into files; put it into a"
-                f" variable and write {name}=${{NAME_OF_THE_VARIABLE}}"
-            )
+    field = secret_field_of_url(parts)
+    if field is not None:
+        raise ValueError(
+            f"must not hold a secret (its field {_named(field)} is not shown), for it is written into files; put it"
+            f" into a variable and write {_named(field)}=${{NAME_OF_THE_VARIABLE}}"
+        )
     try:
         parts.port  # noqa: B018 - the property raises for a port that is none
     except ValueError:
@@ -70,6 +65,9 @@ def _one_line(text: str) -> str:
 
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Line = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
+PathText = Annotated[Line, AfterValidator(expanded)]
+"""A path as the user wrote it, but for `~`."""
+
 Positive = Annotated[int, Field(strict=True, ge=1)]
 
 
@@ -126,9 +124,9 @@ Jury = Annotated[list[Judge], Field(min_length=1)]
 class Extra(_Strict):
     """`config.params.extra`."""
 
-    data_path: Line | None
-    benchmark: Line | None
-    data_dir: Line | None
+    data_path: PathText | None
+    benchmark: PathText | None
+    data_dir: PathText | None
     offline: Annotated[bool, Field(strict=True)]
     num_output_tokens: Positive | None
     max_length: Positive | None
@@ -164,17 +162,23 @@ class RunSection(_Strict):
     """`config`."""
 
     type: Line
-    output_dir: Line
+    output_dir: PathText
     params: Params
 
 
 def _no_keys(fields: dict[str, Any]) -> dict[str, Any]:
-    if Redactor().tree(fields) != fields:
+    field = secret_field_of(fields)
+    if field is not None or Redactor().tree(fields) != fields:
+        what = "a key" if field is None else f"a secret in its field {_named(field)}"
         raise ValueError(
-            "must not hold a key (it is not shown), for it is written into files; put it into a variable and write"
+            f"must not hold {what} (it is not shown), for it is written into files; put it into a variable and write"
             " ${NAME_OF_THE_VARIABLE}, with KEY, TOKEN or SECRET at the name's end"
         )
     return fields
+
+
+def _named(field: str) -> str:
+    return Redactor().text(repr(field))
 
 
 class AdapterConfig(_Strict):
