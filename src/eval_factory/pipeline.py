@@ -62,6 +62,8 @@ def run_evaluation(
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug)
     redactor = Redactor.from_environment(env, evaluation.key_names())
+    warnings = [f"warning: {text}" for text in evaluation.warnings]
+    screen.writelines(f"{line}\n" for line in warnings)
     if options.dry_run:
         output.write(redactor.text(preview(evaluation, argv)))
         return
@@ -75,7 +77,7 @@ def run_evaluation(
         redactor.learn(key)
     plan.rundir.create()
     with plan.rundir.locked():
-        log = open_log(plan.rundir, redactor, debug=options.debug, beginning=keys.lines)
+        log = open_log(plan.rundir, redactor, debug=options.debug, beginning=[*warnings, *keys.lines])
         settings = settings_of(plan, bundle, env)
         read = data_read(plan, bundle, own_data(plan, log, screen), env)
         prepare(plan, argv, read, settings, redactor, log, screen, options)

@@ -137,7 +137,7 @@ def is_place(value: str) -> bool:
 
     Replacing it would blind every message about that place, and protect nothing.
     """
-    return os.sep in value and os.path.exists(value)
+    return os.sep in value and os.path.exists(value)  # noqa: PTH110 - Path.exists raises where a name is too long
 
 
 def is_placeholder(value: str) -> bool:

@@ -109,6 +109,13 @@ _FLAGS = {
     "model_url": "target.api_endpoint.url",
     "api_key_name": "target.api_endpoint.api_key",
     "data_dir": "config.params.extra.data_dir",
+    "limit_samples": "config.params.limit_samples",
+    "parallelism": "config.params.parallelism",
+    "max_new_tokens": "config.params.max_new_tokens",
+    "max_retries": "config.params.max_retries",
+    "request_timeout": "config.params.request_timeout",
+    "temperature": "config.params.temperature",
+    "top_p": "config.params.top_p",
 }
 
 
@@ -120,6 +127,13 @@ _FLAGS = {
 @_option("model_type", default=None, help="chat or completions.")
 @_option("model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
 @_option("api_key_name", default=None, help="NAME of the environment variable that holds the key.")
+@_option("limit_samples", type=int, default=None, help="Instances to ask; all if not given.")
+@_option("parallelism", type=int, default=None, help="Requests at the same time.")
+@_option("max_new_tokens", type=int, default=None, help="Tokens that an answer may have; the benchmark's if not given.")
+@_option("temperature", type=float, default=None, help="The benchmark's if not given.")
+@_option("top_p", type=float, default=None, help="1 if not given.")
+@_option("request_timeout", type=float, default=None, help="Seconds for one attempt of a request.")
+@_option("max_retries", type=int, default=None, help="Further attempts where one fails.")
 @_option("data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
 @_option("offline", is_flag=True, help="Contact nothing but the endpoints.")
 @_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
@@ -138,7 +152,7 @@ def run_eval(
     no_preflight: bool,
     offline: bool,
     debug: bool,
-    **flags: str | None,
+    **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
     from eval_factory.pipeline import Options, run_evaluation

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from eval_factory.config import foreign
 from eval_factory.config.benchmark import Benchmark, load_benchmark
 from eval_factory.config.explain import did_you_mean, expectation
 from eval_factory.config.framework import Framework, Task
@@ -50,6 +51,8 @@ class Evaluation:
     sources: Sources
     benchmark: Benchmark | None = None
     """The user's own; `task` is then made for it."""
+    warnings: tuple[str, ...] = ()
+    """What of the configuration has no effect."""
 
     @property
     def output_dir(self) -> Path:
@@ -101,6 +104,7 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
+    strange = foreign.take_out(user_layers)
     task = task or _chosen_task(user_layers, framework, problems)
     framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [
@@ -110,7 +114,9 @@ def build_evaluation(
     ]
     for _, tree in layers:
         _canonical_names(tree, problems)
+    problems += foreign.problems_of(strange, task, framework)
     merged, sources = merge(layers)
+    foreign.without_unused_prompt(merged, strange)
     run = _validated(merged, sources, request, problems)
     benchmark = None
     if run is not None and task is not None:
@@ -120,7 +126,8 @@ def build_evaluation(
         run = with_task_rules(run, task, problems)
     if problems or run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
-    return Evaluation(task, framework, run, sources, benchmark)
+    warning = foreign.warning_of(strange)
+    return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else ())
 
 
 def _user_layers(
@@ -206,7 +213,8 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
     if kind == "extra_forbidden":
         parent, _, name = path.rpartition(".")
         known = _known_keys(parent)
-        hint = did_you_mean(name, known) or (f"; known here: {', '.join(known)}" if known else "")
+        near = did_you_mean(name, [*known, *foreign.known_in(parent)])
+        hint = near or (f"; known here: {', '.join(known)}" if known else "")
         shown = REDACTED if looks_like_key(name) else path
         return f"{where}unknown key {shown}{hint}"
     if kind == "missing":

@@ -44,6 +44,8 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     job = make_job(request, env)
     evaluation = job.plans[0].evaluation
     redactor = Redactor.from_environment(env, [*evaluation.key_names(), "HF_TOKEN"])
+    warnings = [f"warning: {text}" for text in evaluation.warnings]
+    screen.writelines(f"{line}\n" for line in warnings)
     for line in job.row.needed():
         screen.write(f"{job.row.name} needs: {line}\n")
     say_what_is_run(job, screen)
@@ -63,7 +65,7 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
         refuse_inside(Path(bundle).expanduser(), job.rundir.root, "an output folder")
     job.rundir.create()
     with job.rundir.locked():
-        log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)
+        log = open_log(job.rundir, redactor, debug=request.debug, beginning=[*warnings, *keys.lines])
         prepare(job, log)
         settings = {} if request.no_preflight else probe(job, env, redactor, log, screen)
         settings |= placed(job.plans[0], job.to_run(job.plans[0]), env, log, screen)

@@ -34,7 +34,7 @@ def test_paths_of_a_run_config() -> None:
     own = evaluation({"config.type": "ehrshot", "config.params.extra.data_path": "~/e",
                       "config.params.extra.subject": "lab_anemia"})  # fmt: skip
     assert own.run.config.params.extra.data_path == "/home/me/e"
-    with pytest.raises(ConfigError, match="config.output_dir: there is no user"):
+    with pytest.raises(ConfigError, match=r"config\.output_dir: there is no user"):
         evaluation({"config.output_dir": "~no-such-user/o"})
 
 
