@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from eval_factory.cli.paths import HomePath
+from eval_factory.cli.streams import lasting
 
 
 @click.group("leaderboard")
@@ -54,4 +55,5 @@ def run(ctx: click.Context, /, **flags: Any) -> None:
     from eval_factory.leaderboard.work import run_leaderboard
 
     request = checked({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
-    run_leaderboard(request, env=os.environ, screen=sys.stderr, output=sys.stdout)
+    output = sys.stdout if request.dry_run else lasting(sys.stdout)
+    run_leaderboard(request, env=os.environ, screen=lasting(sys.stderr), output=output)

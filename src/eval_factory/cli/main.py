@@ -19,12 +19,15 @@ import click
 from eval_factory import __version__
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
+from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.secrets import Redactor, names_a_secret
 
 PROGRAM = "eval-factory"
+CLICKS_BROKEN_PIPE = 1
+"""click itself ends the program so, whatever it is told, where a write to a pipe fails."""
 
 
 class _EitherSpelling(click.Group):
@@ -162,7 +165,8 @@ def run_eval(
         given["config.params.extra.offline"] = True
     request = Request(run_config=run_config, flags=given, overrides=overrides)
     options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
-    run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout)
+    output = sys.stdout if dry_run else lasting(sys.stdout)
+    run_evaluation(request, options, env=os.environ, screen=lasting(sys.stderr), output=output)
 
 
 @cli.command("new_benchmark")
@@ -183,33 +187,46 @@ cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboa
 
 def main() -> None:
     """Entry point: the one place where errors end and exit codes are made."""
+    make_ready()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = cli.main(prog_name=PROGRAM, standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        error.show(file=lasting(sys.stderr))
         sys.exit(ConfigError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         sys.exit(130)
     except EvalFactoryError as error:
         _say(str(error))
+        flush_or_silence(sys.stdout)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
-            sys.exit(_report_defect(error))
-        _say(f"cannot write {error.filename or 'the output folder'}: {error.strerror}; what was answered is kept")
-        sys.exit(PrerequisiteError.exit_code)
+        sys.exit(_code_of(error))
+    except SystemExit as error:
+        if error.code != CLICKS_BROKEN_PIPE or not nobody_reads(sys.stdout):
+            raise
+        sys.exit(0)
     except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def _code_of(error: OSError) -> int:
+    """Where nobody reads what was printed all is well; a disk that takes no more is said."""
+    if error.filename is None and nobody_reads(sys.stdout):
+        silence(sys.stdout)
+        return 0
+    if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
+        return _report_defect(error)
+    flush_or_silence(sys.stdout)
+    _say(f"cannot write {error.filename or 'the output'}: {error.strerror}; what was answered is kept")
+    return PrerequisiteError.exit_code
 
 
 def _say(message: str) -> None:
@@ -217,8 +234,9 @@ def _say(message: str) -> None:
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
     lines = redactor.text(message).splitlines() or [""]
     prefix = f"{PROGRAM}: "
+    screen = lasting(sys.stderr)
     for line in lines:
-        click.echo(line if line.startswith("  ") else prefix + line, err=True)
+        screen.write((line if line.startswith("  ") else prefix + line) + "\n")
 
 
 def _report_defect(error: Exception) -> int:

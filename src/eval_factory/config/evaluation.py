@@ -20,6 +20,7 @@ from eval_factory.config.framework import Framework, Task
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
+from eval_factory.config.plain_yaml import not_writable
 from eval_factory.config.run_entry import is_run_entry, near_run_spec, task_of_run_entry
 from eval_factory.config.task_rules import BENCHMARK, with_extra, with_task_rules
 from eval_factory.errors import ConfigError
@@ -29,7 +30,8 @@ OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
 """A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE."""
 
-
+MOST_SHOWN = 200
+"""Characters of a wrong value."""
 
 @dataclass(frozen=True)
 class Request:
@@ -142,6 +144,9 @@ def _user_layers(
     layers.append((Source.FLAG, flags))
     layers.append((Source.OVERRIDE, parse_overrides(request.overrides)))
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
+    odd = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
+    if odd:
+        raise ConfigError([f"{source}: {path}: holds bytes that are no UTF-8" for source, path in odd])
     return [(source, tree) for source, tree in layers if tree]
 
 
@@ -227,7 +232,8 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
 def _shown(value: object) -> str:
     if isinstance(value, (dict, list)):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    return Redactor().text(repr(value))
+    shown = Redactor().text(repr(value))
+    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]} ..."
 
 
 def _origin(path: str, sources: Sources, request: Request) -> str:

@@ -6,7 +6,17 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from eval_factory.config.home import expanded
 from eval_factory.config.written_secrets import secret_field_of, secret_field_of_url
@@ -17,6 +27,10 @@ DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
 
 MAX_PARALLELISM = 4096
+MAX_TRAIN_TRIALS = 1000
+LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
+"""A week for one attempt; clocks of operating systems end where 1e10 seconds do."""
+
 _ROLE = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
 
 
@@ -55,6 +69,13 @@ def _endpoint_url(text: str) -> str:
     return text
 
 
+def _no_truth(value: object) -> object:
+    """`true` is no number, though Python counts it as 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("float_type", "must be a number")
+    return value
+
+
 def _one_line(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
@@ -68,7 +89,11 @@ Line = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
 PathText = Annotated[Line, AfterValidator(expanded)]
 """A path as the user wrote it, but for `~`."""
 
-Positive = Annotated[int, Field(strict=True, ge=1)]
+MOST = 10**9
+"""Of anything that is counted: beyond it, a number is a slip of the keyboard."""
+
+Positive = Annotated[int, Field(strict=True, ge=1, le=MOST)]
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)]
 
 
 class _Strict(BaseModel):
@@ -84,8 +109,8 @@ def _role(text: str) -> str:
 Role = Annotated[str, AfterValidator(_role)]
 Url = Annotated[str, AfterValidator(_endpoint_url)]
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
-Temperature = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-TopP = Annotated[float, Field(gt=0.0, le=1.0)]
+Temperature = Annotated[Number, Field(ge=0.0, le=100.0)]
+TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 
 
 class Judge(_Strict):
@@ -136,13 +161,13 @@ class Extra(_Strict):
     language: Line | None
     category: Line | None
     version: Line | None
-    num_train_trials: Positive | None
+    num_train_trials: Annotated[Positive, Field(le=MAX_TRAIN_TRIALS)] | None
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
     judges: Annotated[Jury | None, AfterValidator(_different_names)]
     on_failure: Literal["exclude", "zero"]
-    min_coverage: Annotated[float, Field(ge=0.0, le=1.0)]
+    min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]
 
 
 class Params(_Strict):
@@ -152,7 +177,7 @@ class Params(_Strict):
     parallelism: Parallelism
     max_new_tokens: Positive | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
-    request_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    request_timeout: Annotated[Number, Field(gt=0.0, le=LONGEST_TIMEOUT_S)]
     temperature: Temperature | None
     top_p: TopP | None
     extra: Extra
