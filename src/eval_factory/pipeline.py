@@ -64,6 +64,8 @@ def run_evaluation(
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug)
     redactor = Redactor.from_environment(env, evaluation.key_names())
+    warnings = [f"warning: {text}" for text in evaluation.warnings]
+    screen.writelines(f"{line}\n" for line in warnings)
     if options.dry_run:
         output.write(own_lines(redactor.text(preview(evaluation, argv))))
         return
@@ -78,7 +80,7 @@ def run_evaluation(
         redactor.learn(key)
     plan.rundir.create()
     with plan.rundir.locked():
-        log = open_log(plan.rundir, redactor, debug=options.debug, beginning=keys.lines)
+        log = open_log(plan.rundir, redactor, debug=options.debug, beginning=[*warnings, *keys.lines])
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         settings = settings_of(plan, bundle, env)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -79,6 +80,9 @@ _NAME_OF_A_SECRET = re.compile(
     r"(?:key|token|secret|password|passwd|credentials?|authorization|(?:^|[_.-])(?:pass|pwd|auth|sig))[_-]?\d*\Z",
     re.IGNORECASE,
 )
+_FOLDERS_OF_THE_SHELL = ("PWD", "OLDPWD")
+"""Where a shell is and where it was: no password, whatever the names look like."""
+
 _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
 
 
@@ -125,7 +129,15 @@ def looks_like_key(text: str) -> bool:
 
 def names_a_secret(name: str) -> bool:
     """Whether a variable, or a field of a request, of this name is likely to hold a secret: USER_TOKEN, key, apiKey."""
-    return bool(_NAME_OF_A_SECRET.search(name))
+    return name not in _FOLDERS_OF_THE_SHELL and bool(_NAME_OF_A_SECRET.search(name))
+
+
+def is_place(value: str) -> bool:
+    """Whether a value is the path of something that is there: `SERVICE_CREDENTIALS=/etc/service.json` names a file.
+
+    Replacing it would blind every message about that place, and protect nothing.
+    """
+    return os.sep in value and os.path.exists(value)  # noqa: PTH110 - Path.exists raises where a name is too long
 
 
 def is_placeholder(value: str) -> bool:
@@ -201,8 +213,8 @@ class Redactor:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str], names: Iterable[str]) -> Redactor:
-        """Knows the values of the named variables, and the passwords in proxy addresses."""
-        values = [env[name] for name in names if env.get(name)]
+        """Knows the values of the named variables, unless they are paths, and the passwords in proxy addresses."""
+        values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
         for name, value in env.items():
             if name.lower().endswith("_proxy"):
                 values.extend(user_info_of(value))

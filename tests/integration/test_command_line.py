@@ -85,6 +85,40 @@ def test_an_interpolated_key_is_not_printed(tmp_path: Path) -> None:
     assert "NAME of an environment variable" in finished.stderr
 
 
+def test_messages_name_the_current_folder_whole_and_no_password(tmp_path: Path) -> None:
+    folder = tmp_path / "a-folder-with-a-long-name-1"
+    folder.mkdir()
+    password = "hunter2-hunter2-hunter2"
+    there = run("run_eval", "--run_config", f"{folder}/no-such-{password}.yml", cwd=folder, PWD=str(folder),
+                OLDPWD=str(tmp_path), MYSQL_PWD=password)  # fmt: skip
+    assert there.returncode == 2
+    assert f"{folder}/no-such-[API_KEY_REDACTED].yml: there is no such file" in there.stderr
+
+
+def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    made = run("new_benchmark", "~/mine", cwd=here, HOME=str(home))
+    assert made.returncode == 0, made.stderr
+    config = home / "mine" / "run_config.yml"
+    given = ("--output_dir=~/out", "--overrides", "config.params.extra.benchmark=~/mine/benchmark.yaml", "--dry_run")
+    shown = run("run_eval", "--run_config=~/mine/run_config.yml", *given, cwd=here, HOME=str(home))
+    assert shown.returncode == 0, shown.stderr
+    assert f"output_dir: {home}/out" in shown.stdout
+    assert f"benchmark: {home}/mine/benchmark.yaml" in shown.stdout
+    assert config.is_file()
+    board = run("leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run",
+                "--output_dir=~/board", cwd=here, HOME=str(home))  # fmt: skip
+    assert f"--output-path {home}/board/helm" in board.stdout
+    (home / "data").mkdir()
+    assert f"{home}/data: is no data bundle" in run("data", "verify", "~/data", cwd=here, HOME=str(home)).stderr
+    nobody = run("run_eval", "--run_config=~/mine/run_config.yml", "--output_dir=~no-such-user/x", HOME=str(home))
+    assert nobody.returncode == 2
+    assert "there is no user 'no-such-user'" in nobody.stderr
+    assert list(here.iterdir()) == []
+
+
 def test_a_terminal_gets_a_table_and_nobody_else_pays_for_it() -> None:
     terminal, program = pty.openpty()
     finished = subprocess.Popen(

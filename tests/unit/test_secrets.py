@@ -115,7 +115,8 @@ def test_variables_of_a_tree_are_filled_in() -> None:
     [
         ("GATEWAY_KEY", True), ("user_token", True), ("apiKey", True), ("DB_PASSWORD2", True), ("X_AUTH", True),
         ("sig", True), ("max_tokens", False), ("AUTHOR", False), ("api-version", False), ("BASE_URL", False),
-        ("compass", False), ("HF_TOKEN_PATH", False),
+        ("compass", False), ("HF_TOKEN_PATH", False), ("PWD", False), ("OLDPWD", False), ("DB_PWD", True),
+        ("MYSQL_PWD", True), ("pwd", True), ("PGPASSWORD", True),
     ],
 )  # fmt: skip
 def test_names_of_secrets(name: str, secret: bool) -> None:
@@ -137,6 +138,20 @@ def test_proxy_passwords_are_known() -> None:
     redactor = Redactor.from_environment(env, ["K"])
     assert "proxy-password-1" not in redactor.text("the proxy-password-1 leaked")
     assert KEY not in redactor.text(KEY)
+
+
+def test_a_variable_that_holds_a_path_blinds_no_message(tmp_path: Path) -> None:
+    folder, gone = tmp_path / "a-long-folder", "/no/such/folder-0123456789"
+    folder.mkdir()
+    env = {"SERVICE_CREDENTIALS": str(folder), "STORE_KEY": gone, "DB_PWD": KEY}
+    redactor = Redactor.from_environment(env, env)
+    assert redactor.text(f"log: {folder}/x; {gone}; {KEY}") == f"log: {folder}/x; {REDACTED}; {REDACTED}"
+
+
+def test_a_secret_that_has_the_name_of_a_file_stays_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / KEY).touch()
+    assert Redactor.from_environment({"K": KEY}, ["K"]).text(KEY) == REDACTED
 
 
 def test_secret_never_prints_itself() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eval_factory.cli.paths import HomePath
 from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.foreign_text import own_lines
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # the modules themselves are imported inside the commands: `-
     from eval_factory.data.sources import Sources, TaskSources
 
 NO_DATA, OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there", "incomplete", "not there"
-_FOLDER = click.Path(path_type=Path)
+_FOLDER = HomePath()
 
 
 class _DataCommand(click.Command):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
+
+from eval_factory.cli.paths import HomePath
+from eval_factory.cli.streams import lasting
 
 
 @click.group("leaderboard")
@@ -26,14 +28,14 @@ def list_leaderboards(as_json: bool) -> None:
 
 @leaderboard.command("run")
 @click.argument("name")
-@click.option("--run_config", type=click.Path(path_type=Path), default=None, help="A run config: endpoint and judges.")
+@click.option("--run_config", type=HomePath(), default=None, help="A run config: endpoint and judges.")
 @click.option("--model", "--model_id", "model", multiple=True, help="The model's id at the endpoint; may be repeated.")
 @click.option("--model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
 @click.option("--model_type", default=None, help="chat or completions.")
 @click.option("--api_key_name", default=None, help="NAME of the environment variable that holds the key.")
-@click.option("--conf", type=click.Path(path_type=Path), default=None, help="The leaderboard's run entries (HOCON).")
+@click.option("--conf", type=HomePath(), default=None, help="The leaderboard's run entries (HOCON).")
 @click.option(
-    "--data_dir", type=click.Path(path_type=Path), default=None, help="A data bundle: confs and data are read from it."
+    "--data_dir", type=HomePath(), default=None, help="A data bundle: confs and data are read from it."
 )
 @click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
 @click.option("--max_eval_instances", type=int, default=None, help="Instances a run; the leaderboard's if not given.")
@@ -53,4 +55,5 @@ def run(ctx: click.Context, /, **flags: Any) -> None:
     from eval_factory.leaderboard.work import run_leaderboard
 
     request = checked({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
-    run_leaderboard(request, env=os.environ, screen=sys.stderr, output=sys.stdout)
+    output = sys.stdout if request.dry_run else lasting(sys.stdout)
+    run_leaderboard(request, env=os.environ, screen=lasting(sys.stderr), output=output)

@@ -18,6 +18,8 @@ import click
 
 from eval_factory import __version__
 from eval_factory.cli.lazy import LazyGroup
+from eval_factory.cli.paths import HomePath
+from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
@@ -25,6 +27,8 @@ from eval_factory.foreign_text import own_lines
 from eval_factory.secrets import Redactor, names_a_secret
 
 PROGRAM = "eval-factory"
+CLICKS_BROKEN_PIPE = 1
+"""click itself ends the program so, whatever it is told, where a write to a pipe fails."""
 
 
 class _EitherSpelling(click.Group):
@@ -109,17 +113,31 @@ _FLAGS = {
     "model_url": "target.api_endpoint.url",
     "api_key_name": "target.api_endpoint.api_key",
     "data_dir": "config.params.extra.data_dir",
+    "limit_samples": "config.params.limit_samples",
+    "parallelism": "config.params.parallelism",
+    "max_new_tokens": "config.params.max_new_tokens",
+    "max_retries": "config.params.max_retries",
+    "request_timeout": "config.params.request_timeout",
+    "temperature": "config.params.temperature",
+    "top_p": "config.params.top_p",
 }
 
 
 @cli.command("run_eval")
-@_option("run_config", type=click.Path(path_type=Path), default=None, help="The run config (YAML).")
+@_option("run_config", type=HomePath(), default=None, help="The run config (YAML).")
 @_option("output_dir", default=None, help="Folder for results; made if it is not there.")
 @_option("eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
 @_option("model_id", default=None, help="The model's id at the endpoint.")
 @_option("model_type", default=None, help="chat or completions.")
 @_option("model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
 @_option("api_key_name", default=None, help="NAME of the environment variable that holds the key.")
+@_option("limit_samples", type=int, default=None, help="Instances to ask; all if not given.")
+@_option("parallelism", type=int, default=None, help="Requests at the same time.")
+@_option("max_new_tokens", type=int, default=None, help="Tokens that an answer may have; the benchmark's if not given.")
+@_option("temperature", type=float, default=None, help="The benchmark's if not given.")
+@_option("top_p", type=float, default=None, help="1 if not given.")
+@_option("request_timeout", type=float, default=None, help="Seconds for one attempt of a request.")
+@_option("max_retries", type=int, default=None, help="Further attempts where one fails.")
 @_option("data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
 @_option("offline", is_flag=True, help="Contact nothing but the endpoints.")
 @_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
@@ -138,7 +156,7 @@ def run_eval(
     no_preflight: bool,
     offline: bool,
     debug: bool,
-    **flags: str | None,
+    **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
     from eval_factory.pipeline import Options, run_evaluation
@@ -148,11 +166,12 @@ def run_eval(
         given["config.params.extra.offline"] = True
     request = Request(run_config=run_config, flags=given, overrides=overrides)
     options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
-    run_evaluation(request, options, env=os.environ, screen=sys.stderr, output=sys.stdout)
+    output = sys.stdout if dry_run else lasting(sys.stdout)
+    run_evaluation(request, options, env=os.environ, screen=lasting(sys.stderr), output=output)
 
 
 @cli.command("new_benchmark")
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
 def new_benchmark(folder: Path, jury: bool) -> None:
     """Write an example of a benchmark of your own into DIR, ready to run and to be changed."""
@@ -169,33 +188,46 @@ cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboa
 
 def main() -> None:
     """Entry point: the one place where errors end and exit codes are made."""
+    make_ready()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = cli.main(prog_name=PROGRAM, standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        error.show(file=lasting(sys.stderr))
         sys.exit(ConfigError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         sys.exit(130)
     except EvalFactoryError as error:
         _say(str(error))
+        flush_or_silence(sys.stdout)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
-            sys.exit(_report_defect(error))
-        _say(f"cannot write {error.filename or 'the output folder'}: {error.strerror}; what was answered is kept")
-        sys.exit(PrerequisiteError.exit_code)
+        sys.exit(_code_of(error))
+    except SystemExit as error:
+        if error.code != CLICKS_BROKEN_PIPE or not nobody_reads(sys.stdout):
+            raise
+        sys.exit(0)
     except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def _code_of(error: OSError) -> int:
+    """Where nobody reads what was printed all is well; a disk that takes no more is said."""
+    if error.filename is None and nobody_reads(sys.stdout):
+        silence(sys.stdout)
+        return 0
+    if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
+        return _report_defect(error)
+    flush_or_silence(sys.stdout)
+    _say(f"cannot write {error.filename or 'the output'}: {error.strerror}; what was answered is kept")
+    return PrerequisiteError.exit_code
 
 
 def _say(message: str) -> None:
@@ -203,8 +235,9 @@ def _say(message: str) -> None:
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
     lines = own_lines(redactor.text(message)).rstrip("\n").split("\n")
     prefix = f"{PROGRAM}: "
+    screen = lasting(sys.stderr)
     for line in lines:
-        click.echo(line if line.startswith("  ") else prefix + line, err=True)
+        screen.write((line if line.startswith("  ") else prefix + line) + "\n")
 
 
 def _report_defect(error: Exception) -> int:

@@ -13,12 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from eval_factory.config import foreign
 from eval_factory.config.benchmark import Benchmark, load_benchmark
 from eval_factory.config.explain import did_you_mean, expectation
 from eval_factory.config.framework import Framework, Task
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
+from eval_factory.config.plain_yaml import not_writable
 from eval_factory.config.run_entry import is_run_entry, near_run_spec, task_of_run_entry
 from eval_factory.config.task_rules import BENCHMARK, with_extra, with_task_rules
 from eval_factory.errors import ConfigError
@@ -28,7 +30,8 @@ OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
 """A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE."""
 
-
+MOST_SHOWN = 200
+"""Characters of a wrong value."""
 
 @dataclass(frozen=True)
 class Request:
@@ -50,6 +53,8 @@ class Evaluation:
     sources: Sources
     benchmark: Benchmark | None = None
     """The user's own; `task` is then made for it."""
+    warnings: tuple[str, ...] = ()
+    """What of the configuration has no effect."""
 
     @property
     def output_dir(self) -> Path:
@@ -101,6 +106,7 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
+    strange = foreign.take_out(user_layers)
     task = task or _chosen_task(user_layers, framework, problems)
     framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [
@@ -110,7 +116,9 @@ def build_evaluation(
     ]
     for _, tree in layers:
         _canonical_names(tree, problems)
+    problems += foreign.problems_of(strange, task, framework)
     merged, sources = merge(layers)
+    foreign.without_unused_prompt(merged, strange)
     run = _validated(merged, sources, request, problems)
     benchmark = None
     if run is not None and task is not None:
@@ -120,7 +128,8 @@ def build_evaluation(
         run = with_task_rules(run, task, problems)
     if problems or run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
-    return Evaluation(task, framework, run, sources, benchmark)
+    warning = foreign.warning_of(strange)
+    return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else ())
 
 
 def _user_layers(
@@ -135,6 +144,9 @@ def _user_layers(
     layers.append((Source.FLAG, flags))
     layers.append((Source.OVERRIDE, parse_overrides(request.overrides)))
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
+    odd = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
+    if odd:
+        raise ConfigError([f"{source}: {path}: holds bytes that are no UTF-8" for source, path in odd])
     return [(source, tree) for source, tree in layers if tree]
 
 
@@ -206,7 +218,8 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
     if kind == "extra_forbidden":
         parent, _, name = path.rpartition(".")
         known = _known_keys(parent)
-        hint = did_you_mean(name, known) or (f"; known here: {', '.join(known)}" if known else "")
+        near = did_you_mean(name, [*known, *foreign.known_in(parent)])
+        hint = near or (f"; known here: {', '.join(known)}" if known else "")
         shown = REDACTED if looks_like_key(name) else path
         return f"{where}unknown key {shown}{hint}"
     if kind == "missing":
@@ -219,7 +232,8 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
 def _shown(value: object) -> str:
     if isinstance(value, (dict, list)):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    return Redactor().text(repr(value))
+    shown = Redactor().text(repr(value))
+    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]} ..."
 
 
 def _origin(path: str, sources: Sources, request: Request) -> str:

@@ -7,35 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from eval_factory.config.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError, parse
+from eval_factory.config.written_secrets import field_before, field_names_a_secret
 from eval_factory.errors import ConfigError
 from eval_factory.secrets import names_a_secret
 
 _PLACES_OF_URLS = re.compile(r"target\.api_endpoint\.url|config\.params\.extra\.judges\[\d+\]\.url")
-_PAST_THE_HOST = re.compile(r"[^/:][/?]")
+_PAST_THE_HOST = re.compile(r"[^/:][/?#]")
 _PLACE_OF_FIELDS = "target.api_endpoint.adapter_config.params_to_add."
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """A loader to which a key written twice is an error, not a silent loss of the first."""
-
-
-def _construct_mapping(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = key_node.value
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} is written twice", key_node.start_mark
-            )
-        seen.add(key)
-    loader.flatten_mapping(node)
-    return loader.construct_mapping(node, deep=True)
-
-
-_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+MOST_BYTES = 256 * 1024
+"""Of a file that a person writes."""
 
 
 def load_run_config(path: Path) -> dict[str, Any]:
@@ -50,21 +34,9 @@ def load_mapping(path: Path, needs: str) -> dict[str, Any]:
         ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path}: is a folder, not a file") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not a UTF-8 text file") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    try:
-        document = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {_yaml_problem(error)}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: is nested too deeply") from None
+        document = parse(_text_of(path))
+    except YamlError as error:
+        raise ConfigError(f"{path}: {error}") from None
     if document is None:
         raise ConfigError(f"{path}: is empty; it needs {needs}")
     if not isinstance(document, dict):
@@ -72,12 +44,22 @@ def load_mapping(path: Path, needs: str) -> dict[str, Any]:
     return document
 
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or "is not valid YAML"
-    if mark is None:
-        return f"is not valid YAML: {problem}"
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+def _text_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder, not a file") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path}: is larger than {MOST_BYTES // 1024} KiB; is it another file?")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not a UTF-8 text file") from None
 
 
 def _kind(value: object) -> str:
@@ -134,16 +116,16 @@ def _is_secret(match: re.Match[str], where: str) -> bool:
         before = match.string[: match.start()]
         if not _PAST_THE_HOST.search(before):
             return False  # which host is asked is no secret
-        field = re.split("[?&;]", before)[-1].removesuffix("=")
+        field = field_before(before)
     else:
         return False
-    return names_a_secret(match["name"]) or names_a_secret(field)
+    return names_a_secret(match["name"]) or field_names_a_secret(field)
 
 
 def _typed(text: str) -> Any:
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = parse(text)
+    except YamlError:
         return text
     return value if isinstance(value, (int, float, bool)) or value is None else text
 
@@ -163,10 +145,16 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
             if not equals or not all(names):
                 problems.append(f"--overrides: expected path.to.key=value, got {part.strip()!r}")
                 continue
+            if len(names) > MOST_LEVELS:
+                problems.append(f"--overrides: {len(names)} names in one path; {MOST_LEVELS} at most")
+                continue
             try:
-                parsed = yaml.safe_load(value) if value.strip() else ""
-            except yaml.YAMLError:
+                parsed = parse(value) if value.strip() else ""
+            except YamlSyntaxError:
                 parsed = value
+            except YamlError as error:
+                problems.append(f"--overrides: {key.strip()}: {error}")
+                continue
             _put(tree, names, parsed)
     if problems:
         raise ConfigError(problems)

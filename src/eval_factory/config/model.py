@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -16,23 +16,21 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
+from eval_factory.config.home import expanded
+from eval_factory.config.written_secrets import secret_field_of, secret_field_of_url
 from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import (
-    Redactor,
-    is_placeholder,
-    is_variable_name,
-    looks_like_key,
-    names_a_secret,
-    variables_in,
-)
+from eval_factory.secrets import Redactor, is_variable_name, looks_like_key
 
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
 
 MAX_PARALLELISM = 4096
-MAX_TIMEOUT_S = 86_400
-"""A day; no server keeps a connection for so long, and no socket takes any number."""
+MAX_TRAIN_TRIALS = 1000
+LONGEST_TIMEOUT_S = 24 * 3600.0
+"""A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
+
 _ROLE = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
 
 
@@ -58,17 +56,24 @@ def _endpoint_url(text: str) -> str:
         raise ValueError("names no host")
     if "@" in parts.netloc:
         raise ValueError("must hold no user name or password (they are not shown); give the key's variable as api_key")
-    for name, value in parse_qsl(parts.query):
-        if names_a_secret(name) and not variables_in(value) and not is_placeholder(value):
-            raise ValueError(
-                f"must not hold a secret (its field {name!r} is not shown), for it is written into files; put it into a"
-                f" variable and write {name}=${{NAME_OF_THE_VARIABLE}}"
-            )
+    field = secret_field_of_url(parts)
+    if field is not None:
+        raise ValueError(
+            f"must not hold a secret (its field {_named(field)} is not shown), for it is written into files; put it"
+            f" into a variable and write {_named(field)}=${{NAME_OF_THE_VARIABLE}}"
+        )
     try:
         parts.port  # noqa: B018 - the property raises for a port that is none
     except ValueError:
         raise ValueError("has a port that is not a number from 0 to 65535") from None
     return text
+
+
+def _no_truth(value: object) -> object:
+    """`true` is no number, though Python counts it as 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("float_type", "must be a number")
+    return value
 
 
 def _one_line(text: str) -> str:
@@ -79,16 +84,16 @@ def _one_line(text: str) -> str:
     return text
 
 
-def _no_truth(value: object) -> object:
-    if isinstance(value, bool):  # pydantic takes true for 1.0
-        raise ValueError(f"must be a number, got {str(value).lower()}")
-    return value
-
-
-Number = Annotated[float, BeforeValidator(_no_truth)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Line = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
-Positive = Annotated[int, Field(strict=True, ge=1)]
+PathText = Annotated[Line, AfterValidator(expanded)]
+"""A path as the user wrote it, but for `~`."""
+
+MOST = 10**9
+"""Of anything that is counted: beyond it, a number is a slip of the keyboard."""
+
+Positive = Annotated[int, Field(strict=True, ge=1, le=MOST)]
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)]
 
 
 class _Strict(BaseModel):
@@ -104,7 +109,7 @@ def _role(text: str) -> str:
 Role = Annotated[str, AfterValidator(_role)]
 Url = Annotated[str, AfterValidator(_endpoint_url)]
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
-Temperature = Annotated[Number, Field(ge=0.0, allow_inf_nan=False)]
+Temperature = Annotated[Number, Field(ge=0.0, le=100.0)]
 TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 
 
@@ -145,9 +150,9 @@ Jury = Annotated[list[Judge], Field(min_length=1)]
 class Extra(_Strict):
     """`config.params.extra`."""
 
-    data_path: Line | None
-    benchmark: Line | None
-    data_dir: Line | None
+    data_path: PathText | None
+    benchmark: PathText | None
+    data_dir: PathText | None
     offline: Annotated[bool, Field(strict=True)]
     num_output_tokens: Positive | None
     max_length: Positive | None
@@ -157,7 +162,7 @@ class Extra(_Strict):
     language: Line | None
     category: Line | None
     version: Line | None
-    num_train_trials: Positive | None
+    num_train_trials: Annotated[Positive, Field(le=MAX_TRAIN_TRIALS)] | None
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
@@ -174,7 +179,7 @@ class Params(_Strict):
     parallelism: Parallelism
     max_new_tokens: Positive | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
-    request_timeout: Annotated[Number, Field(gt=0, le=MAX_TIMEOUT_S, allow_inf_nan=False)]
+    request_timeout: Annotated[Number, Field(gt=0.0, le=LONGEST_TIMEOUT_S)]
     temperature: Temperature | None
     top_p: TopP | None
     extra: Extra
@@ -184,17 +189,23 @@ class RunSection(_Strict):
     """`config`."""
 
     type: Line
-    output_dir: Line
+    output_dir: PathText
     params: Params
 
 
 def _no_keys(fields: dict[str, Any]) -> dict[str, Any]:
-    if Redactor().tree(fields) != fields:
+    field = secret_field_of(fields)
+    if field is not None or Redactor().tree(fields) != fields:
+        what = "a key" if field is None else f"a secret in its field {_named(field)}"
         raise ValueError(
-            "must not hold a key (it is not shown), for it is written into files; put it into a variable and write"
+            f"must not hold {what} (it is not shown), for it is written into files; put it into a variable and write"
             " ${NAME_OF_THE_VARIABLE}, with KEY, TOKEN or SECRET at the name's end"
         )
     return fields
+
+
+def _named(field: str) -> str:
+    return Redactor().text(repr(field))
 
 
 class AdapterConfig(_Strict):

@@ -47,6 +47,8 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     job = make_job(request, env)
     evaluation = job.plans[0].evaluation
     redactor = Redactor.from_environment(env, [*evaluation.key_names(), "HF_TOKEN"])
+    warnings = [f"warning: {text}" for text in evaluation.warnings]
+    screen.writelines(f"{line}\n" for line in warnings)
     for line in job.row.needed():
         screen.write(f"{job.row.name} needs: {line}\n")
     say_what_is_run(job, screen)
@@ -67,7 +69,7 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
         refuse_inside(Path(bundle).expanduser(), job.rundir.root, "an output folder")
     job.rundir.create()
     with job.rundir.locked():
-        log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)
+        log = open_log(job.rundir, redactor, debug=request.debug, beginning=[*warnings, *keys.lines])
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         prepare(job, log)

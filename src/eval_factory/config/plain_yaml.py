@@ -1,0 +1,180 @@
+"""YAML as a configuration needs it: mappings, lists, texts, numbers, true, false and null, and no more of them than
+somebody writes. Aliases can make a file of ten lines mean more than a machine holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+MOST_NODES = 100_000
+"""Values in a document, each alias counted with all that it stands for."""
+
+MOST_LEVELS = 50
+MOST_CHARACTERS_OF_A_NUMBER = 100
+
+_TAG = "tag:yaml.org,2002:"
+_INT, _STR, _MERGE = f"{_TAG}int", f"{_TAG}str", f"{_TAG}merge"
+_NUMBERS = (_INT, f"{_TAG}float")
+_KINDS = frozenset({_STR, *_NUMBERS, *(_TAG + name for name in ("map", "seq", "bool", "null", "merge"))})
+
+
+class YamlError(ValueError):
+    """What is wrong with a document, with its place where that is known."""
+
+
+class YamlSyntaxError(YamlError):
+    """It is no YAML."""
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """A loader to which a key written twice is an error, not a silent loss of the first."""
+
+
+def _construct_mapping(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = key_node.value
+        if key in seen:
+            raise YamlError(_at(key_node, f"the key {key!r} is written twice"))
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return {str(key): value for key, value in loader.construct_mapping(node, deep=True).items()}
+
+
+_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+
+
+def parse(text: str) -> Any:
+    """The one document in a text; None where there is none. Keys are texts: of a number, its digits.
+
+    Raises:
+        YamlSyntaxError: it is no YAML.
+        YamlError: it holds something else than plain values, too many of them, or numbers that are none.
+    """
+    try:
+        loader = _UniqueKeys(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _check(node)
+            document = loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise YamlSyntaxError(_syntax_problem(error)) from None
+    except RecursionError:
+        raise YamlError("is nested too deeply") from None
+    except YamlError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):  # PyYAML's, for instance of `!!int x`
+        raise YamlError("holds a value that is not what its tag says") from None
+    for path in not_finite(document):
+        raise YamlError(f"{path}: must be a finite number")
+    return document
+
+
+def _syntax_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "is not valid YAML"
+    if mark is None:
+        return f"is not valid YAML: {problem}"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+
+
+def _at(node: yaml.Node, problem: str) -> str:
+    return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}: {problem}"
+
+
+def _check(root: yaml.Node) -> None:
+    nodes, levels = _measured(root, {}, set())
+    if levels > MOST_LEVELS:
+        raise YamlError(f"is nested too deeply: {levels} levels, {MOST_LEVELS} at most")
+    if nodes > MOST_NODES:
+        raise YamlError(f"stands for {nodes:,} values with its aliases, {MOST_NODES:,} at most")
+
+
+def _measured(node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int]) -> tuple[int, int]:
+    """(values, levels) of what a node stands for."""
+    if id(node) in above:
+        raise YamlError(_at(node, "an alias stands inside what it stands for"))
+    if id(node) not in known:
+        if node.tag not in _KINDS:
+            raise YamlError(_at(node, _odd_kind(node.tag)))
+        if isinstance(node, yaml.ScalarNode):
+            _check_scalar(node)
+        above.add(id(node))
+        inside = [_measured(child, known, above) for child in _children(node)]
+        above.remove(id(node))
+        levels = max((level for _, level in inside), default=0)
+        known[id(node)] = 1 + sum(count for count, _ in inside), 1 + levels
+    return known[id(node)]
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.SequenceNode):
+        yield from node.value
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise YamlError(_at(key, "a key must be text, not a list or a mapping"))
+            if key.tag in _KINDS and key.tag not in (_STR, _INT, _MERGE):
+                kind = key.tag.removeprefix(_TAG)
+                raise YamlError(_at(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes"))
+            yield key
+            yield value
+
+
+def _check_scalar(node: yaml.ScalarNode) -> None:
+    if node.tag in _NUMBERS and len(node.value) > MOST_CHARACTERS_OF_A_NUMBER:
+        raise YamlError(_at(node, f"a number of {len(node.value):,} characters; {MOST_CHARACTERS_OF_A_NUMBER} at most"))
+    if not is_writable(node.value):
+        raise YamlError(_at(node, "holds half a character (a lone surrogate), which no file can hold"))
+
+
+def _odd_kind(tag: str) -> str:
+    if tag == f"{_TAG}timestamp":
+        return "is read as a date; put it in quotes"
+    shown = f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
+    return f"is {shown}; a configuration holds texts, numbers, true, false, null, lists and mappings"
+
+
+def is_writable(text: str) -> bool:
+    """Whether a text can be written into a file: half a surrogate pair, or bytes that are not UTF-8, cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def not_writable(tree: Any, path: str = "") -> Iterator[str]:
+    """The paths of texts, and the names of keys, that cannot be written into a file."""
+    if isinstance(tree, str):
+        if not is_writable(tree):
+            yield path
+    elif isinstance(tree, Mapping):
+        for key, value in tree.items():
+            if not is_writable(str(key)):
+                yield path or "a key"
+            else:
+                yield from not_writable(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from not_writable(value, f"{path}[{number}]")
+
+
+def not_finite(tree: Any, path: str = "") -> Iterator[str]:
+    """The paths of numbers that are infinite or none."""
+    if isinstance(tree, float) and not math.isfinite(tree):
+        yield path or "the value"
+    elif isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from not_finite(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from not_finite(value, f"{path}[{number}]")

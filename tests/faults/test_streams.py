@@ -1,0 +1,119 @@
+"""Output that nobody reads, a full disk behind it, locales without UTF-8: the exit code stays that of the command."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_factory.cli.streams import Lasting, nobody_reads, silence
+from integration.support import TIMEOUT_S, program_environment
+
+PROGRAM = f"{shlex.quote(sys.executable)} -m eval_factory"
+CONFIG = """\
+config: {type: sample_medical_qa, output_dir: out, params: {limit_samples: 2}}
+target: {api_endpoint: {url: "demo://baseline", model_id: m}}
+"""
+LOOKING = ("ls", "--help", "leaderboard ls", "data ls", "run_eval --run_config x.yml --dry_run")
+
+
+@pytest.fixture(autouse=True)
+def _config(tmp_path: Path) -> None:
+    (tmp_path / "x.yml").write_text(CONFIG)
+
+
+def shell(command: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=program_environment(**env), capture_output=True, text=True,
+        errors="backslashreplace", timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "to", "code"),
+    [
+        *((arguments, to, code) for arguments in LOOKING for to, code in (("| true", 0), (">/dev/full", 3))),
+        ("ls --all", "| head -1", 0), ("ls", ">&-", 0), ("ls", ">&- 2>&-", 0), ("run_eval --run_config x.yml --dry_run", ">&-", 0),
+    ],
+)  # fmt: skip
+def test_looking(arguments: str, to: str, code: int, tmp_path: Path) -> None:
+    ended = shell(f"{PROGRAM} {arguments} {to}; exit ${{PIPESTATUS[0]}}", tmp_path)
+    assert ended.returncode == code, ended.stderr
+    assert "defect" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+    assert ("No space left on device" in ended.stderr) == (code == 3)
+
+
+@pytest.mark.parametrize("to", [">/dev/full", "2>&1 | head -1", ">&- 2>&-"])
+def test_a_run_ends_with_its_own_code(to: str, tmp_path: Path) -> None:
+    ended = shell(f"{PROGRAM} run_eval --run_config x.yml {to}; exit ${{PIPESTATUS[0]}}", tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "not reportable" not in ended.stderr.lower()
+    assert (tmp_path / "out" / "evaluation_config.yaml").is_file()
+
+
+@pytest.mark.parametrize("to", [">&- 2>&-", "2>/dev/full"])
+def test_a_mistake_ends_with_2_where_nobody_reads_of_it(to: str, tmp_path: Path) -> None:
+    assert shell(f"{PROGRAM} run_eval --run_config no-such.yml {to}", tmp_path).returncode == 2
+    assert shell(f"{PROGRAM} run_eval --no_such_option {to}", tmp_path).returncode == 2
+
+
+LOCALES = {
+    "posix": {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    "ascii": {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+    "both": {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
+}
+
+
+@pytest.mark.parametrize("name", LOCALES)
+def test_a_locale_without_utf_8(name: str, tmp_path: Path) -> None:
+    folder, env = tmp_path / "ördner", LOCALES[name]
+    folder.mkdir()
+    (folder / "ü.yml").write_text(CONFIG)
+    for arguments in ("ls", "run_eval --run_config ü.yml --output_dir größe_日本 --dry_run"):
+        ended = shell(f"{PROGRAM} {arguments}", folder, **env)
+        assert ended.returncode == 0, ended.stderr
+    ended = shell(f"{PROGRAM} run_eval --run_config ü.yml --output_dir größe_日本", folder, **env)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert (folder / "größe_日本" / "evaluation_config.yaml").is_file()
+    missing = shell(f"{PROGRAM} run_eval --run_config nö.yml", folder, **env)
+    assert missing.returncode == 2
+    assert "there is no such file" in missing.stderr
+
+
+class _Failing(io.StringIO):
+    def write(self, _text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_lasting_stream_loses_what_it_cannot_write() -> None:
+    kept = io.StringIO()
+    stream = Lasting(kept)
+    assert stream.write("a") == 1
+    stream.writelines(["b", "c"])
+    assert kept.getvalue() == "abc"
+    assert not stream.isatty()
+    assert Lasting(_Failing()).write("ab") == 2
+    kept.close()
+    assert stream.write("d") == 1
+    assert not stream.isatty()
+
+
+def test_who_reads_a_pipe() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        assert not nobody_reads(stream)
+        os.close(reading)
+        assert nobody_reads(stream)
+        silence(stream)
+        assert not nobody_reads(stream)
+        stream.write("x")
+    assert not nobody_reads(io.StringIO())

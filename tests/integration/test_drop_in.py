@@ -1,0 +1,45 @@
+"""A run config that was written for EvalFactory or NeMo Evaluator, and the one that a run leaves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from integration.support import TIMEOUT_S, program_environment
+
+CONFIG = """\
+config:
+  type: sample_medical_qa
+  output_dir: out
+  supported_endpoint_types: [chat]
+  params: {limit_samples: 5, parallelism: 1, task: sample_medical_qa}
+target:
+  api_endpoint:
+    url: demo://baseline
+    model_id: m
+    type: chat
+    stream: false
+    api_key_name: NO_SUCH_KEY
+    adapter_config: {use_caching: true, caching_dir: cache, use_request_logging: true, use_reasoning: true}
+"""
+WARNING = "warning: keys without an effect here: config: supported_endpoint_types; target.api_endpoint: stream"
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "eval_factory", "run_eval", *arguments], cwd=folder, env=program_environment(),
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+def test_another_programs_run_config_and_our_own(tmp_path: Path) -> None:
+    (tmp_path / "x.yml").write_text(CONFIG)
+    first = run(tmp_path, "--run_config", "x.yml", "--limit-samples", "2")
+    assert first.returncode == 0, first.stderr
+    assert first.stderr.count(WARNING) == 1
+    assert (tmp_path / "out" / "logs" / "eval-factory.log").read_text("utf-8").count(WARNING) == 1
+    assert "instances: 2 of 2 scored" in first.stdout
+    again = run(tmp_path, "--run_config", "out/run_config.yml")
+    assert again.returncode == 0, again.stderr
+    assert "this run is complete already" in again.stderr

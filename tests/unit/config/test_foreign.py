@@ -1,0 +1,113 @@
+"""Configurations of EvalFactory and NeMo Evaluator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.framework import load_framework
+from eval_factory.config.merge import Source
+from eval_factory.errors import ConfigError
+from eval_factory.plan import identity_of
+from unit.builders import MINIMAL, evaluation
+
+ADAPTER = "target.api_endpoint.adapter_config"
+HARMLESS = {
+    "config.supported_endpoint_types": ["chat"],
+    "config.params.task": "pubmed_qa",
+    "target.api_endpoint.stream": True,
+    f"{ADAPTER}.use_caching": True,
+    f"{ADAPTER}.caching_dir": "cache",
+    f"{ADAPTER}.use_request_logging": False,
+    f"{ADAPTER}.max_logged_requests": 5,
+    f"{ADAPTER}.generate_html_report": True,
+    f"{ADAPTER}.post_eval_hooks": [{"name": "post_eval_report"}],
+    f"{ADAPTER}.interceptors": ["caching", {"name": "endpoint"}, {"name": "system_message", "enabled": False}],
+    f"{ADAPTER}.use_reasoning": True,
+    f"{ADAPTER}.use_megatron": False,
+    f"{ADAPTER}.use_system_prompt": True,
+}
+
+
+def test_keys_without_an_effect_are_named_in_one_line() -> None:
+    found = evaluation(HARMLESS)
+    (warning,) = found.warnings
+    assert warning == (
+        "keys without an effect here: config: supported_endpoint_types; target.api_endpoint: stream;"
+        f" {ADAPTER}: use_caching, caching_dir, use_request_logging, max_logged_requests, generate_html_report,"
+        " post_eval_hooks, interceptors; config.params: task"
+    )
+    assert identity_of(found) == identity_of(evaluation())
+    assert found.as_dict() == evaluation().as_dict()
+    assert evaluation().warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (f"{ADAPTER}.use_reasoning", False, "is never scored here; leave the key out"),
+        (f"{ADAPTER}.use_reasoning", 1, "would change the results"),
+        (f"{ADAPTER}.process_reasoning_traces", False, "would change the results and is not followed"),
+        (f"{ADAPTER}.include_if_reasoning_not_finished", True, "cut off"),
+        (f"{ADAPTER}.use_megatron", True, "OpenAI"),
+        (f"{ADAPTER}.megatron_tokenizer", "x", "OpenAI"),
+        (f"{ADAPTER}.interceptors", ["endpoint", {"name": "system_message"}], "custom_system_prompt instead"),
+        (f"{ADAPTER}.interceptors", [{"name": "payload_modifier", "enabled": True}], "params_to_add"),
+        (f"{ADAPTER}.interceptors", ["mine"], "'mine' would change the results"),
+        (f"{ADAPTER}.interceptors", "caching", "must be a list"),
+        ("config.params.task", "medec", "is not the task that config.type names, pubmed_qa"),
+        ("framework_name", "simple_evals", "of another framework"),
+        ("command", "helm-run --other", "would change what is run"),
+        (f"{ADAPTER}.use_cachin", True, "did you mean 'use_caching'?"),
+        ("target.api_endpoint.streem", True, "did you mean 'stream'?"),
+        ("config.supported_endpoint_type", [], "did you mean 'supported_endpoint_types'?"),
+        ("pkg_nam", "x", "did you mean 'pkg_name'?"),
+    ],
+)
+def test_what_would_change_results_is_a_mistake(path: str, value: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        evaluation({path: value})
+    assert path in str(raised.value)
+    assert said in str(raised.value)
+    assert len(raised.value.problems) == 1
+
+
+@pytest.mark.parametrize("path", [f"{ADAPTER}.use_reasoning", f"{ADAPTER}.interceptors", f"{ADAPTER}.use_caching"])
+def test_null_is_nothing(path: str) -> None:
+    assert evaluation({path: None}).warnings == ()
+
+
+def test_the_last_word_holds(tmp_path: Path) -> None:
+    file = tmp_path / "x.yml"
+    file.write_text("target: {api_endpoint: {adapter_config: {use_reasoning: false, use_caching: true}}}\n")
+    overrides = (f"{ADAPTER}.use_reasoning=true,{ADAPTER}.use_caching=null",)
+    request = Request(run_config=file, flags=MINIMAL, overrides=overrides)
+    assert build_evaluation(request, load_framework(), {}).warnings == ()
+
+
+def test_a_system_prompt_can_be_turned_off() -> None:
+    prompt = {f"{ADAPTER}.custom_system_prompt": "Be brief."}
+    off = evaluation({**prompt, f"{ADAPTER}.use_system_prompt": False})
+    assert off.run.target.api_endpoint.adapter_config.custom_system_prompt is None
+    assert off.warnings == ()
+    on = evaluation({**prompt, f"{ADAPTER}.use_system_prompt": True})
+    assert on.run.target.api_endpoint.adapter_config.custom_system_prompt == "Be brief."
+
+
+@pytest.mark.parametrize("task", ["pubmed_qa", "helm.pubmed_qa"])
+def test_the_task_is_the_type(task: str) -> None:
+    assert evaluation({"config.params.task": task}).warnings == ("keys without an effect here: config.params: task",)
+
+
+def test_one_s_own_run_config_is_one() -> None:
+    info = load_framework().framework
+    own = {"framework_name": info.name, "pkg_name": info.pkg_name, "command": f"helm-run --plugins {info.pkg_name}.engine"}
+    assert evaluation(own).warnings == ("keys without an effect here: pkg_name, command, framework_name",)
+
+
+def test_sources_know_nothing_of_them() -> None:
+    sources = evaluation(HARMLESS).sources
+    assert not [path for path, source in sources.items() if source is Source.FLAG and path in HARMLESS]

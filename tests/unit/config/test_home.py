@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_factory.cli.paths import HomePath
+from eval_factory.config.home import expanded
+from eval_factory.errors import ConfigError
+from unit.builders import evaluation
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"), [("~/x", "/home/me/x"), ("~", "/home/me"), ("a/~", "a/~"), ("./~x", "./~x"), ("", "")]
+)
+def test_expanded(text: str, path: str) -> None:
+    assert expanded(text) == path
+
+
+def test_nobodys_home_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match=r"there is no user 'no-such-user' .* write \./~no-such-user/x"):
+        expanded("~no-such-user/x")
+
+
+def test_paths_of_a_run_config() -> None:
+    found = evaluation({"config.output_dir": "~/o", "config.params.extra.data_dir": "~/d"})
+    assert found.run.config.output_dir == "/home/me/o"
+    assert found.run.config.params.extra.data_dir == "/home/me/d"
+    own = evaluation({"config.type": "ehrshot", "config.params.extra.data_path": "~/e",
+                      "config.params.extra.subject": "lab_anemia"})  # fmt: skip
+    assert own.run.config.params.extra.data_path == "/home/me/e"
+    with pytest.raises(ConfigError, match=r"config\.output_dir: there is no user"):
+        evaluation({"config.output_dir": "~no-such-user/o"})
+
+
+def test_paths_of_the_command_line() -> None:
+    assert HomePath().convert("~/x", None, None) == Path("/home/me/x")

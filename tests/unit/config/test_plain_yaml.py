@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.config.load import MOST_BYTES, load_run_config, parse_overrides
+from eval_factory.config.plain_yaml import (
+    MOST_CHARACTERS_OF_A_NUMBER,
+    MOST_LEVELS,
+    MOST_NODES,
+    YamlError,
+    YamlSyntaxError,
+    not_finite,
+    not_writable,
+    parse,
+)
+from eval_factory.errors import ConfigError
+from unit.builders import evaluation
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None), ("a: [1, 1.5, x, true, null]", {"a": [1, 1.5, "x", True, None]}), ("{50256: -100}", {"50256": -100}),
+        ("a: &x {b: 1}\nc: {<<: *x, d: 2}", {"a": {"b": 1}, "c": {"b": 1, "d": 2}}), ("a: !!str 5", {"a": "5"}),
+        ("a: &x [1]\nb: *x", {"a": [1], "b": [1]}), ("a: \U0001f600", {"a": "\U0001f600"}),
+    ],
+)  # fmt: skip
+def test_plain_values(text: str, value: Any) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\na: 2", "line 2, column 1: the key 'a' is written twice"),
+        ("1: a\n'1': b", "line 2, column 1: the key '1' is written twice"),
+        ("x: 1\n? [a]\n: 1", "line 2, column 3: a key must be text, not a list or a mapping"),
+        ("a:\n  on: 1", "line 2, column 3: a key must be text: 'on' is read as bool"),
+        ("1.5: 1", "'1.5' is read as float"),
+        ("a: 2024-01-01", "line 1, column 4: is read as a date; put it in quotes"),
+        ("a: !!binary aGk=", "is !!binary; a configuration holds"),
+        ("a: !mine x", "is !mine; a configuration holds"),
+        ("a: &x [*x]", "line 1, column 4: an alias stands inside what it stands for"),
+        ('a: "\\ud800"', "line 1, column 4: holds half a character"),
+        ('"\\ud800": 1', "line 1, column 1: holds half a character"),
+        ("a: !!int x", "holds a value that is not what its tag says"),
+        ("a: !!int ''", "holds a value that is not what its tag says"),
+        ("a: {b: [.inf]}", "a.b[0]: must be a finite number"),
+        (".nan", "the value: must be a finite number"),
+        ("[" * 2000, "is nested too deeply"),
+    ],
+)
+def test_what_is_refused(text: str, said: str) -> None:
+    with pytest.raises(YamlError) as raised:
+        parse(text)
+    assert said in str(raised.value)
+    assert not isinstance(raised.value, YamlSyntaxError)
+
+
+@pytest.mark.parametrize(("text", "said"), [("a: [", "line 1, column 5"), ("a: *b", "undefined alias 'b'"), ("a: \x01", "is not valid YAML")])
+def test_no_yaml(text: str, said: str) -> None:
+    with pytest.raises(YamlSyntaxError, match=said):
+        parse(text)
+
+
+def test_levels() -> None:
+    most = "[" * MOST_LEVELS + "]" * MOST_LEVELS
+    assert parse(most) is not None
+    with pytest.raises(YamlError, match=f"{MOST_LEVELS + 1} levels"):
+        parse(f"[{most}]")
+    chain = "a: &a [x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [[[*{chr(97 + n)}]]]\n" for n in range(20))
+    with pytest.raises(YamlError, match="63 levels"):
+        parse(chain)
+
+
+def test_values_are_counted_with_their_aliases() -> None:
+    entries = MOST_NODES // 1000 - 3
+    lists = "a: &a [" + "x," * (1000 - 1) + "]\nb: [" + "*a," * entries + "]"
+    assert len(parse(lists)["b"]) == entries
+    with pytest.raises(YamlError, match=f"{MOST_NODES:,} at most"):
+        parse(lists.replace("*a,", "*a,*a,", 3))
+
+
+def test_digits_of_a_number() -> None:
+    longest = "9" * MOST_CHARACTERS_OF_A_NUMBER
+    assert parse(longest) == int(longest)
+    for text in (f"{longest}9", f"{longest}.0"):
+        with pytest.raises(YamlError, match=f"a number of {len(text)} characters"):
+            parse(text)
+    assert parse(f"'{longest}9'") == f"{longest}9"
+
+
+def test_what_no_file_can_hold() -> None:
+    tree = {"a": ["x", {"b": "\udcff"}], "c": 1, "\ud800": "x", "d": {"\ud800": 1}}
+    assert list(not_writable(tree)) == ["a[1].b", "a key", "d"]
+    assert list(not_finite({"a": [1.0, {"b": float("nan")}]})) == ["a[1].b"]
+
+
+def test_a_run_config_is_no_large_file(tmp_path: Any) -> None:
+    file = tmp_path / "x.yml"
+    file.write_text("a: |\n" + "  x" + "y" * (MOST_BYTES - 8))
+    assert set(load_run_config(file)) == {"a"}
+    file.write_text("a: |\n" + "  x" + "y" * (MOST_BYTES - 7))
+    with pytest.raises(ConfigError, match="is larger than 256 KiB"):
+        load_run_config(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_run_config(tmp_path / "a\0b")
+
+
+def test_overrides_have_the_same_limits() -> None:
+    most = ".".join("a" * MOST_LEVELS)
+    assert parse_overrides((f"{most}=1",))
+    with pytest.raises(ConfigError, match=f"{MOST_LEVELS + 1} names in one path"):
+        parse_overrides((f"{most}.a=1",))
+    with pytest.raises(ConfigError, match=r"--overrides: a\.b: is nested too deeply"):
+        parse_overrides(("a.b=" + "[" * 60 + "]" * 60,))
+    assert parse_overrides(("a=2: x: y",)) == {"a": "2: x: y"}
+
+
+def test_bytes_that_are_no_utf_8_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: holds bytes that are no UTF-8"):
+        evaluation({"config.output_dir": "x\udcff"})
+    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: holds bytes"):
+        evaluation({"config.output_dir": "${X}"}, X="x\udcff")
+    assert evaluation({"config.output_dir": "${X}"}, X="[" * 3000).run.config.output_dir == "[" * 3000
+
+
+@pytest.mark.parametrize("name", ["request_timeout", "temperature", "top_p", "extra.min_coverage", "limit_samples", "parallelism",
+                                  "max_retries", "max_new_tokens", "extra.max_length", "extra.num_train_trials"])  # fmt: skip
+def test_true_is_no_number_and_absurd_ones_are_refused(name: str) -> None:
+    for value in (True, 1e10, 10**10, float("inf"), float("nan")):
+        with pytest.raises(ConfigError, match=rf"config\.params\.{name}: must be") as raised:
+            evaluation({f"config.params.{name}": value})
+        assert len(raised.value.problems) == 1
+
+
+@pytest.mark.parametrize(("name", "most"), [("request_timeout", 604800), ("temperature", 100), ("limit_samples", 10**9), ("extra.num_train_trials", 1000),
+                                            ("top_p", 1), ("extra.min_coverage", 1)])  # fmt: skip
+def test_the_largest_numbers(name: str, most: int) -> None:
+    evaluation({f"config.params.{name}": most})
+    with pytest.raises(ConfigError, match="must be less than or equal to"):
+        evaluation({f"config.params.{name}": most + 1})
+
+
+def test_a_wrong_value_is_shown_in_part() -> None:
+    with pytest.raises(ConfigError) as raised:
+        evaluation({"config.params.limit_samples": "x" * 5000})
+    assert 200 < len(str(raised.value)) < 400

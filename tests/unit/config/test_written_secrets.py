@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.config.load import interpolate
+from eval_factory.config.written_secrets import secret_field_of
+from eval_factory.errors import ConfigError
+from unit.builders import evaluation
+
+VALUE = "3f1c9-canary-77ab2"
+PLACE = "target.api_endpoint.adapter_config.params_to_add"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"user_token": VALUE}, {"metadata": {"user_token": VALUE}}, {"tools": [{"headers": {"X-Api-Key": VALUE}}]},
+        {"api_keys": 1, "api_key": [VALUE]}, {"auth": {"value": VALUE}}, {"PWD": VALUE}, {"password": 123456789012},
+        {"a": {"credentials": {"value": [VALUE]}}}, {"secret": [["x", VALUE]]}, {"stop_token_key": VALUE},
+    ],
+)  # fmt: skip
+def test_a_secret_written_out_is_refused_and_not_shown(fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"params_to_add: must not hold a secret in its field .*\$\{NAME_OF") as raised:
+        evaluation({PLACE: fields})
+    assert VALUE not in str(raised.value)
+    assert "123456789012" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_tokens": 123456789012}, {"token_budget": "a-very-long-budget-1"}, {"api-version": "2024-12-01-preview"},
+        {"user_token": "${GATE}"}, {"eos_token": "eot-0123456789"}, {"stop_token": "<|end_of_text|>"},
+        {"prompt_cache_key": "session-0123456789"}, {"user_token": "none"}, {"user_token": True}, {"token": None},
+        {"tools": [{"parameters": {"token": {"type": "string", "description": "the token, 12 letters"}}}]},
+        {"secret": {"level": "a-long-value-0123"}}, {"token": "[unused-token-12]"}, {"value": VALUE},
+    ],
+)  # fmt: skip
+def test_what_only_sounds_like_a_secret_is_taken(fields: dict[str, Any]) -> None:
+    assert evaluation({PLACE: fields}, GATE="x").run.target.api_endpoint.adapter_config.params_to_add == fields
+
+
+def test_where_it_stands() -> None:
+    assert secret_field_of({"a": [{"b": {"my_key": VALUE}}]}) == "a.b.my_key"
+    assert secret_field_of({"my_key": {"value": VALUE}}) == "my_key"
+    assert secret_field_of({"a": 1}) is None
+
+
+URLS = [f"https://h/v1#key={VALUE}", f"https://h/v1;key={VALUE}", f"https://h/v1?a=1;key={VALUE}", f"https://h/v1?PWD={VALUE}",
+        f"https://h/v1?key=a/{VALUE}", f"https://h/v1#/x?api%2Dkey={VALUE}", f"https://h/a;token={VALUE}/b",
+        f"https://h?x=1&sig={VALUE}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_secret_in_a_url_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"url: must not hold a secret \(its field .* is not shown\)") as raised:
+        evaluation({"target.api_endpoint.url": url})
+    assert VALUE not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["https://h/key/a-long-name-0123", "https://h/v1?api-version=2024-12-01-preview",
+                                 "https://h/v1?max_tokens=0123456789012", "https://h/v1#key=${K}", "https://h/v1?key=none"])  # fmt: skip
+def test_urls_without_a_secret(url: str) -> None:
+    assert evaluation({"target.api_endpoint.url": url}, K="v").run.target.api_endpoint.url == url
+
+
+@pytest.mark.parametrize("url", ["https://h/v1?sig=${X}", "https://h/v1;sig=${X}", "https://h/v1#sig=${X}", "https://h/v1?sig=v2-${X}",
+                                 "https://h/v1#${MY_KEY}"])  # fmt: skip
+def test_a_secret_of_a_url_stays_a_name(url: str) -> None:
+    given = {"target": {"api_endpoint": {"url": url}}}
+    assert interpolate(given, {"X": VALUE, "MY_KEY": VALUE}, "", []) == given
+
+
+def test_a_secret_in_a_list_stays_a_name() -> None:
+    given = {"target": {"api_endpoint": {"adapter_config": {"params_to_add": {"api_key": ["${X}", ["${X}"]]}}}}}
+    assert interpolate(given, {"X": VALUE}, "", []) == given
