@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import shlex
-import shutil
 import threading
 import time
 import uuid
@@ -23,14 +22,13 @@ from eval_factory.config.task_rules import data_faults
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import ended_before_it_ran, explained
-from eval_factory.helm import names
 from eval_factory.helm.command import command_line
-from eval_factory.helm.model_files import model_files
 from eval_factory.keys import key_report
 from eval_factory.logs import open_log
 from eval_factory.plan import EndpointPlan, Plan, make_plan
+from eval_factory.prepare import claim, prepare
 from eval_factory.preview import preview
-from eval_factory.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.rundir import Lock
 from eval_factory.secrets import Redactor
 
 if TYPE_CHECKING:  # their modules take time to import
@@ -73,19 +71,25 @@ def run_evaluation(
     env = {**env, **keys.found}
     for key in keys.found.values():
         redactor.learn(key)
-    plan.rundir.create()
-    with plan.rundir.locked():
+    claim(plan.rundir, fresh=options.fresh)
+    with plan.rundir.locked(lambda text: _tell(screen, text)) as lock:
         log = open_log(plan.rundir, redactor, debug=options.debug, beginning=keys.lines)
         settings = settings_of(plan, bundle, env)
         read = data_read(plan, bundle, own_data(plan, log, screen), env)
-        prepare(plan, argv, read, settings, redactor, log, screen, options)
+        prepare(plan, argv, read, settings, redactor, log, screen, fresh=options.fresh, debug=options.debug)
         ran = finished_before(plan, read, log, screen) if not options.fresh else None
         if ran is None:
             if not options.no_preflight:
                 settings |= preflight(plan, env, redactor, log, screen)
             place_data(plan, bundle, env, log)
-            ran = run_helm(plan, argv, env=env, settings=settings, redactor=redactor, screen=screen, log=log)
+            ran = run_helm(
+                plan, argv, lock=lock, env=env, settings=settings, redactor=redactor, screen=screen, log=log
+            )
         report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
+
+
+def _tell(screen: TextIO, text: str) -> None:
+    screen.write(f"{text}\n")
 
 
 @dataclass(frozen=True)
@@ -227,67 +231,11 @@ def probe_all(
     return {event_names.PROBED_VARIABLE: json.dumps(sorted(answered))}
 
 
-def prepare(
-    plan: Plan,
-    argv: Sequence[str],
-    read: DataRead,
-    settings: Mapping[str, str],
-    redactor: Redactor,
-    log: logging.Logger,
-    screen: TextIO,
-    options: Options,
-) -> None:
-    """Write what helm-run reads; make sure that cache.db and the results that stand here are this run's."""
-    from eval_factory.engine.settings import text_of
-    from eval_factory.report.documents import run_config, to_yaml
-    from eval_factory.resume import set_aside_other_results
-
-    rundir = plan.rundir
-    if options.fresh:
-        start_over(rundir)
-        log.info("--fresh: the answers kept so far were deleted")
-    aside = set_aside_other_results(plan, read.own)
-    if aside is not None:
-        told = f"the results in {rundir.root} are of another configuration or of other data; moved to {aside.name}"
-        log.info(told)
-        screen.write(f"{told}\n")
-    ready_store(rundir, log)
-    for name, text in model_files(plan, debug=options.debug).items():
-        write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
-    write_atomic(rundir.model_configs / names.SETTINGS, text_of(settings), mode=PRIVATE)
-    info = plan.evaluation.framework.framework
-    config: Any = redactor.tree(plan.evaluation.as_dict())
-    document = run_config(config, redactor.text(shlex.join(argv)), info.name, info.pkg_name)
-    write_atomic(rundir.run_config, to_yaml(document))
-    log.info("run %s: %s", plan.identity, shlex.join(argv))
-
-
-def ready_store(rundir: RunDir, log: logging.Logger) -> None:
-    """Make sure that cache.db is there and ours; a damaged one is set aside."""
-    from eval_factory.engine import store
-
-    try:
-        store.create_or_check(rundir.cache_db)
-    except store.DamagedStoreError as error:
-        aside = store.set_aside(rundir.cache_db)
-        log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
-        store.create_or_check(rundir.cache_db)
-
-
-def start_over(rundir: RunDir) -> None:
-    """Forget answers and results; the data that scenarios downloaded stay."""
-    for path in rundir.root.glob("cache.db*"):
-        path.unlink()
-    for folder in (rundir.helm / "runs", rundir.responses):
-        shutil.rmtree(folder, ignore_errors=True)
-    for path in (rundir.run_state, *rundir.results):
-        path.unlink(missing_ok=True)
-
-
 def run_helm(
     plan: Plan,
     argv: Sequence[str],
     *,
+    lock: Lock,
     env: Mapping[str, str],
     settings: Mapping[str, str],
     redactor: Redactor,
@@ -316,6 +264,7 @@ def run_helm(
             argv,
             env=child_env,
             rundir=plan.rundir,
+            lock=lock,
             run_id=run_id,
             redactor=redactor,
             screen=screen,

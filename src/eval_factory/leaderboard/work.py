@@ -27,9 +27,10 @@ from eval_factory.leaderboard.job import Job, make_job
 from eval_factory.leaderboard.request import LeaderboardRequest
 from eval_factory.leaderboard.results import RunResult, main_score_of, write_results
 from eval_factory.logs import open_log
-from eval_factory.pipeline import probe_all, raise_if_stopped, ready_store
+from eval_factory.pipeline import probe_all, raise_if_stopped
 from eval_factory.plan import Plan
-from eval_factory.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.prepare import claim, ready_store, remove_unfinished
+from eval_factory.rundir import PRIVATE, Lock, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
 SHOWN_FAILURES = 10
@@ -61,8 +62,8 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
         from eval_factory.data.bundle import refuse_inside
 
         refuse_inside(Path(bundle).expanduser(), job.rundir.root, "an output folder")
-    job.rundir.create()
-    with job.rundir.locked():
+    claim(job.rundir)
+    with job.rundir.locked(lambda text: _tell(screen, text)) as lock:
         log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)
         prepare(job, log)
         settings = {} if request.no_preflight else probe(job, env, redactor, log, screen)
@@ -72,8 +73,12 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
             if len(job.plans) > 1:
                 screen.write(f"model {number} of {len(job.plans)}: {plan.model.model_id}\n")
             keep_what_is_whole(job, plan, log, screen)
-            ran.append(run_helm(job, plan, env, settings, redactor, log, screen))
-        report(job, ran, env, redactor, log, output)
+            ran.append(run_helm(job, plan, lock, env, settings, redactor, log, screen))
+        report(job, ran, lock, env, redactor, log, output)
+
+
+def _tell(screen: TextIO, text: str) -> None:
+    screen.write(f"{text}\n")
 
 
 def say_what_is_run(job: Job, screen: TextIO) -> None:
@@ -106,6 +111,7 @@ def say_what_is_run(job: Job, screen: TextIO) -> None:
 def prepare(job: Job, log: logging.Logger) -> None:
     """Write what helm-run reads."""
     rundir = job.rundir
+    remove_unfinished(rundir, log)
     ready_store(rundir, log)
     files = {
         names.MODEL_DEPLOYMENTS: model_deployments(job.endpoints, cache_db=str(rundir.cache_db)),
@@ -190,6 +196,7 @@ class Ran:
 def run_helm(
     job: Job,
     plan: Plan,
+    lock: Lock,
     env: Mapping[str, str],
     settings: Mapping[str, str],
     redactor: Redactor,
@@ -215,6 +222,7 @@ def run_helm(
             job.run_command(plan),
             env=child_environment(env, names_of_ours, ours),
             rundir=job.rundir,
+            lock=lock,
             run_id=run_id,
             redactor=redactor,
             screen=screen,
@@ -274,7 +282,13 @@ def results_of(job: Job, ran: Ran) -> list[RunResult]:
 
 
 def report(
-    job: Job, ran: Sequence[Ran], env: Mapping[str, str], redactor: Redactor, log: logging.Logger, output: TextIO
+    job: Job,
+    ran: Sequence[Ran],
+    lock: Lock,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    log: logging.Logger,
+    output: TextIO,
 ) -> None:
     """Let HELM make its tables; say what there is, what is missing and how to look at it.
 
@@ -288,7 +302,7 @@ def report(
     runs.forget_tables(job.rundir, job.suite)
     in_tables = runs.run_folders(job.rundir, job.suite)
     if in_tables:
-        summarize(job, env, redactor, log)
+        summarize(job, lock, env, redactor, log)
     failures = [failure for one in ran for failure in one.failures]
     output.write(redactor.text("\n".join(summary(job, results, len(in_tables)))) + "\n")
     for failure in failures:
@@ -332,7 +346,7 @@ def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]
     return lines
 
 
-def summarize(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Logger) -> None:
+def summarize(job: Job, lock: Lock, env: Mapping[str, str], redactor: Redactor, log: logging.Logger) -> None:
     """helm-summarize.
 
     Raises:
@@ -344,7 +358,12 @@ def summarize(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging
     argv = job.summarize_command()
     log.info("%s", shlex.join(argv))
     finished = run_logged(
-        argv, env=child_environment(env, (), {}), log=job.rundir.summarize_log, redactor=redactor, on_tick=lambda: None
+        argv,
+        env=child_environment(env, (), {}),
+        log=job.rundir.summarize_log,
+        redactor=redactor,
+        on_tick=lambda: None,
+        lock=lock,
     )
     if finished.returncode != 0:
         shown = "\n".join(f"  | {line}" for line in finished.tail)

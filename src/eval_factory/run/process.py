@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from eval_factory.errors import PrerequisiteError
-from eval_factory.rundir import PRIVATE
+from eval_factory.rundir import PRIVATE, Lock
 from eval_factory.secrets import Redactor
 
 TICK_S = 0.2
@@ -37,9 +37,11 @@ def run_logged(
     log: Path,
     redactor: Redactor,
     on_tick: Callable[[], None],
+    lock: Lock,
 ) -> Finished:
     """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
 
+    The program inherits the folder's lock: nobody else may write there for as long as it lives.
     Whatever interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the whole process group first.
 
     Raises:
@@ -59,6 +61,7 @@ def run_logged(
                 encoding="utf-8",
                 errors="replace",
                 start_new_session=True,
+                pass_fds=(lock.descriptor,),
             )
         except FileNotFoundError as error:
             raise PrerequisiteError(
@@ -68,6 +71,7 @@ def run_logged(
         reader = threading.Thread(target=_copy, args=(process, log_file, redactor, tail), daemon=True)
         reader.start()
         try:
+            lock.share_with(process.pid)
             while process.poll() is None:
                 if reader.is_alive():
                     reader.join(TICK_S)  # the output ends with the process: its end is seen at once
@@ -79,6 +83,8 @@ def run_logged(
             end_group(process)
             raise
         finally:
+            if process.poll() is not None:
+                lock.program_ended()
             reader.join(timeout=TERMINATE_GRACE_S)
         on_tick()
         return Finished(process.returncode, tuple(tail))
