@@ -62,7 +62,8 @@ from pathlib import Path
 from eval_factory.rundir import RunDir
 with RunDir(Path(sys.argv[1])).locked() as lock:
     code = f"import time; time.sleep({sys.argv[2]})"
-    child = subprocess.Popen([sys.executable, "-c", code], pass_fds=[lock.descriptor], stdout=subprocess.DEVNULL)
+    nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    child = subprocess.Popen([sys.executable, "-c", code], pass_fds=[lock.descriptor], **nowhere)
     lock.share_with(child.pid)
     print(child.pid, flush=True)
     os.kill(os.getpid(), 9)
