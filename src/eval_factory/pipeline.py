@@ -34,6 +34,7 @@ from eval_factory.secrets import Redactor
 if TYPE_CHECKING:  # their modules take time to import
     from eval_factory.data.place import BundleInUse
     from eval_factory.resume import DataRead
+    from eval_factory.run.local import LocalRun
 
 NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.collect", "eval_factory.report.write")
 
@@ -278,7 +279,7 @@ def run_helm(
     for service in plan.evaluation.oauth_services():  # helm-run may have had new ones
         redactor.learn(kept_token(service) or "")
     log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
-    _raise_for_failure(plan, run.events, run.finished.returncode, run.finished.tail, log)
+    _raise_for_failure(plan, run, run_id, log)
     for place in _blocked(run.events):
         log.warning("offline: something wanted %s; it was not contacted", place)
         screen.write(f"warning: offline: something wanted {place}; it was not contacted\n")
@@ -294,8 +295,12 @@ def _import_ahead(event: Mapping[str, Any]) -> None:
         threading.Thread(target=lambda: [importlib.import_module(name) for name in NEEDED_TO_REPORT]).start()
 
 
-def raise_if_stopped(events: Sequence[Mapping[str, Any]], tail: Sequence[str], log: logging.Logger) -> None:
-    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there."""
+def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None, log: logging.Logger) -> None:
+    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
+
+    Args:
+        last_words: what helm-run said at its end, for where a full disk kept the event from being written.
+    """
     for event in events:
         if event["event"] == event_names.FATAL:
             message = event["message"] + _refused_here(event["message"], _blocked(events))
@@ -304,15 +309,13 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], tail: Sequence[str], l
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")
-    for number, line in enumerate(tail):
-        if line.startswith(event_names.FATAL_MARK):  # where a full disk kept the event from being written
-            raise PrerequisiteError("\n".join([line.removeprefix(event_names.FATAL_MARK), *tail[number + 1 :]]))
+    if last_words is not None:
+        raise PrerequisiteError(last_words)
 
 
-def _raise_for_failure(
-    plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
-) -> None:
-    raise_if_stopped(events, tail, log)
+def _raise_for_failure(plan: Plan, run: LocalRun, run_id: str, log: logging.Logger) -> None:
+    events, returncode, tail = run.events, run.finished.returncode, run.finished.tail
+    raise_if_stopped(events, event_names.heard_last(returncode, tail, run_id), log)
     if blocked := _blocked(events):
         failed = next((event["error"] for event in events if event["event"] == event_names.RUN_FAILED), None)
         if failed is not None and not any(event.get("stopped") for event in events):

@@ -233,7 +233,8 @@ def run_helm(
             f"interrupted; what was answered is kept in {job.rundir.cache_db}\n  run the same command again to go on"
         ) from None
     log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
-    raise_if_stopped(run.events, run.finished.tail, log)
+    last_words = event_names.heard_last(run.finished.returncode, run.finished.tail, run_id)
+    raise_if_stopped(run.events, last_words, log)
     failures = failures_in(run.events)
     folders = [job.rundir.helm / event["path"] for event in run.events if event["event"] == event_names.RUN_DONE]
     told = {event["run"]: event["asks"] for event in run.events if event["event"] == event_names.LEFT_OUT}
