@@ -28,6 +28,8 @@ from eval_factory.logs import open_log
 from eval_factory.plan import EndpointPlan, Plan, make_plan
 from eval_factory.prepare import claim, prepare
 from eval_factory.preview import preview
+from eval_factory.run.hangup import not_to_be_hung_up
+from eval_factory.run.open_files import make_room
 from eval_factory.rundir import Lock
 from eval_factory.secrets import Redactor
 
@@ -80,13 +82,15 @@ def run_evaluation(
         prepare(plan, argv, read, settings, redactor, log, screen, fresh=options.fresh, debug=options.debug)
         ran = finished_before(plan, read, log, screen) if not options.fresh else None
         if ran is None:
+            make_room(plan.model.parallelism * len(plan.endpoints))
             if not options.no_preflight:
                 settings |= preflight(plan, env, redactor, log, screen)
             place_data(plan, bundle, env, log)
             ran = run_helm(
                 plan, argv, lock=lock, env=env, settings=settings, redactor=redactor, screen=screen, log=log
             )
-        report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
+        with not_to_be_hung_up():
+            report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
 
 
 def _tell(screen: TextIO, text: str) -> None:

@@ -13,6 +13,7 @@ import os
 import socket
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -326,18 +327,21 @@ def _is_running(pid: int) -> bool:
 
 
 def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -> None:
-    """Write `text`, whole or in parts, so that a reader sees the old file or the new one, never a part."""
+    """Write `text`, whole or in parts, so that a reader sees the old file or the new one, never a part.
+
+    The user's umask takes away from `mode`, as from every other file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -177,3 +177,16 @@ def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
     for folder in (rundir.helm, rundir.logs, rundir.responses, rundir.model_configs):
         assert folder.stat().st_mode & 0o777 == 0o700, folder
     assert rundir.root.stat().st_mode & 0o777 == tmp_path.joinpath("a").stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(("umask", "mode", "found"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)])
+def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        write_atomic(tmp_path / "a", "x", mode=mode)
+        with RunDir(tmp_path).locked():
+            modes = {(tmp_path / name).stat().st_mode & 0o777 for name in (".lock", ".lock.holder.json")}
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == found
+    assert modes == {0o644 & ~umask}

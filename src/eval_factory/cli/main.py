@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import shlex
-import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -21,6 +21,7 @@ from eval_factory.cli.lazy import LazyGroup
 from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
+from eval_factory.run.hangup import interrupt_on_signals, that_may_go
 from eval_factory.secrets import Redactor, names_a_secret
 
 PROGRAM = "eval-factory"
@@ -168,7 +169,12 @@ cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboa
 
 def main() -> None:
     """Entry point: the one place where errors end and exit codes are made."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_signals()
+    with contextlib.redirect_stdout(that_may_go(sys.stdout)), contextlib.redirect_stderr(that_may_go(sys.stderr)):
+        _run()
+
+
+def _run() -> NoReturn:
     try:
         code = cli.main(prog_name=PROGRAM, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -191,10 +197,6 @@ def main() -> None:
         sys.exit(PrerequisiteError.exit_code)
     except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _say(message: str) -> None:

@@ -30,6 +30,8 @@ from eval_factory.logs import open_log
 from eval_factory.pipeline import probe_all, raise_if_stopped
 from eval_factory.plan import Plan
 from eval_factory.prepare import claim, ready_store, remove_unfinished
+from eval_factory.run.hangup import not_to_be_hung_up
+from eval_factory.run.open_files import make_room
 from eval_factory.rundir import PRIVATE, Lock, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
@@ -66,6 +68,7 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     with job.rundir.locked(lambda text: _tell(screen, text)) as lock:
         log = open_log(job.rundir, redactor, debug=request.debug, beginning=keys.lines)
         prepare(job, log)
+        make_room(job.plans[0].model.parallelism * (1 + len(job.plans[0].prescribed)))
         settings = {} if request.no_preflight else probe(job, env, redactor, log, screen)
         settings |= placed(job.plans[0], job.to_run(job.plans[0]), env, log, screen)
         ran = []
@@ -74,7 +77,8 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
                 screen.write(f"model {number} of {len(job.plans)}: {plan.model.model_id}\n")
             keep_what_is_whole(job, plan, log, screen)
             ran.append(run_helm(job, plan, lock, env, settings, redactor, log, screen))
-        report(job, ran, lock, env, redactor, log, output)
+        with not_to_be_hung_up():
+            report(job, ran, lock, env, redactor, log, output)
 
 
 def _tell(screen: TextIO, text: str) -> None:

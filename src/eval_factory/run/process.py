@@ -20,6 +20,7 @@ from eval_factory.secrets import Redactor
 TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
+GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,15 @@ def end_group(process: subprocess.Popen[str]) -> None:
 
 
 def git_hash(folder: Path) -> str | None:
-    """The commit that `folder` stands at; None outside a git checkout."""
+    """The commit that `folder` stands at; None outside a git checkout.
+
+    git is told neither keys nor of another repository (GIT_DIR).
+    """
     try:
         found = subprocess.run(
             ["git", "rev-parse", "HEAD"],
             cwd=folder,
+            env={name: os.environ[name] for name in GIT_SEES if name in os.environ},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

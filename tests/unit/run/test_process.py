@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.errors import PrerequisiteError
 from eval_factory.run.environment import child_environment
-from eval_factory.run.process import run_logged
+from eval_factory.run.process import git_hash, run_logged
 from eval_factory.rundir import RunDir
 from eval_factory.secrets import REDACTED, Redactor
 
@@ -101,3 +101,18 @@ def test_the_environment_is_an_allow_list() -> None:
     found = child_environment(env, ["MY_KEY"], {"RUN": "1"})
     assert found == {"PATH": "p", "MY_KEY": "k", "LC_ALL": "C", "RUN": "1", "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
     assert child_environment({"PYTHONUTF8": "0"}, [], {})["PYTHONUTF8"] == "0"
+
+
+def test_git_gets_no_key_and_no_other_repository(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = tmp_path / "git"
+    git.write_text(f"#!{sys.executable}\nimport os; print(sorted(set(os.environ) - {{'LC_CTYPE'}}))\n")
+    git.chmod(0o755)
+    for name in ("OPENAI_API_KEY", "HF_TOKEN", "GIT_DIR"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("TMPDIR", "XDG_CONFIG_HOME", "SYSTEMROOT"):
+        monkeypatch.delenv(name, raising=False)
+    assert git_hash(root) == "['HOME', 'PATH']"
