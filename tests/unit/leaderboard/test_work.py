@@ -8,8 +8,8 @@ from pathlib import Path
 from eval_factory.config.framework import load_framework
 from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
 from eval_factory.leaderboard import runs
+from eval_factory.leaderboard.outcome import Failure, failures_in
 from eval_factory.leaderboard.runs import Gaps
-from eval_factory.leaderboard.work import Failure, failures_in
 
 MODEL = model_by_hand(load_framework(), url="https://h/v1", model_id="m")
 
