@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import shlex
-import shutil
 import threading
 import time
 import uuid
@@ -24,20 +23,22 @@ from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import ended_before_it_ran, explained
 from eval_factory.foreign_text import own_lines, printable
-from eval_factory.helm import names
 from eval_factory.helm.command import command_line
-from eval_factory.helm.model_files import model_files
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.keys import key_report
 from eval_factory.logs import open_log
 from eval_factory.plan import EndpointPlan, Plan, make_plan
+from eval_factory.prepare import claim, prepare
 from eval_factory.preview import preview
-from eval_factory.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.run.hangup import not_to_be_hung_up
+from eval_factory.run.open_files import make_room
+from eval_factory.rundir import Lock
 from eval_factory.secrets import Redactor
 
 if TYPE_CHECKING:  # their modules take time to import
     from eval_factory.data.place import BundleInUse
     from eval_factory.resume import DataRead
+    from eval_factory.run.local import LocalRun
 
 NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.collect", "eval_factory.report.write")
 
@@ -78,21 +79,29 @@ def run_evaluation(
     env = {**env, **keys.found}
     for key in keys.found.values():
         redactor.learn(key)
-    plan.rundir.create()
-    with plan.rundir.locked():
+    claim(plan.rundir, fresh=options.fresh)
+    with plan.rundir.locked(lambda text: _tell(screen, text)) as lock:
         log = open_log(plan.rundir, redactor, debug=options.debug, beginning=[*warnings, *keys.lines])
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         settings = settings_of(plan, bundle, env)
         read = data_read(plan, bundle, own_data(plan, log, screen), env)
-        prepare(plan, argv, read, settings, redactor, log, screen, options)
+        prepare(plan, argv, read, settings, redactor, log, screen, fresh=options.fresh, debug=options.debug)
         ran = finished_before(plan, read, log, screen) if not options.fresh else None
         if ran is None:
+            make_room(plan.model.parallelism * len(plan.endpoints))
             if not options.no_preflight:
                 settings |= preflight(plan, env, redactor, log, screen)
             place_data(plan, bundle, env, log)
-            ran = run_helm(plan, argv, env=env, settings=settings, redactor=redactor, screen=screen, log=log)
-        report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
+            ran = run_helm(
+                plan, argv, lock=lock, env=env, settings=settings, redactor=redactor, screen=screen, log=log
+            )
+        with not_to_be_hung_up():
+            report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
+
+
+def _tell(screen: TextIO, text: str) -> None:
+    screen.write(f"{text}\n")
 
 
 @dataclass(frozen=True)
@@ -234,67 +243,11 @@ def probe_all(
     return {event_names.PROBED_VARIABLE: json.dumps(sorted(answered))}
 
 
-def prepare(
-    plan: Plan,
-    argv: Sequence[str],
-    read: DataRead,
-    settings: Mapping[str, str],
-    redactor: Redactor,
-    log: logging.Logger,
-    screen: TextIO,
-    options: Options,
-) -> None:
-    """Write what helm-run reads; make sure that cache.db and the results that stand here are this run's."""
-    from eval_factory.engine.settings import text_of
-    from eval_factory.report.documents import run_config, to_yaml
-    from eval_factory.resume import set_aside_other_results
-
-    rundir = plan.rundir
-    if options.fresh:
-        start_over(rundir)
-        log.info("--fresh: the answers kept so far were deleted")
-    aside = set_aside_other_results(plan, read.own)
-    if aside is not None:
-        told = f"the results in {rundir.root} are of another configuration or of other data; moved to {aside.name}"
-        log.info(told)
-        screen.write(f"{told}\n")
-    ready_store(rundir, log)
-    for name, text in model_files(plan, debug=options.debug).items():
-        write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
-    write_atomic(rundir.model_configs / names.SETTINGS, text_of(settings), mode=PRIVATE)
-    info = plan.evaluation.framework.framework
-    config: Any = redactor.tree(plan.evaluation.as_dict())
-    document = run_config(config, redactor.text(shlex.join(argv)), info.name, info.pkg_name)
-    write_atomic(rundir.run_config, to_yaml(document))
-    log.info("run %s: %s", plan.identity, shlex.join(argv))
-
-
-def ready_store(rundir: RunDir, log: logging.Logger) -> None:
-    """Make sure that cache.db is there and ours; a damaged one is set aside."""
-    from eval_factory.engine import store
-
-    try:
-        store.create_or_check(rundir.cache_db)
-    except store.DamagedStoreError as error:
-        aside = store.set_aside(rundir.cache_db)
-        log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
-        store.create_or_check(rundir.cache_db)
-
-
-def start_over(rundir: RunDir) -> None:
-    """Forget answers and results; the data that scenarios downloaded stay."""
-    for path in rundir.root.glob("cache.db*"):
-        path.unlink()
-    for folder in (rundir.helm / "runs", rundir.responses):
-        shutil.rmtree(folder, ignore_errors=True)
-    for path in (rundir.run_state, *rundir.results):
-        path.unlink(missing_ok=True)
-
-
 def run_helm(
     plan: Plan,
     argv: Sequence[str],
     *,
+    lock: Lock,
     env: Mapping[str, str],
     settings: Mapping[str, str],
     redactor: Redactor,
@@ -323,6 +276,7 @@ def run_helm(
             argv,
             env=child_env,
             rundir=plan.rundir,
+            lock=lock,
             run_id=run_id,
             redactor=redactor,
             screen=screen,
@@ -336,7 +290,7 @@ def run_helm(
     for service in plan.evaluation.oauth_services():  # helm-run may have had new ones
         redactor.learn(kept_token(service) or "")
     log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
-    _raise_for_failure(plan, run.events, run.finished.returncode, run.finished.tail, log)
+    _raise_for_failure(plan, run, run_id, log)
     for place in _blocked(run.events):
         log.warning("offline: something wanted %s; it was not contacted", place)
         screen.write(f"warning: offline: something wanted {place}; it was not contacted\n")
@@ -352,8 +306,12 @@ def _import_ahead(event: Mapping[str, Any]) -> None:
         threading.Thread(target=lambda: [importlib.import_module(name) for name in NEEDED_TO_REPORT]).start()
 
 
-def raise_if_stopped(events: Sequence[Mapping[str, Any]], tail: Sequence[str], log: logging.Logger) -> None:
-    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there."""
+def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None, log: logging.Logger) -> None:
+    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
+
+    Args:
+        last_words: what helm-run said at its end, for where a full disk kept the event from being written.
+    """
     for event in events:
         if event["event"] == event_names.FATAL:
             message = event["message"] + _refused_here(event["message"], _blocked(events))
@@ -362,15 +320,13 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], tail: Sequence[str], l
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")
-    for number, line in enumerate(tail):
-        if line.startswith(event_names.FATAL_MARK):  # where a full disk kept the event from being written
-            raise PrerequisiteError("\n".join([line.removeprefix(event_names.FATAL_MARK), *tail[number + 1 :]]))
+    if last_words is not None:
+        raise PrerequisiteError(last_words)
 
 
-def _raise_for_failure(
-    plan: Plan, events: Sequence[Mapping[str, Any]], returncode: int, tail: Sequence[str], log: logging.Logger
-) -> None:
-    raise_if_stopped(events, tail, log)
+def _raise_for_failure(plan: Plan, run: LocalRun, run_id: str, log: logging.Logger) -> None:
+    events, returncode, tail = run.events, run.finished.returncode, run.finished.tail
+    raise_if_stopped(events, event_names.heard_last(returncode, tail, run_id), log)
     if blocked := _blocked(events):
         failed = next((event["error"] for event in events if event["event"] == event_names.RUN_FAILED), None)
         if failed is not None and not any(event.get("stopped") for event in events):

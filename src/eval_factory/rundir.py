@@ -1,6 +1,8 @@
 """The output folder: every file name in it, atomic writes, and the lock.
 
-The only module that spells these names, so that what is written by one stage is found by the next.
+The only module that spells these names, so that what is written by one stage is found by the next. The lock is flock's:
+it belongs to an open file, and a process that inherits the descriptor (helm-run) holds it too, whatever becomes of the
+process that took it.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from eval_factory.errors import BusyError, PrerequisiteError
@@ -21,6 +25,58 @@ from eval_factory.errors import BusyError, PrerequisiteError
 PRIVATE = 0o600
 PUBLIC = 0o644
 PRIVATE_FOLDER = 0o700
+MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
+ORPHAN_WAIT_S = 30.0
+"""How long a run waits for the processes of one that was killed: they end themselves, but a busy machine takes time."""
+LOCK_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a folder: the eval-factory that took the lock, and the program that it runs (None: none yet)."""
+
+    pid: int
+    host: str
+    since: str
+    program: int | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known to have ended; a process of another machine is not looked for."""
+        return self.host == socket.gethostname() and not _is_running(self.pid)
+
+
+class Lock:
+    """A folder that is held. A program that inherits `descriptor` holds it as well, until it ends."""
+
+    def __init__(self, descriptor: int, holder_file: Path) -> None:
+        self.descriptor = descriptor
+        self._file = holder_file
+        self._holder = Holder(os.getpid(), socket.gethostname(), _now())
+        self._write()
+
+    def share_with(self, pid: int) -> None:
+        """Write down that the program `pid` has inherited the lock."""
+        self._holder = replace(self._holder, program=pid)
+        self._write()
+
+    def program_ended(self) -> None:
+        """Nobody but this process holds it any more."""
+        self._holder = replace(self._holder, program=None)
+
+    def release(self) -> None:
+        """Give the folder free; where the program could not be ended, it goes on holding it."""
+        from filelock import unlock_descriptor
+
+        if self._holder.program is None:
+            self._file.unlink(missing_ok=True)
+            with suppress(OSError):  # closing it does the same, where nobody has inherited it
+                unlock_descriptor(self.descriptor)
+        os.close(self.descriptor)
+
+    def _write(self) -> None:
+        with suppress(OSError):  # a full disk: it is there for messages only
+            write_atomic(self._file, json.dumps(asdict(self._holder)))
 
 
 @dataclass(frozen=True)
@@ -61,12 +117,22 @@ class RunDir:
         return self.root / "cache.db"
 
     @property
+    def answers(self) -> tuple[Path, ...]:
+        """cache.db and what SQLite keeps beside it while it is open, or after a kill."""
+        return (self.cache_db, *(self.root / f"{self.cache_db.name}{suffix}" for suffix in ("-wal", "-shm")))
+
+    @property
     def model_configs(self) -> Path:
         return self.root / "model_configs"
 
     @property
     def helm(self) -> Path:
         return self.root / "helm"
+
+    @property
+    def helm_runs(self) -> Path:
+        """What HELM makes of answers; the data beside it are read again."""
+        return self.helm / "runs"
 
     def bundled(self, folder: str) -> Path:
         """The copy of a data bundle's folder that belongs to no scenario: data sets of the Hub, vocabularies."""
@@ -131,6 +197,11 @@ class RunDir:
         return folder
 
     @property
+    def marker(self) -> Path:
+        """Says that the folder is eval-factory's to write in and to clear."""
+        return self.root / ".eval-factory"
+
+    @property
     def lock_file(self) -> Path:
         return self.root / ".lock"
 
@@ -138,14 +209,22 @@ class RunDir:
     def lock_holder(self) -> Path:
         return self.root / ".lock.holder.json"
 
+    def writes(self, name: str) -> bool:
+        """Whether a file of that name in the folder itself is one that is written here whole or not at all."""
+        kept = (self.run_config, self.leaderboard, self.leaderboard_state, self.run_state, self.own_data)
+        names = {file.name for file in (*self.results, *kept, self.marker, self.lock_holder)}
+        return name in names or fnmatchcase(name, self.run_entries_of("*").name)
+
     def create(self) -> None:
-        """Make the folders.
+        """Make the folders, and mark them as ours.
 
         Raises:
             PrerequisiteError: the folder cannot be made or written to.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            if not self.marker.exists():
+                write_atomic(self.marker, MARKER_TEXT)
             for folder in (self.responses, self.model_configs, self.helm, self.logs):
                 folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)  # HELM's files hold prompts, and anybody may read them
             with tempfile.TemporaryFile(dir=self.root):
@@ -157,48 +236,112 @@ class RunDir:
             ) from error
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder. The operating system drops the lock of a process that died.
+    def locked(self, say: Callable[[str], None] = lambda _text: None) -> Iterator[Lock]:
+        """Hold the folder. The operating system drops the lock when the last process that has it has ended.
+
+        Where the eval-factory that took it was killed, its helm-run is given the time to end: `say` is told.
 
         Raises:
             BusyError: another process holds it; the message says which.
+            PrerequisiteError: the file system has no locks, or the lock file cannot be opened.
         """
-        from filelock import FileLock, Timeout  # imported here: it loads asyncio, and `--dry_run` locks nothing
-
-        lock = FileLock(self.lock_file)
+        descriptor = self._open_lock()
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise BusyError(f"{self.root} is in use by another run: {self._holder()}") from None
+            self._wait_for(descriptor, say)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        lock = Lock(descriptor, self.lock_holder)
         try:
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
-            write_atomic(self.lock_holder, json.dumps(holder))
-            yield
+            yield lock
         finally:
-            self.lock_holder.unlink(missing_ok=True)
             lock.release()
 
-    def _holder(self) -> str:
+    def _open_lock(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         try:
-            held = json.loads(self.lock_holder.read_text(encoding="utf-8"))
-            return f"process {held['pid']} on {held['host']}, since {held['since']}"
-        except (OSError, ValueError, KeyError):
-            return "an unknown process"
+            return os.open(self.lock_file, flags, PUBLIC)
+        except OSError as error:
+            raise PrerequisiteError(
+                f"cannot open {self.lock_file}: {error.strerror or error}\n"
+                "  it keeps two runs out of one folder; choose another folder with --output_dir"
+            ) from error
+
+    def _wait_for(self, descriptor: int, say: Callable[[str], None]) -> None:
+        from filelock import lock_descriptor  # imported here: it loads asyncio, and `--dry_run` locks nothing
+
+        deadline = None
+        while True:
+            try:
+                if lock_descriptor(descriptor, blocking=False):
+                    return
+            except OSError as error:
+                raise PrerequisiteError(
+                    f"cannot lock {self.lock_file}: {error.strerror or error}\n"
+                    "  its file system (a network folder?) gives no locks, and two runs in one folder would pay twice\n"
+                    "  choose a folder on a local disk with --output_dir; what is there can be copied along"
+                ) from error
+            holder = self._holder()
+            now = time.monotonic()
+            if (holder is not None and not holder.is_gone) or (deadline is not None and now >= deadline):
+                raise BusyError(self._in_use_by(holder))
+            if deadline is None:
+                deadline = now + ORPHAN_WAIT_S
+                say(
+                    f"{self.root} is still in use by a run that has ended or was killed:"
+                    f" waiting up to {ORPHAN_WAIT_S:.0f} s for what it started to end"
+                )
+            time.sleep(LOCK_POLL_S)
+
+    def _holder(self) -> Holder | None:
+        """None where nobody is written down, or nobody yet."""
+        try:
+            return Holder(**json.loads(self.lock_holder.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _in_use_by(self, holder: Holder | None) -> str:
+        if holder is None:
+            return f"{self.root} is in use by another run: an unknown process"
+        if not holder.is_gone:
+            return f"{self.root} is in use by another run: process {holder.pid} on {holder.host}, since {holder.since}"
+        program = f"process {holder.program}" if holder.program else "an unknown process"
+        return (
+            f"{self.root} is in use: its run (process {holder.pid}, since {holder.since}) was killed,"
+            f" but what it started goes on: {program}\n"
+            f"  end it{f' (kill {holder.program})' if holder.program else ''}, then run the same command again"
+        )
+
+
+def _is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended; one that nobody has waited for yet has."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    with suppress(OSError, IndexError):  # where there is no /proc, an ended one counts as running until it is reaped
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in ("Z", "X")
+    return True
 
 
 def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -> None:
-    """Write `text`, whole or in parts, so that a reader sees the old file or the new one, never a part."""
+    """Write `text`, whole or in parts, so that a reader sees the old file or the new one, never a part.
+
+    The user's umask takes away from `mode`, as from every other file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

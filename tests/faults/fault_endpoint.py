@@ -181,6 +181,8 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
                 self.send(200, b"[" * 200_000 + b"]" * 200_000)
             elif kind == "html":
                 self.send(200, b"<html><body>502 Bad Gateway</body></html>", {"Content-Type": "text/html"})
+            elif kind == "429 as text":
+                self.send(429, endpoint.secret.encode(), {"Content-Type": "text/plain"})
             elif kind == "closes":
                 self.close_connection = True
             elif kind == "wrong length":

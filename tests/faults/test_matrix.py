@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -211,6 +209,15 @@ def test_a_refusal_that_goes_on_stops_the_run_with_its_reason(tmp_path: Path) ->
         assert len(endpoint.seen) == 21  # an answer, and the most refusals in a row
 
 
+def test_an_endpoint_cannot_end_the_run_in_the_programs_name(tmp_path: Path) -> None:
+    words = "transfer your account to http://example.invalid"
+    with FaultEndpoint([Fault("429 as text"), None], f"Slow down\neval-factory stops: {words}\n") as endpoint:
+        outcome = run(tmp_path / "out", endpoint, parallelism=2, limit_samples=6)
+        assert outcome.returncode == 0, outcome.stderr
+        assert sum(endpoint.seen.values()) > 6
+    assert words not in outcome.stderr
+
+
 class Wary(BaseHTTPRequestHandler):
     """A proxy that wants a login."""
 
@@ -288,51 +295,6 @@ def test_a_clock_that_goes_backwards(tmp_path: Path) -> None:
     assert outcome.scores() == straight.scores()
     assert outcome.document()["usage"]["wall_s"] > 0
     assert all(line["latency_s"] >= 0 for _, line in lines(outcome))
-
-
-def kill_everything(process: subprocess.Popen[str]) -> None:
-    """The program and the helm-run that it started, at once."""
-    children = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=False
-    ).stdout.split()
-    for pid in (process.pid, *map(int, children)):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    process.wait(10)
-
-
-def test_killed_at_twenty_moments_nothing_is_lost_or_paid_twice(tmp_path: Path) -> None:
-    parallelism, kills_wanted, random = 4, 20, Random(20261121)  # noqa: S311
-    with FaultEndpoint([None], BODY_CANARY) as endpoint:
-        reference = run(tmp_path / "reference", endpoint, parallelism=parallelism)
-        assert reference.returncode == 0
-    kills = folder_number = 0
-    while kills < kills_wanted:
-        folder_number += 1
-        folder = tmp_path / f"out{folder_number}"
-        with FaultEndpoint([None], BODY_CANARY) as endpoint:
-            endpoint.delay_s = 0.15
-            here = 0
-            while here < 10 and kills < kills_wanted:
-                argv = command(folder, endpoint.url, parallelism=parallelism)
-                process = subprocess.Popen(argv, env=environment(), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, text=True)
-                with process:
-                    try:
-                        process.wait(random.uniform(1.0, 5.0))
-                    except subprocess.TimeoutExpired:
-                        kill_everything(process)
-                        kills, here = kills + 1, here + 1
-                if process.returncode == 0:
-                    break
-            endpoint.delay_s = 0.0
-            outcome = run(folder, endpoint, parallelism=parallelism)
-            assert outcome.returncode == 0, outcome.stderr
-            paid = sum(endpoint.seen.values())
-            assert paid <= INSTANCES + here * parallelism
-        assert outcome.document()["results"] == reference.document()["results"]
-        assert outcome.document()["validity"] == reference.document()["validity"]
 
 
 def test_a_killed_program_takes_its_helm_run_with_it(tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ class Metered(FaultEndpoint):
 
 
 def test_a_limit_on_requests_in_a_time_loses_no_instance(tmp_path: Path) -> None:
-    with Metered() as endpoint:
+    endpoint = Metered()
+    with endpoint:
         outcome = run(tmp_path / "out", endpoint, max_retries=0, parallelism=8)
         assert outcome.returncode == 0, outcome.stderr
         assert endpoint.refused > 0

@@ -334,6 +334,35 @@ def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> N
     assert len(endpoint.requests) == 1
 
 
+def test_a_model_that_is_refused_in_the_middle_ends_its_own_turn(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    reply = endpoint.reply
+
+    def refuses(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = reply(path, headers, body)
+        if body["model"] == "refused" and sum(request["model"] == "refused" for request in endpoint.requests) > 4:
+            return 401, {"error": {"message": "the contract has ended"}}
+        return status, answer
+
+    endpoint.reply = refuses  # type: ignore[method-assign]
+    outcome = lead(endpoint.url, "--max_eval_instances", "4", "--parallelism", "1", models=("refused", "other"))
+    assert outcome.returncode == 3, outcome.stderr
+    assert "refused was stopped, the next model's turn comes: " in outcome.stderr
+    assert "the contract has ended" in outcome.stderr
+    assert "model 2 of 2: other" in outcome.stderr
+    assert "lite: 4 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
+    assert "refused was stopped before all its runs were begun" in outcome.stderr
+    states = [(row["model_id"], row["state"]) for row in rows_of(outcome)]
+    assert states == [("refused", "in the tables"), ("refused", "failed"), *[("other", "in the tables")] * 3]
+    assert len(loaded(suite_of(outcome) / "runs_to_run_suites.json")) == 4
+
+    endpoint.reply = reply  # type: ignore[method-assign]
+    again = lead(endpoint.url, "--max_eval_instances", "4", "--parallelism", "1", models=("refused", "other"))
+    assert again.returncode == 0, again.stderr
+    assert "1 runs are complete already" in again.stderr
+    assert "3 runs are complete already" in again.stderr
+    assert "lite: 6 runs in the tables, 0 kept out, 0 failed" in again.stdout
+
+
 def test_the_embedded_endpoint_needs_no_key(lead: Lead, tmp_path: Path) -> None:
     argv = command(tmp_path, "demo://baseline", "--max_eval_instances", "3")
     del argv[argv.index("--api-key-name") : argv.index("--api-key-name") + 2]

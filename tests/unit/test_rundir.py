@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from eval_factory import rundir
 from eval_factory.errors import BusyError, PrerequisiteError
 from eval_factory.rundir import RunDir, write_atomic
 
@@ -50,6 +56,114 @@ def test_a_second_run_is_refused_and_told_by_whom(tmp_path: Path) -> None:
             pass
 
 
+ORPHAN = """
+import os, subprocess, sys
+from pathlib import Path
+from eval_factory.rundir import RunDir
+with RunDir(Path(sys.argv[1])).locked() as lock:
+    code = f"import time; time.sleep({sys.argv[2]})"
+    nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    child = subprocess.Popen([sys.executable, "-c", code], pass_fds=[lock.descriptor], **nowhere)
+    lock.share_with(child.pid)
+    print(child.pid, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def orphan(folder: Path, seconds: float) -> int:
+    """A program that lives on, and holds the folder, when what took the lock was killed: its process id."""
+    argv = [sys.executable, "-c", ORPHAN, str(folder), str(seconds)]
+    return int(subprocess.run(argv, capture_output=True, text=True, check=False).stdout)
+
+
+def test_an_orphan_that_ends_is_waited_for(tmp_path: Path) -> None:
+    pid = orphan(tmp_path, 1.0)
+    said: list[str] = []
+    with RunDir(tmp_path).locked(said.append):
+        assert rundir.Holder(pid, socket.gethostname(), "x").is_gone
+        assert json.loads((tmp_path / ".lock.holder.json").read_text())["pid"] == os.getpid()
+    (told,) = said
+    assert f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 30 s" in told
+
+
+def test_an_orphan_that_goes_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.1)
+    pid = orphan(tmp_path, 60)
+    try:
+        told = rf"was killed, but what it started goes on: process {pid}\n  end it \(kill {pid}\)"
+        with pytest.raises(BusyError, match=told), RunDir(tmp_path).locked():
+            pass
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_program_that_could_not_be_ended_keeps_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock is its own: letting go here does not take it away."""
+    with RunDir(tmp_path).locked() as lock:
+        inherited = os.dup(lock.descriptor)
+        lock.share_with(os.getpid())
+    with pytest.raises(BusyError, match=f"process {os.getpid()} on"), RunDir(tmp_path).locked():
+        pass
+    os.close(inherited)
+    with RunDir(tmp_path).locked() as lock:
+        inherited = os.dup(lock.descriptor)
+        lock.share_with(os.getpid())
+        lock.program_ended()
+    assert not (tmp_path / ".lock.holder.json").exists()
+    with RunDir(tmp_path).locked(pytest.fail):  # it ended: what has inherited the descriptor from it does not matter
+        pass
+    os.close(inherited)
+
+
+def test_a_holder_that_is_not_written_down_yet_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.1)
+    said: list[str] = []
+    with (tmp_path / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked(said.append):
+            pass
+    assert len(said) == 1
+
+
+def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        (tmp_path / ".lock.holder.json").write_text(json.dumps({"pid": 2**22 + 1, "host": "elsewhere", "since": "x"}))
+        with pytest.raises(BusyError, match="process 4194305 on elsewhere, since x"), RunDir(tmp_path).locked(pytest.fail):
+            pass
+
+
+def test_who_has_ended_is_known(tmp_path: Path) -> None:
+    here = socket.gethostname()
+    with subprocess.Popen([sys.executable, "-c", "print()"], stdout=subprocess.PIPE) as ended:
+        assert ended.stdout is not None
+        ended.stdout.read()
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has taken note
+        assert rundir.Holder(ended.pid, here, "x").is_gone
+    assert rundir.Holder(ended.pid, here, "x").is_gone
+    assert not rundir.Holder(os.getpid(), here, "x").is_gone
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO, errno.ENOSYS])
+def test_a_file_system_without_locks(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(PrerequisiteError) as told, RunDir(tmp_path).locked():
+        pass
+    assert os.strerror(number) in str(told.value)
+    assert "a network folder?" in str(told.value)
+    assert "--output_dir" in str(told.value)
+
+
+def test_a_lock_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / ".lock").mkdir()
+    told = r"cannot open .*\.lock: Is a directory\n.*--output_dir"
+    with pytest.raises(PrerequisiteError, match=told), RunDir(tmp_path).locked():
+        pass
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PrerequisiteError, match="cannot write to the output folder"):
@@ -63,3 +177,16 @@ def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
     for folder in (rundir.helm, rundir.logs, rundir.responses, rundir.model_configs):
         assert folder.stat().st_mode & 0o777 == 0o700, folder
     assert rundir.root.stat().st_mode & 0o777 == tmp_path.joinpath("a").stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(("umask", "mode", "found"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)])
+def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        write_atomic(tmp_path / "a", "x", mode=mode)
+        with RunDir(tmp_path).locked():
+            modes = {(tmp_path / name).stat().st_mode & 0o777 for name in (".lock", ".lock.holder.json")}
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == found
+    assert modes == {0o644 & ~umask}

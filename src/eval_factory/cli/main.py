@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import shlex
-import signal
 import sys
 import tempfile
 import traceback
@@ -24,6 +23,7 @@ from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.foreign_text import own_lines
+from eval_factory.run.hangup import interrupt_on_signals
 from eval_factory.secrets import Redactor, names_a_secret
 
 PROGRAM = "eval-factory"
@@ -189,7 +189,7 @@ cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboa
 def main() -> None:
     """Entry point: the one place where errors end and exit codes are made."""
     make_ready()
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_signals()
     try:
         code = cli.main(prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
@@ -212,10 +212,6 @@ def main() -> None:
     except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _code_of(error: OSError) -> int:

@@ -290,7 +290,7 @@ class Endpoint:
             first, self._stopped = self._stopped is None, message
         if first:
             fatal = self._role == MODEL_ROLE
-            _say(f"{events.FATAL_MARK if fatal else 'warning: '}{message}")
+            _say(events.last_words(message, os.environ) if fatal else f"warning: {message}")
             self._session.events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message)
         raise EndpointStopped(message)
 

@@ -6,9 +6,11 @@ Append-only; a line is written by one `write` call, so a reader sees whole lines
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -39,8 +41,7 @@ BLOCKED = "blocked"
 LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
 """The phases of a run."""
 
-FATAL_MARK = "eval-factory stops: "
-"""Before a fatal message on standard error, where a full disk keeps it out of the events."""
+_STOPS = "eval-factory stops"
 
 PROGRESS_INTERVAL_S = 0.5
 
@@ -71,6 +72,23 @@ class EventWriter:
         self._last_progress = now
         self.emit(PROGRESS, **fields)
 
+
+def last_words(message: str, env: Mapping[str, str]) -> str:
+    """The line on standard error that says why helm-run ends, for where a full disk keeps it out of the events.
+
+    Other lines there may quote what an endpoint sent; the run's id, which no endpoint knows, tells this one from them.
+    """
+    run = env.get(RUN_ID_VARIABLE)
+    return f"{_STOPS}: {message}" if run is None else f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
+
+
+def heard_last(returncode: int, tail: Iterable[str], run: str) -> str | None:
+    """The message of `last_words` among the last lines of a helm-run that failed; None where it is not there."""
+    mark = f"{_STOPS} [{run}]: "
+    found = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
+    with contextlib.suppress(ValueError):
+        return str(json.loads(found[0])) if found and returncode != 0 else None
+    return None
 
 
 def run_id() -> str:

@@ -11,7 +11,7 @@ import os
 import sys
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.engine import entries, listing, offline, settings
+from eval_factory.engine import entries, listing, offline, parent, settings
 from eval_factory.helm import names
 from eval_factory.mends import absent, hub, pins, scenarios, startup
 
@@ -71,6 +71,7 @@ def mend_scenarios() -> None:
         scenarios.let_medbullets_freetext_explain()
 
 
+parent.end_with_parent(os.environ)
 settings.take_those_of_the_file(sys.argv, os.environ)
 offline.guard_from_environment()
 hub.note_what_is_loaded()

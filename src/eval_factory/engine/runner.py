@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 import sys
 import traceback
@@ -112,7 +113,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             return
         missing = _cause_of_kind(error, PrerequisiteError)
         if missing is not None:  # what the preflight would have said
-            print(f"{events.FATAL_MARK}{missing}", file=sys.stderr, flush=True)
+            print(events.last_words(str(missing), os.environ), file=sys.stderr, flush=True)
             self._session.events.emit(events.FATAL, role=MODEL_ROLE, message=str(missing))
             return
         debug = logging.getLogger("helm").isEnabledFor(logging.INFO)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.engine.events import PARENT_VARIABLE, EventWriter, run_id
+from eval_factory.engine.events import EventWriter, run_id
 from eval_factory.engine.store import ResponseStore
 from eval_factory.rundir import RunDir
 from eval_factory.secrets import Redactor
-
-PARENT_CHECK_S = 0.5
 
 
 @dataclass
@@ -90,7 +87,6 @@ def session_for(root: Path) -> Session:
             events = EventWriter(rundir.events, this_run, redactor)
             session = Session(ResponseStore(rundir.cache_db, this_run), events, redactor)
             _sessions[root] = session
-            _end_with_parent()
         return session
 
 
@@ -98,17 +94,3 @@ def current_session() -> Session:
     """The session of this helm-run; it has one output folder."""
     with _sessions_lock:
         return list(_sessions.values())[-1]
-
-
-def _end_with_parent() -> None:
-    """A helm-run whose eval-factory was killed must not go on paying, nor write beside the next run."""
-    parent = os.environ.get(PARENT_VARIABLE)
-    if parent is None or os.getppid() != int(parent):
-        return
-
-    def watch() -> None:
-        while os.getppid() == int(parent):
-            time.sleep(PARENT_CHECK_S)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

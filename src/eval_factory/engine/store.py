@@ -279,6 +279,16 @@ def create_or_check(path: Path) -> None:
     path.chmod(0o600)
 
 
+def is_ours(path: Path) -> bool:
+    """Whether the file says that eval-factory made it; it may be damaged, or another version's."""
+    place = 68  # of the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
+    try:
+        with path.open("rb") as file:
+            return file.read(place + 4)[place:] == APPLICATION_ID.to_bytes(4, "big")
+    except OSError:
+        return False
+
+
 def set_aside(path: Path) -> Path:
     """Rename a file that is not our cache, so that it is neither used nor lost."""
     target = path.with_name(f"{path.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")

@@ -8,15 +8,14 @@ import shlex
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import yaml
 
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
-from eval_factory.failures import DATA_ERRORS, PACKAGE_ERRORS
 from eval_factory.foreign_text import own_lines
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
@@ -26,12 +25,16 @@ from eval_factory.leaderboard import runs
 from eval_factory.leaderboard.data import placed
 from eval_factory.leaderboard.entries import conf_text, missing_data_paths
 from eval_factory.leaderboard.job import Job, make_job
+from eval_factory.leaderboard.outcome import Ran, what_came
 from eval_factory.leaderboard.request import LeaderboardRequest
 from eval_factory.leaderboard.results import RunResult, main_score_of, write_results
 from eval_factory.logs import open_log
-from eval_factory.pipeline import probe_all, raise_if_stopped, ready_store
+from eval_factory.pipeline import probe_all
 from eval_factory.plan import Plan
-from eval_factory.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.prepare import claim, ready_store, remove_unfinished
+from eval_factory.run.hangup import not_to_be_hung_up
+from eval_factory.run.open_files import make_room
+from eval_factory.rundir import PRIVATE, Lock, RunDir, write_atomic
 from eval_factory.secrets import Redactor
 
 SHOWN_FAILURES = 10
@@ -67,21 +70,22 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
         from eval_factory.data.bundle import refuse_inside
 
         refuse_inside(Path(bundle).expanduser(), job.rundir.root, "an output folder")
-    job.rundir.create()
-    with job.rundir.locked():
+    claim(job.rundir)
+    with job.rundir.locked(lambda text: _tell(screen, text)) as lock:
         log = open_log(job.rundir, redactor, debug=request.debug, beginning=[*warnings, *keys.lines])
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         prepare(job, log)
+        make_room(job.plans[0].model.parallelism * (1 + len(job.plans[0].prescribed)))
         settings = {} if request.no_preflight else probe(job, env, redactor, log, screen)
         settings |= placed(job.plans[0], job.to_run(job.plans[0]), env, log, screen)
-        ran = []
-        for number, plan in enumerate(job.plans, start=1):
-            if len(job.plans) > 1:
-                screen.write(f"model {number} of {len(job.plans)}: {plan.model.model_id}\n")
-            keep_what_is_whole(job, plan, log, screen)
-            ran.append(run_helm(job, plan, env, settings, redactor, log, screen))
-        report(job, ran, env, redactor, log, output)
+        ran = run_each(job, lock, env, settings, redactor, log, screen)
+        with not_to_be_hung_up():
+            report(job, ran, lock, env, redactor, log, output)
+
+
+def _tell(screen: TextIO, text: str) -> None:
+    screen.write(f"{text}\n")
 
 
 def say_what_is_run(job: Job, screen: TextIO) -> None:
@@ -118,6 +122,7 @@ def say_what_is_run(job: Job, screen: TextIO) -> None:
 def prepare(job: Job, log: logging.Logger) -> None:
     """Write what helm-run reads."""
     rundir = job.rundir
+    remove_unfinished(rundir, log)
     ready_store(rundir, log)
     files = {
         names.MODEL_DEPLOYMENTS: model_deployments(job.endpoints, cache_db=str(rundir.cache_db)),
@@ -179,29 +184,43 @@ def keep_what_is_whole(job: Job, plan: Plan, log: logging.Logger, screen: TextIO
     log.info("leaderboard %s, run %s: %s", job.row.name, identity, shlex.join(job.run_command(plan)))
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A run, or an entry that did not become one, and why."""
+def run_each(
+    job: Job,
+    lock: Lock,
+    env: Mapping[str, str],
+    settings: Mapping[str, str],
+    redactor: Redactor,
+    log: logging.Logger,
+    screen: TextIO,
+) -> list[Ran]:
+    """Every model's turn. One that is stopped in the middle of it leaves the others theirs.
 
-    run: str
-    error: str
-    for_want_of_data: bool
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What came of one model's helm-run."""
-
-    plan: Plan
-    folders: tuple[Path, ...]
-    failures: tuple[Failure, ...]
-    left_out: Mapping[str, str]
-    """Run, or entry -> what it asks of a model."""
+    Raises:
+        PrerequisiteError, HelmError: no model's turn came to its end.
+        InterruptedRunError
+    """
+    ran = []
+    for number, plan in enumerate(job.plans, start=1):
+        if len(job.plans) > 1:
+            screen.write(f"model {number} of {len(job.plans)}: {plan.model.model_id}\n")
+        keep_what_is_whole(job, plan, log, screen)
+        one = run_helm(job, plan, lock, env, settings, redactor, log, screen)
+        ran.append(one)
+        if one.stopped is not None and number < len(job.plans):
+            _tell(screen, f"{plan.model.model_id} was stopped, the next model's turn comes: {one.stopped}")
+    stopped = [(one.plan.model.model_id, one.stopped) for one in ran if one.stopped is not None]
+    if len(stopped) == len(job.plans) == 1:
+        raise stopped[0][1]
+    if len(stopped) == len(job.plans):
+        kind = PrerequisiteError if all(isinstance(error, PrerequisiteError) for _, error in stopped) else HelmError
+        raise kind("\n".join(f"{model}: {error}" for model, error in stopped))
+    return ran
 
 
 def run_helm(
     job: Job,
     plan: Plan,
+    lock: Lock,
     env: Mapping[str, str],
     settings: Mapping[str, str],
     redactor: Redactor,
@@ -211,7 +230,7 @@ def run_helm(
     """Run helm-run to its end; runs that fail leave the others alone.
 
     Raises:
-        PrerequisiteError, HelmError, InterruptedRunError
+        InterruptedRunError
     """
     from eval_factory.engine.offline import PROXY_VARIABLES
     from eval_factory.run.environment import child_environment
@@ -227,6 +246,7 @@ def run_helm(
             job.run_command(plan),
             env=child_environment(env, names_of_ours, ours),
             rundir=job.rundir,
+            lock=lock,
             run_id=run_id,
             redactor=redactor,
             screen=screen,
@@ -237,29 +257,7 @@ def run_helm(
             f"interrupted; what was answered is kept in {job.rundir.cache_db}\n  run the same command again to go on"
         ) from None
     log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
-    raise_if_stopped(run.events, run.finished.tail, log)
-    failures = failures_in(run.events)
-    folders = [job.rundir.helm / event["path"] for event in run.events if event["event"] == event_names.RUN_DONE]
-    told = {event["run"]: event["asks"] for event in run.events if event["event"] == event_names.LEFT_OUT}
-    known = {entry.description: str(entry.asks) for entry in job.left_out(plan)}
-    if run.finished.returncode != 0 and not failures:
-        shown = "\n".join(f"  | {line}" for line in run.finished.tail)
-        raise HelmError(f"helm-run ended with {run.finished.returncode}:\n{shown}\n  log: {job.rundir.helm_log}")
-    if not folders and not failures and not told:
-        raise HelmError(f"helm-run ended without a run; its log: {job.rundir.helm_log}")
-    return Ran(plan, tuple(folders), failures, known | told)
-
-
-def failures_in(events: Sequence[Mapping[str, Any]]) -> tuple[Failure, ...]:
-    """What failed, and whether while its data were loaded."""
-    found, loading = [], True
-    for event in events:
-        if event["event"] == event_names.PHASE:
-            loading = event["phase"] == event_names.LOADING
-        elif event["event"] == event_names.RUN_FAILED:
-            missing = loading and event["error"].partition(":")[0] in DATA_ERRORS | PACKAGE_ERRORS
-            found.append(Failure(event["run"], event["error"], missing))
-    return tuple(found)
+    return what_came(job, plan, run, run_id, log)
 
 
 def results_of(job: Job, ran: Ran) -> list[RunResult]:
@@ -286,7 +284,13 @@ def results_of(job: Job, ran: Ran) -> list[RunResult]:
 
 
 def report(
-    job: Job, ran: Sequence[Ran], env: Mapping[str, str], redactor: Redactor, log: logging.Logger, output: TextIO
+    job: Job,
+    ran: Sequence[Ran],
+    lock: Lock,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    log: logging.Logger,
+    output: TextIO,
 ) -> None:
     """Let HELM make its tables; say what there is, what is missing and how to look at it.
 
@@ -300,7 +304,7 @@ def report(
     runs.forget_tables(job.rundir, job.suite)
     in_tables = runs.run_folders(job.rundir, job.suite)
     if in_tables:
-        summarize(job, env, redactor, log)
+        summarize(job, lock, env, redactor, log)
     failures = [failure for one in ran for failure in one.failures]
     output.write(own_lines(redactor.text("\n".join(summary(job, results, len(in_tables))))) + "\n")
     for failure in failures:
@@ -308,9 +312,11 @@ def report(
     counts = Counter(result.state for result in results)
     again = "run the same command again: what is finished stays, what was answered is not asked again"
     if failures:
+        stopped = [one.plan.model.model_id for one in ran if one.stopped is not None]
         kind = PrerequisiteError if all(failure.for_want_of_data for failure in failures) else HelmError
-        what = "for want of data or a package" if kind is PrerequisiteError else "see above"
-        raise kind(f"{len(failures)} of {len(results) - counts['left out']} runs failed, {what}\n  {again}")
+        what = "for want of data or a package" if kind is PrerequisiteError and not stopped else "see above"
+        halted = "".join(f"  {model} was stopped before all its runs were begun\n" for model in stopped)
+        raise kind(f"{len(failures)} of {len(results) - counts['left out']} runs failed, {what}\n{halted}  {again}")
     if counts["kept out"]:
         raise NotReportableError(
             f"NOT REPORTABLE: {counts['kept out']} runs have a coverage below min_coverage,"
@@ -344,7 +350,7 @@ def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]
     return lines
 
 
-def summarize(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Logger) -> None:
+def summarize(job: Job, lock: Lock, env: Mapping[str, str], redactor: Redactor, log: logging.Logger) -> None:
     """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
 
     (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
@@ -359,7 +365,7 @@ def summarize(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging
     for _ in range(SUMMARIZE_TRIES):
         log.info("%s", shlex.join(argv))
         finished = run_logged(
-            argv, env=child_env, log=job.rundir.summarize_log, redactor=redactor, on_tick=lambda: None
+            argv, env=child_env, log=job.rundir.summarize_log, redactor=redactor, on_tick=lambda: None, lock=lock
         )
         if finished.returncode == 0:
             return

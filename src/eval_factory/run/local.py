@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from eval_factory.run.process import Finished, run_logged
 from eval_factory.run.progress import EventTail, ProgressDisplay
-from eval_factory.rundir import RunDir
+from eval_factory.rundir import Lock, RunDir
 from eval_factory.secrets import Redactor
 
 
@@ -27,6 +27,7 @@ def run_locally(
     *,
     env: Mapping[str, str],
     rundir: RunDir,
+    lock: Lock,
     run_id: str,
     redactor: Redactor,
     screen: TextIO,
@@ -45,5 +46,5 @@ def run_locally(
                     on_event(event)
                 display.show(event)
 
-        finished = run_logged(argv, env=env, log=rundir.helm_log, redactor=redactor, on_tick=tick)
+        finished = run_logged(argv, env=env, log=rundir.helm_log, redactor=redactor, on_tick=tick, lock=lock)
     return LocalRun(finished, time.monotonic() - started, events)

@@ -15,12 +15,13 @@ from typing import IO
 
 from eval_factory.errors import PrerequisiteError
 from eval_factory.foreign_text import LONGEST_LOG_LINE, printable
-from eval_factory.rundir import PRIVATE
+from eval_factory.rundir import PRIVATE, Lock
 from eval_factory.secrets import Redactor
 
 TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
+GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,11 @@ def run_logged(
     log: Path,
     redactor: Redactor,
     on_tick: Callable[[], None],
+    lock: Lock,
 ) -> Finished:
     """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
 
+    The program inherits the folder's lock: nobody else may write there for as long as it lives.
     Whatever interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the whole process group first.
 
     Raises:
@@ -60,6 +63,7 @@ def run_logged(
                 encoding="utf-8",
                 errors="replace",
                 start_new_session=True,
+                pass_fds=(lock.descriptor,),
             )
         except FileNotFoundError as error:
             raise PrerequisiteError(
@@ -69,6 +73,7 @@ def run_logged(
         reader = threading.Thread(target=_copy, args=(process, log_file, redactor, tail), daemon=True)
         reader.start()
         try:
+            lock.share_with(process.pid)
             while process.poll() is None:
                 if reader.is_alive():
                     reader.join(TICK_S)  # the output ends with the process: its end is seen at once
@@ -80,6 +85,8 @@ def run_logged(
             end_group(process)
             raise
         finally:
+            if process.poll() is not None:
+                lock.program_ended()
             reader.join(timeout=TERMINATE_GRACE_S)
         on_tick()
         return Finished(process.returncode, tuple(tail))
@@ -112,11 +119,15 @@ def end_group(process: subprocess.Popen[str]) -> None:
 
 
 def git_hash(folder: Path) -> str | None:
-    """The commit that `folder` stands at; None outside a git checkout."""
+    """The commit that `folder` stands at; None outside a git checkout.
+
+    git is told neither keys nor of another repository (GIT_DIR).
+    """
     try:
         found = subprocess.run(
             ["git", "rev-parse", "HEAD"],
             cwd=folder,
+            env={name: os.environ[name] for name in GIT_SEES if name in os.environ},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

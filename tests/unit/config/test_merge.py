@@ -81,8 +81,9 @@ def test_null_after_a_mapping_forgets_its_sources() -> None:
 
 
 def test_null_restores_only_what_it_names() -> None:
-    layers = [(Source.FRAMEWORK, {"a": {"x": 1}, "ab": 2}), (Source.FILE, {"a": {"x": 5}, "ab": 6}), (Source.FLAG, {"a": None})]
-    merged, sources = merge(layers)
+    merged, sources = merge(
+        [(Source.FRAMEWORK, {"a": {"x": 1}, "ab": 2}), (Source.FILE, {"a": {"x": 5}, "ab": 6}), (Source.FLAG, {"a": None})]
+    )
     assert merged == {"a": {"x": 1}, "ab": 6}
     assert sources == {"a.x": Source.FRAMEWORK, "ab": Source.FILE}
 

@@ -136,7 +136,7 @@ def test_true_is_no_number_and_absurd_ones_are_refused(name: str) -> None:
         assert len(raised.value.problems) == 1
 
 
-@pytest.mark.parametrize(("name", "most"), [("request_timeout", 604800), ("temperature", 100), ("limit_samples", 10**9), ("extra.num_train_trials", 1000),
+@pytest.mark.parametrize(("name", "most"), [("request_timeout", 86400), ("temperature", 100), ("limit_samples", 10**9), ("extra.num_train_trials", 1000),
                                             ("top_p", 1), ("extra.min_coverage", 1)])  # fmt: skip
 def test_the_largest_numbers(name: str, most: int) -> None:
     evaluation({f"config.params.{name}": most})

@@ -16,8 +16,9 @@ from eval_factory.config.framework import load_framework
 from eval_factory.errors import HelmError
 from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
 from eval_factory.leaderboard import runs
+from eval_factory.leaderboard.outcome import Failure, failures_in
 from eval_factory.leaderboard.runs import Gaps
-from eval_factory.leaderboard.work import SUMMARIZE_TRIES, Failure, failures_in, summarize
+from eval_factory.leaderboard.work import SUMMARIZE_TRIES, summarize
 from eval_factory.rundir import RunDir
 from eval_factory.secrets import Redactor
 
@@ -36,13 +37,15 @@ sys.exit(1 if len(tries.read_text()) <= int(sys.argv[2]) else 0)
 @pytest.mark.parametrize(("deaths", "tries"), [(0, 1), (1, 2), (2, 2)])
 def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Path) -> None:
     counter, rundir = tmp_path / "tries", RunDir(tmp_path / "out")
+    rundir.create()
     counter.write_text("")
     job: Any = SimpleNamespace(
         rundir=rundir, summarize_command=lambda: [sys.executable, "-c", FAKE, str(counter), str(deaths)]
     )
 
     def run() -> None:
-        summarize(job, dict(os.environ), Redactor([]), logging.getLogger("test"))
+        with rundir.locked() as lock:
+            summarize(job, lock, dict(os.environ), Redactor([]), logging.getLogger("test"))
 
     if deaths < SUMMARIZE_TRIES:
         run()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -10,7 +11,8 @@ import pytest
 from eval_factory.errors import PrerequisiteError
 from eval_factory.foreign_text import LONGEST_LOG_LINE
 from eval_factory.run.environment import child_environment
-from eval_factory.run.process import run_logged
+from eval_factory.run.process import git_hash, run_logged
+from eval_factory.rundir import RunDir
 from eval_factory.secrets import REDACTED, Redactor
 
 KEY = "a-known-key-value-1"
@@ -18,14 +20,16 @@ KEY = "a-known-key-value-1"
 
 def run(code: str, log: Path, on_tick: object = None) -> tuple[int, tuple[str, ...]]:
     tick = on_tick if callable(on_tick) else lambda: None
-    finished = run_logged(
-        [sys.executable, "-c", code], env={"K": KEY, "PATH": ""}, log=log, redactor=Redactor([KEY]), on_tick=tick
-    )
+    with RunDir(log.parent).locked() as lock:
+        finished = run_logged(
+            [sys.executable, "-c", code], env={"K": KEY, "PATH": ""}, log=log, redactor=Redactor([KEY]), on_tick=tick,
+            lock=lock,
+        )  # fmt: skip
     return finished.returncode, finished.tail
 
 
 def test_output_is_redacted_and_private(tmp_path: Path) -> None:
-    log = tmp_path / "logs" / "x.log"
+    log = tmp_path / "x.log"
     code = "import os, sys; print(os.environ['K']); print('err', file=sys.stderr); sys.exit(7)"
     returncode, tail = run(code, log)
     assert returncode == 7
@@ -73,8 +77,24 @@ def _is_running(pid: int) -> bool:
 
 
 def test_a_missing_program(tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="is not there"):
-        run_logged(["/no/such/program"], env={}, log=tmp_path / "log", redactor=Redactor(), on_tick=lambda: None)
+    with RunDir(tmp_path).locked() as lock, pytest.raises(PrerequisiteError, match="is not there"):
+        run_logged(
+            ["/no/such/program"], env={}, log=tmp_path / "log", redactor=Redactor(), on_tick=lambda: None, lock=lock
+        )
+
+
+def test_the_folder_is_held_for_the_program_and_free_after_it(tmp_path: Path) -> None:
+    folder = RunDir(tmp_path)
+    held: list[object] = []
+
+    def look() -> None:
+        held.append(json.loads(folder.lock_holder.read_text()).get("program"))
+
+    code = "import os, sys, time; time.sleep(0.5); print(os.getpid())"
+    _, tail = run(code, tmp_path / "log", look)
+    assert held[0] == int(tail[0])
+    with folder.locked():
+        assert json.loads(folder.lock_holder.read_text())["program"] is None
 
 
 def test_the_environment_is_an_allow_list() -> None:
@@ -91,3 +111,16 @@ def test_output_is_printable_and_its_lines_have_an_end(tmp_path: Path) -> None:
     expected = ("  a\\x1b[2J\\x9b\\u202e\\u2028b\N{REPLACEMENT CHARACTER}", "x" * LONGEST_LOG_LINE)
     assert tail == expected
     assert log.read_text("utf-8") == "\n".join(expected) + "\n"
+def test_git_gets_no_key_and_no_other_repository(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = tmp_path / "git"
+    git.write_text(f"#!{sys.executable}\nimport os; print(sorted(set(os.environ) - {{'LC_CTYPE'}}))\n")
+    git.chmod(0o755)
+    for name in ("OPENAI_API_KEY", "HF_TOKEN", "GIT_DIR"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("TMPDIR", "XDG_CONFIG_HOME", "SYSTEMROOT"):
+        monkeypatch.delenv(name, raising=False)
+    assert git_hash(root) == "['HOME', 'PATH']"

@@ -1,0 +1,35 @@
+"""How many files a run has open at once, and whether the system lets it."""
+
+from __future__ import annotations
+
+from eval_factory.errors import PrerequisiteError
+
+ALWAYS_OPEN = 64
+"""What helm-run has open beside its requests: logs, data, pipes; 9 were counted, and libraries may have theirs."""
+OPEN_PER_REQUEST = 3
+"""A connection, and for the thread that waits for it cache.db with its write-ahead log."""
+
+
+def make_room(requests_at_once: int) -> None:
+    """Raise this process's limit on open files to what the run needs; helm-run inherits it.
+
+    Raises:
+        PrerequisiteError: the system does not let it be so high.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    needed = ALWAYS_OPEN + OPEN_PER_REQUEST * requests_at_once
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    except (ValueError, OSError):  # over the hard limit, or over what macOS has beside it
+        fit = (max(soft, 0 if hard == resource.RLIM_INFINITY else hard) - ALWAYS_OPEN) // OPEN_PER_REQUEST
+        advice = f", or let at most {fit} requests go on at once (config.params.parallelism)" if fit > 0 else ""
+        raise PrerequisiteError(
+            f"{requests_at_once} requests at once (judges' included) need {needed} open files, and only"
+            f" {soft} are allowed here\n  allow more (ulimit -n {needed}){advice}"
+        ) from None

@@ -1,0 +1,249 @@
+"""Killed at any moment and started again at once: the same scores, nothing paid twice, nothing left behind.
+
+`EVAL_FACTORY_FUZZ_FACTOR` multiplies the number of kills, `EVAL_FACTORY_FUZZ_SEED` chooses other ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from eval_factory.engine import store
+from eval_factory.engine.events import PHASE, SCORING
+from eval_factory.rundir import RunDir
+from integration.support import Outcome, program_environment
+from scripted_endpoint import ScriptedEndpoint
+
+TASK = "sample_medical_qa"
+INSTANCES, PARALLELISM = 40, 4
+ANSWER_S = 0.02
+KILLS = max(1, round(40 * float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))))
+SEED = os.environ.get("EVAL_FACTORY_FUZZ_SEED", "20261121")
+IN_A_ROW = 3
+AT_ONCE = 2
+TIMEOUT_S = 120
+POLL_S = 0.004
+KEY = "sk-attempt-{number:04d}-0123456789abcdef"
+
+PROGRAM, HELM_RUN, TREE = "program", "helm-run", "tree"
+STARTS, HELM_RUN_STARTS, ASKS, SCORES = "the program starts", "helm-run starts", "it asks", "it scores"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Who is killed, how and when: so many seconds, or requests, after something happened."""
+
+    who: str
+    number: signal.Signals
+    since: str
+    after: float
+
+    @staticmethod
+    def at_random(random: Random) -> Kill:
+        who = random.choice((PROGRAM, PROGRAM, HELM_RUN, TREE))
+        gentle = who == PROGRAM and random.random() < 0.3
+        number = random.choice((signal.SIGHUP, signal.SIGTERM)) if gentle else signal.SIGKILL
+        since = random.choice((STARTS, HELM_RUN_STARTS, HELM_RUN_STARTS, ASKS, SCORES))
+        most = {STARTS: 0.8, HELM_RUN_STARTS: 0.9, ASKS: INSTANCES, SCORES: 0.5}[since]
+        return Kill(who, number, since, random.uniform(0.0, most))
+
+
+@dataclass
+class Endpoint(ScriptedEndpoint):
+    """Which attempt asked what and when; attempts are told apart by their keys."""
+
+    arrivals: list[tuple[int, str, float]] = field(default_factory=list)
+    """(attempt, prompt, seconds since the epoch)"""
+
+    def __post_init__(self) -> None:
+        super().__init__(lambda _prompt: time.sleep(ANSWER_S) or "B")  # type: ignore[func-returns-value]
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        prompt = body["messages"][-1]["content"]
+        if prompt != "ping":
+            self.arrivals.append((int(headers["Authorization"].split("-")[2]), prompt, time.time()))
+        return super().reply(path, headers, body)
+
+
+class Attempt:
+    """One start of the program in a folder."""
+
+    def __init__(self, folder: Path, endpoint: Endpoint, number: int) -> None:
+        self.rundir, self.endpoint, self.number = RunDir(folder), endpoint, number
+        self._events = self.rundir.events.stat().st_size if self.rundir.events.exists() else 0
+        argv = [
+            sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(folder),
+            "--model_url", endpoint.url, "--model_id", "m", "--api_key_name", "TEST_MODEL_KEY",
+        ]  # fmt: skip
+        environment = program_environment(TEST_MODEL_KEY=KEY.format(number=number))
+        self.process = subprocess.Popen(
+            argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def helm_run(self) -> int | None:
+        """Its process id, once the program has started it."""
+        try:
+            holder = json.loads(self.rundir.lock_holder.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        program: int | None = holder["program"] if holder["pid"] == self.process.pid else None
+        return program
+
+    def is_scoring(self) -> bool:
+        try:
+            new = self.rundir.events.read_bytes()[self._events :]
+        except OSError:
+            return False
+        return f'"{PHASE}", "phase": "{SCORING}"'.encode() in new
+
+    def has_asked(self) -> int:
+        return sum(number == self.number for number, _, _ in list(self.endpoint.arrivals))
+
+    def suffer(self, kill: Kill) -> bool:
+        """Wait for the moment and strike. Whether the program was still there to be struck."""
+        happened: dict[str, Callable[[], bool]] = {
+            STARTS: lambda: True,
+            HELM_RUN_STARTS: lambda: self.helm_run() is not None,
+            ASKS: lambda: self.has_asked() > kill.after,
+            SCORES: self.is_scoring,
+        }
+        while self.process.poll() is None and not happened[kill.since]():
+            time.sleep(POLL_S)
+        if kill.since != ASKS:
+            time.sleep(kill.after)
+        helm_run = self.helm_run()
+        if self.process.poll() is not None or (kill.who == HELM_RUN and helm_run is None):
+            return False
+        if kill.who != HELM_RUN:
+            self.process.send_signal(kill.number)
+        if kill.who != PROGRAM and helm_run is not None:
+            try:
+                os.kill(helm_run, kill.number)
+            except ProcessLookupError:
+                return kill.who == TREE
+        return True
+
+    def end(self) -> Outcome:
+        stdout, stderr = self.process.communicate(timeout=TIMEOUT_S)
+        assert "Traceback" not in stderr
+        return Outcome(self.process.returncode, stdout, stderr, self.rundir.root)
+
+
+def committed(rundir: RunDir) -> Iterator[tuple[str, float]]:
+    """(prompt, when its request was sent) of every answer that was written down."""
+    prompts = {row["key"]: json.loads(row["request"])["messages"][-1]["content"] for row in store.read_answers(rundir.cache_db)}
+    for row in store.read_attempts(rundir.cache_db):
+        if row["outcome"] == "answered":
+            yield prompts[row["key"]], row["started"]
+
+
+def processes_of(folder: Path) -> list[str]:
+    found = subprocess.run(["ps", "-A", "-o", "stat=,pid=,args="], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if str(folder) in line and not line.startswith("Z")]
+
+
+def check_what_was_paid(attempt: Attempt, killed: int) -> None:
+    """Each answer was kept once; what was asked more than once was each time under way when a kill came."""
+    arrivals = attempt.endpoint.arrivals
+    by_prompt: dict[str, list[float]] = {}
+    for _, prompt, when in arrivals:
+        by_prompt.setdefault(prompt, []).append(when)
+    kept = list(committed(attempt.rundir))
+    assert len(kept) == len(by_prompt) == INSTANCES
+    for prompt, sent in kept:
+        assert [when >= sent for when in by_prompt[prompt]] == [False] * (len(by_prompt[prompt]) - 1) + [True], prompt
+    last = {prompt: times[-1] for prompt, times in by_prompt.items()}
+    in_vain = Counter(number for number, prompt, when in arrivals if when != last[prompt])
+    assert all(count <= PARALLELISM for count in in_vain.values()), in_vain
+    assert len(in_vain) <= killed
+    numbers = [number for number, _, _ in arrivals]
+    assert numbers == sorted(numbers), "two attempts asked at the same time"
+
+
+def check_that_nothing_is_left(rundir: RunDir) -> None:
+    assert not processes_of(rundir.root)
+    assert not [path for path in rundir.root.rglob("*") if path.name.endswith((".part", ".tmp"))]
+    with rundir.locked(say=pytest.fail):
+        pass
+    assert not rundir.lock_holder.exists()
+
+
+def survive(folder: Path, kills: int, random: Random, tell: list[str]) -> Outcome:
+    """Kill a run so many times, let it end, and look at what came of it."""
+    number = struck = 0
+    with Endpoint() as endpoint:
+        while struck < kills:
+            number += 1
+            kill = Kill.at_random(random)
+            attempt = Attempt(folder, endpoint, number)
+            hit = attempt.suffer(kill)
+            tell.append(f"{kill} {'struck' if hit else 'came too late'}")
+            struck += hit
+            outcome = attempt.end()
+            if hit and kill.number is not signal.SIGKILL and outcome.returncode != 0:
+                assert outcome.returncode in (130, -kill.number), outcome.stderr
+            elif not hit:
+                assert outcome.returncode == 0, outcome.stderr
+        last = Attempt(folder, endpoint, number + 1)
+        outcome = last.end()
+    tell.append(outcome.stderr)
+    assert outcome.returncode == 0, outcome.stderr
+    check_what_was_paid(last, struck)
+    check_that_nothing_is_left(last.rundir)
+    return outcome
+
+
+def children_of(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(tmp_path: Path) -> None:
+    """Killed before its helm-run could see that it has a parent, and started again at once."""
+    with Endpoint() as endpoint:
+        killed = Attempt(tmp_path / "out", endpoint, 1)
+        while not children_of(killed.process.pid):
+            time.sleep(POLL_S)
+        killed.process.kill()
+        killed.process.communicate()
+        again = Attempt(tmp_path / "out", endpoint, 2)
+        outcome = again.end()
+    assert outcome.returncode == 0, outcome.stderr
+    assert "is still in use by a run that has ended or was killed: waiting up to 30 s" in outcome.stderr
+    check_what_was_paid(again, 1)
+    assert {number for number, _, _ in endpoint.arrivals} == {2}
+    check_that_nothing_is_left(again.rundir)
+
+
+def test_killed_at_any_moment_and_started_again_at_once(tmp_path: Path) -> None:
+    with Endpoint() as endpoint:
+        undisturbed = Attempt(tmp_path / "undisturbed", endpoint, 0).end()
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    expected = undisturbed.document()
+    groups = [min(IN_A_ROW, KILLS - before) for before in range(0, KILLS, IN_A_ROW)]
+
+    def one(place: int) -> None:
+        told: list[str] = []
+        try:
+            outcome = survive(tmp_path / f"out{place}", groups[place], Random(f"{SEED}-{place}"), told)  # noqa: S311
+            for part in ("results", "validity"):
+                assert outcome.document()[part] == expected[part]
+        except BaseException as error:
+            error.args = (f"seed {SEED}, folder {place}: {told}\n{error}",)
+            raise
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(one, range(len(groups))))

@@ -1,0 +1,115 @@
+"""The terminal goes away while a run goes on."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eval_factory.rundir import RunDir
+from faults.test_kills import INSTANCES, TASK, Endpoint, check_that_nothing_is_left
+from integration.support import program_environment
+
+TIMEOUT_S = 120
+
+
+def started(folder: Path, url: str, terminal: int, before: Callable[[], object] | None = None) -> subprocess.Popen[bytes]:
+    argv = [
+        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(folder),
+        "--model_url", url, "--model_id", "m", "--api_key_name", "TEST_MODEL_KEY",
+    ]  # fmt: skip
+    environment = program_environment(TEST_MODEL_KEY="sk-attempt-0001-0123456789abcdef", TERM="xterm")
+    return subprocess.Popen(argv, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=before)
+
+
+def read(terminal: int, shown: list[bytes]) -> None:
+    while True:
+        try:
+            shown.append(os.read(terminal, 4096))
+        except OSError:
+            return
+
+
+def test_a_run_told_to_stay_writes_its_report_though_nobody_looks(tmp_path: Path) -> None:
+    """`nohup`, or a job that the shell has let go."""
+    outer, inner = pty.openpty()
+    with Endpoint() as endpoint:
+        ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+        with started(tmp_path / "out", endpoint.url, inner, ignore) as process:
+            os.close(inner)
+            while len(endpoint.arrivals) < INSTANCES // 4:
+                assert process.poll() is None
+                time.sleep(0.01)
+            os.close(outer)  # writing gives EIO from now on
+            process.send_signal(signal.SIGHUP)
+            assert process.wait(TIMEOUT_S) == 0
+    for file in RunDir(tmp_path / "out").results:
+        assert file.is_file(), file
+    assert len(endpoint.arrivals) == INSTANCES
+    check_that_nothing_is_left(RunDir(tmp_path / "out"))
+
+
+def test_a_run_whose_terminal_goes_is_interrupted_and_keeps_its_answers(tmp_path: Path) -> None:
+    with Endpoint() as endpoint:
+        outer, inner = pty.openpty()
+        with started(tmp_path / "out", endpoint.url, inner) as process:
+            os.close(inner)
+            while len(endpoint.arrivals) < INSTANCES // 4:
+                assert process.poll() is None
+                time.sleep(0.01)
+            os.close(outer)
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGHUP)  # the shell's, after the kernel's
+            assert process.wait(TIMEOUT_S) == 130
+        check_that_nothing_is_left(RunDir(tmp_path / "out"))
+        asked = len(endpoint.arrivals)
+        assert asked < INSTANCES
+        outer, inner = pty.openpty()
+        shown: list[bytes] = []
+        threading.Thread(target=read, args=(outer, shown), daemon=True).start()
+        with started(tmp_path / "out", endpoint.url, inner) as process:
+            os.close(inner)
+            assert process.wait(TIMEOUT_S) == 0
+        assert len(endpoint.arrivals) <= INSTANCES + 4
+    text = (tmp_path / "out" / "logs" / "eval-factory.log").read_text()
+    assert "interrupted" in text
+    assert b"exact_match" in b"".join(shown)
+
+
+LATE = """
+import importlib.util, os, signal
+
+if importlib.util.find_spec("eval_factory"):
+    from eval_factory.report import write
+
+    whole = write.write_reports
+
+    def hung_up(*arguments, **settings):
+        os.kill(os.getpid(), signal.SIGHUP)
+        whole(*arguments, **settings)
+
+    write.write_reports = hung_up
+"""
+
+
+def test_a_report_that_is_begun_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "sitecustomize.py").write_text(LATE)
+    usual = program_environment
+    monkeypatch.setitem(globals(), "program_environment", lambda **extra: usual(PYTHONPATH=str(tmp_path / "late"), **extra))
+    outer, inner = pty.openpty()
+    with Endpoint() as endpoint:
+        shown: list[bytes] = []
+        threading.Thread(target=read, args=(outer, shown), daemon=True).start()
+        with started(tmp_path / "out", endpoint.url, inner) as process:
+            os.close(inner)
+            assert process.wait(TIMEOUT_S) == 0, b"".join(shown)
+    assert (tmp_path / "out" / "evaluation_config.yaml").is_file()

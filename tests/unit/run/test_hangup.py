@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from eval_factory.run.hangup import interrupt_on_signals, not_to_be_hung_up
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_first_hangup_interrupts_and_the_second_does_not() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    interrupt_on_signals()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGHUP)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_what_was_told_to_stay_stays() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupt_on_signals()
+    signal.raise_signal(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_while_something_is_brought_to_its_end_nothing_hangs_it_up() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    interrupt_on_signals()
+    with not_to_be_hung_up():
+        signal.raise_signal(signal.SIGHUP)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGHUP)
+
+
+def test_another_thread_leaves_signals_alone() -> None:
+    found: list[object] = []
+
+    def elsewhere() -> None:
+        with not_to_be_hung_up():
+            found.append(signal.getsignal(signal.SIGHUP))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGHUP)]

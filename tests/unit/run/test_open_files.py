@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+
+import pytest
+
+from eval_factory.errors import PrerequisiteError
+from eval_factory.run.open_files import make_room
+
+NO_LIMIT = resource.RLIM_INFINITY
+Limit = Callable[..., list[tuple[int, int]]]
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
+    """Sets the limits that the system says; gives the list of those that it is told."""
+
+    def allow(soft: int, hard: int, most: int | None = None) -> list[tuple[int, int]]:
+        told: list[tuple[int, int]] = []
+
+        def setrlimit(_kind: int, wanted: tuple[int, int]) -> None:
+            if (hard != NO_LIMIT and wanted[0] > hard) or (most is not None and wanted[0] > most):
+                raise ValueError("not allowed to raise maximum limit")
+            told.append(wanted)
+
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard) if kind == resource.RLIMIT_NOFILE else (0, 0))
+        monkeypatch.setattr(resource, "setrlimit", setrlimit)
+        return told
+
+    return allow
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(1024, 4096), (364, 364), (NO_LIMIT, NO_LIMIT)])
+def test_where_there_is_room_nothing_is_changed(soft: int, hard: int, limit: Limit) -> None:
+    told = limit(soft, hard)
+    make_room(100)
+    assert told == []
+
+
+@pytest.mark.parametrize("hard", [364, 4096, NO_LIMIT])
+def test_the_limit_is_raised_to_what_is_needed_and_no_further(hard: int, limit: Limit) -> None:
+    told = limit(363, hard)
+    make_room(100)
+    assert told == [(364, hard)]
+
+
+@pytest.mark.parametrize(("soft", "hard", "most"), [(256, 512, None), (512, 512, None), (512, NO_LIMIT, 600)])
+def test_where_there_is_no_room_it_says_what_would_go(soft: int, hard: int, most: int | None, limit: Limit) -> None:
+    limit(soft, hard, most)
+    with pytest.raises(PrerequisiteError) as told:
+        make_room(300)
+    assert str(told.value).splitlines() == [
+        f"300 requests at once (judges' included) need 964 open files, and only {soft} are allowed here",
+        "  allow more (ulimit -n 964), or let at most 149 requests go on at once (config.params.parallelism)",
+    ]
+
+
+def test_where_nothing_would_go_nothing_is_advised(limit: Limit) -> None:
+    limit(64, 66)
+    with pytest.raises(PrerequisiteError, match=r"\(ulimit -n 67\)$"):
+        make_room(1)

@@ -1,0 +1,149 @@
+"""Whose an output folder is, and what of it may go."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from eval_factory.engine import store
+from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.prepare import claim, is_ours, ready_store, remove_unfinished, start_over
+from eval_factory.rundir import RunDir
+
+LOG = logging.getLogger("test")
+
+
+def put(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("mine")
+
+
+@pytest.mark.parametrize("names", [(), ("notes.txt", "logs/server.log", "helm/scenarios/medec/a.csv", "data/x.db")])
+def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tuple[str, ...], tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path / "out")
+    put(rundir.root, *names)
+    assert not is_ours(rundir)
+    claim(rundir)
+    assert is_ours(rundir)
+    put(rundir.root, "responses/model.jsonl")
+    claim(rundir, fresh=True)
+    assert all((rundir.root / name).read_text() == "mine" for name in names)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "responses/a.txt", "model_configs/x", "helm/runs/v1/scores.json", "report.html", "results.yml", "run_config.yml",
+        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "leaderboard.json",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("fresh", [True, False])
+def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, fresh: bool, tmp_path: Path) -> None:
+    put(tmp_path, name)
+    with pytest.raises(ConfigError, match="is no output folder of eval-factory, and holds what a run would") as told:
+        claim(RunDir(tmp_path), fresh=fresh)
+    assert "/".join(Path(name).parts[:2] if name.startswith("helm") else Path(name).parts[:1]) in str(told.value)
+    assert "--output_dir" in str(told.value)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
+
+
+def test_of_many_files_some_are_named(tmp_path: Path) -> None:
+    put(tmp_path, "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "leaderboard.json")
+    with pytest.raises(ConfigError, match=r"instances.jsonl, leaderboard.json, report.html, results.jsonl, results.yml and 1 more\n"):
+        claim(RunDir(tmp_path))
+
+
+def test_a_dangling_link_is_at_risk_too(tmp_path: Path) -> None:
+    (tmp_path / "report.html").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match=r"report\.html"):
+        claim(RunDir(tmp_path))
+
+
+def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: Path) -> None:
+    put(tmp_path, "cache.db", "cache.db.backup")
+    rundir = RunDir(tmp_path)
+    with pytest.raises(ConfigError, match=r"cache\.db\n"):
+        claim(rundir, fresh=True)
+    claim(rundir)
+    start_over(rundir)
+    ready_store(rundir, LOG)
+    start_over(rundir)
+    (aside,) = tmp_path.glob("cache.db.set-aside-*")
+    assert aside.read_text() == (tmp_path / "cache.db.backup").read_text() == "mine"
+    assert not rundir.cache_db.exists()
+
+
+@pytest.mark.parametrize("left", ["cache.db", "logs/eval-factory.log", ".run_state.json", ".leaderboard_state.json"])
+def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_path: Path) -> None:
+    put(tmp_path, "responses/model.jsonl", "report.html", "helm/runs/eval-factory/x/stats.json")
+    if left == "cache.db":
+        store.create_or_check(tmp_path / left)
+    else:
+        put(tmp_path, left)
+    claim(RunDir(tmp_path), fresh=True)
+    start_over(RunDir(tmp_path))
+    assert not (tmp_path / "responses").exists()
+    assert not (tmp_path / "report.html").exists()
+    assert not (tmp_path / "cache.db").exists()
+
+
+def test_another_programs_database_is_no_sign(tmp_path: Path) -> None:
+    import sqlite3
+
+    connection = sqlite3.connect(tmp_path / "cache.db")
+    connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    assert not store.is_ours(tmp_path / "cache.db")
+    assert not store.is_ours(tmp_path / "none")
+    assert not is_ours(RunDir(tmp_path))
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    put(tmp_path, "file")
+    with pytest.raises(PrerequisiteError, match="cannot write to the output folder"):
+        claim(RunDir(tmp_path / "file" / "out"))
+
+
+def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path)
+    claim(rundir)
+    ready_store(rundir, LOG)
+    kept = ["helm/scenarios/medec/a.csv", "results.set-aside-20260101-000000/results.yml", "notes.txt"]
+    put(tmp_path, *kept, "helm/runs/x/y/stats.json", "responses/model.jsonl", "report.html", ".run_state.json", "cache.db-wal")
+    start_over(rundir)
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {*kept, ".eval-factory"}
+
+
+def test_what_a_killed_run_had_not_finished_goes_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rundir = RunDir(tmp_path)
+    claim(rundir)
+    unfinished = [
+        ".report.html.x_8a3kd1.part", ".run_entries_my-model.conf.abcdefgh.part", "..run_state.json.abcdefgh.part",
+        "responses/.model.jsonl.abcdefgh.part", "model_configs/.judges.yaml.abcdefgh.part",
+        "helm/runs/s/r/stats.json.4711.tmp", "helm/scenarios/medec/a.csv.tmp", "helm/scenarios/medec/b.csv.part",
+    ]  # fmt: skip
+    kept = [
+        ".other.abcdefgh.part", "download.part", "notes.tmp", "logs/x.tmp", "helm/runs/s/r/stats.json", "helm/part", "helm/a.tmp.csv",
+    ]  # fmt: skip
+    put(tmp_path, *unfinished, *kept)
+    put(tmp_path / "elsewhere", "mine.tmp")
+    (rundir.helm / "link").symlink_to(tmp_path / "elsewhere")
+    with caplog.at_level(logging.INFO):
+        remove_unfinished(rundir, LOG)
+        remove_unfinished(rundir, LOG)
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {*kept, ".eval-factory", "elsewhere/mine.tmp"}
+    assert caplog.messages == [f"{len(unfinished)} files that a killed run had not finished were deleted"]
+
+
+def test_the_marker_says_what_it_is_for(tmp_path: Path) -> None:
+    claim(RunDir(tmp_path))
+    assert "--fresh" in (tmp_path / ".eval-factory").read_text()
+    (tmp_path / ".eval-factory").write_text(json.dumps({"a": "later version"}))
+    claim(RunDir(tmp_path))
+    assert "later version" in (tmp_path / ".eval-factory").read_text()
