@@ -24,7 +24,8 @@ def commands(root: Path) -> str:
     assert serve
     assert export
     assert export[1].startswith(serve[0])
-    return block.replace(serve[0], export[1])
+    shown: str = block.replace(serve[0], export[1])
+    return shown
 
 
 def test_a_run_in_helms_pages(commands: str, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ ALLOWED_PREFIXES = ("LC_",)
 def child_environment(env: Mapping[str, str], key_names: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
     """What helm-run gets to see of `env`, with `extra` on top.
 
-    HELM calls programs of installed packages by their names (gdown): those of our environment are found too, activated or
-    not, after the user's own.
+    HELM calls programs of installed packages by their names (gdown): those of our environment are found too, activated
+    or not, after the user's own.
     """
     names = set(key_names)
     kept = {
