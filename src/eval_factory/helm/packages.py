@@ -58,8 +58,8 @@ def not_installed(task: str, modules: Iterable[str]) -> str:
     command = install_command(known.get(module, module) for module in modules)
     unknown = [module for module in modules if module not in known]
     hint = f"\n  if no package is called {' or '.join(unknown)}, look for the one that holds this module"
-    told = f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}"
-    return f"{told}\n  {command}{hint if unknown else ''}"
+    said = f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
+    return said + hint if unknown else said
 
 
 def install_command(requirements: Iterable[str]) -> str:

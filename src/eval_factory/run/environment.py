@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 ALLOWED = frozenset(
     {
@@ -21,7 +24,11 @@ ALLOWED_PREFIXES = ("LC_",)
 
 
 def child_environment(env: Mapping[str, str], key_names: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
-    """What helm-run gets to see of `env`, with `extra` on top."""
+    """What helm-run gets to see of `env`, with `extra` on top.
+
+    HELM calls programs of installed packages by their names (gdown): those of our environment are found too, activated
+    or not, after the user's own.
+    """
     names = set(key_names)
     kept = {
         name: value
@@ -29,4 +36,5 @@ def child_environment(env: Mapping[str, str], key_names: Iterable[str], extra: M
         if name in ALLOWED or name in names or name.startswith(ALLOWED_PREFIXES)
     }
     # HELM opens files in the locale's encoding, and what it reads (ours and a user's) is UTF-8.
-    return {"PYTHONUTF8": "1", **kept, "PYTHONUNBUFFERED": "1", **extra}
+    path = os.pathsep.join([kept.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
+    return {"PYTHONUTF8": "1", **kept, "PATH": path, "PYTHONUNBUFFERED": "1", **extra}
