@@ -9,6 +9,7 @@ from typing import Any
 
 from eval_factory.config.evaluation import OAUTH_SECRETS, OAUTH_SETTINGS
 from eval_factory.config.merge import Source
+from eval_factory.config.model import Extra
 from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.plan import EndpointPlan, Plan
 from eval_factory.results import MODEL_ROLE
@@ -103,9 +104,14 @@ def _what_to_set(endpoint: EndpointPlan) -> str:
     neither = f"neither {first} nor the main key's {others[0]} is set" if others else f"{first} is not set"
     return (
         f"no API key for judge {endpoint.role}: of its environment variables, {neither}\n"
-        f"  set it (export {first}=...), or name another one as api_key in the entry {endpoint.role} of"
-        " config.params.extra.judges"
+        f"  set it (export {first}=...), or name another one as {_where_named(endpoint.role)}"
     )
+
+
+def _where_named(role: str) -> str:
+    """Where a configuration names the variable of a judge's key."""
+    own, short = f"api_key in the entry {role} of config.params.extra.judges", f"{role}_judge_api_key"
+    return f"config.params.extra.{short}, or as {own}" if short in Extra.model_fields else own
 
 
 def _sign_in_variables(endpoint: EndpointPlan) -> list[str]:

@@ -71,6 +71,8 @@ MENDED = [
     Fault(429, headers={"Retry-After": "soon"}),
     *(Fault(kind, tries=2) for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")),
     *(Fault(kind, tries=2) for kind in ("provider error", "null message", "no message", "deep")),
+    Fault("not finite", tries=2),
+    Fault("six megabytes"),
     Fault("hangs"),
     Fault("byte by byte"),
     Fault("header byte by byte"),
@@ -93,7 +95,7 @@ def test_what_another_try_mends_costs_nothing(tmp_path: Path) -> None:
 
 REFUSED = [*(Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)), None]
 GIVEN_UP = [
-    *(Fault(kind, FOR_EVER) for kind in (500, "closes", "not json", "no choices", "provider error", "null message", "deep")),
+    *(Fault(kind, FOR_EVER) for kind in (500, "closes", "not json", "no choices", "provider error", "null message", "not finite")),
     None,
 ]
 

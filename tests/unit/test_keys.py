@@ -162,7 +162,8 @@ def test_a_judge_without_a_key_is_told_what_to_set() -> None:
     assert str(raised.value) == (
         "no API key for judge gpt: of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY"
         " is set\n"
-        "  set it (export MY_GPT_KEY=...), or name another one as api_key in the entry gpt of config.params.extra.judges"
+        "  set it (export MY_GPT_KEY=...), or name another one as config.params.extra.gpt_judge_api_key,"
+        " or as api_key in the entry gpt of config.params.extra.judges"
     )
 
 
@@ -173,6 +174,7 @@ def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
     told = str(raised.value)
     assert "no API key: the environment variable MY_KEY is not set" in told
     assert "no API key for judge own: of its environment variables, OWN_KEY is not set" in told
+    assert "or name another one as api_key in the entry own of config.params.extra.judges" in told
     assert "no API key for judge local" not in told
 
 

@@ -14,8 +14,10 @@ from eval_factory.engine.transport import LARGEST_BODY, Reply
 from eval_factory.secrets import Redactor
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
-LARGEST_TOKEN = 2 << 10
-"""Bytes of one token of an answer, its log probability and those of its rivals with it."""
+LARGEST_TOKEN = 256
+"""Bytes of one token of an answer; letters that JSON writes as escapes, and white space, take the most."""
+LARGEST_TOKEN_WITH_LOGPROBS = 2 << 10
+"""The same with its log probability, and those of its rivals."""
 LARGEST_REST = 4 << 20
 """Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
 
@@ -63,4 +65,5 @@ class ReplyReader:
 def largest_answer(body: Mapping[str, Any]) -> int:
     """Bytes that the answer to a request may have: it is kept whole, in several files."""
     granted = granted_tokens(body)
-    return min(LARGEST_BODY, LARGEST_REST + granted * LARGEST_TOKEN) if granted else LARGEST_BODY
+    each = LARGEST_TOKEN if body.get("logprobs") in (None, False) else LARGEST_TOKEN_WITH_LOGPROBS
+    return min(LARGEST_BODY, LARGEST_REST + granted * each) if granted else LARGEST_BODY

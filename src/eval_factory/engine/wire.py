@@ -175,7 +175,7 @@ def parse_answer(data: bytes) -> Any:
     """
     try:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
-        answer = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        answer = _STRICT_JSON.decode(text)
         whole = text.isascii() or not _SURROGATE.search(text)
         return answer if whole and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
     except (ValueError, RecursionError) as error:
@@ -184,7 +184,7 @@ def parse_answer(data: bytes) -> Any:
 
 def parse_kept(text: str) -> Any:
     """An answer as it was kept, by an older version perhaps. Raises UnusableAnswer."""
-    return json.loads(text, parse_constant=_refuse_constant)
+    return _STRICT_JSON.decode(text)
 
 
 def _refuse_constant(_name: str) -> float:
@@ -196,6 +196,9 @@ def _finite(digits: str) -> float:
     if math.isinf(number):  # 1e999
         raise UnusableAnswer(NOT_FINITE)
     return number
+
+
+_STRICT_JSON = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)  # made once: it takes time
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -27,6 +27,15 @@ def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
     assert reader.answer(answer_of(largest + 1), {"max_tokens": 11})["choices"]
 
 
+@pytest.mark.parametrize(
+    ("logprobs", "each"),
+    [(None, reading.LARGEST_TOKEN), (False, reading.LARGEST_TOKEN), (True, reading.LARGEST_TOKEN_WITH_LOGPROBS),
+     (5, reading.LARGEST_TOKEN_WITH_LOGPROBS)],
+)  # fmt: skip
+def test_log_probabilities_take_more(logprobs: object, each: int) -> None:
+    assert largest_answer({"max_tokens": 3, "n": 2, "logprobs": logprobs}) == reading.LARGEST_REST + 6 * each
+
+
 def test_where_nothing_is_granted_the_wires_limit_holds() -> None:
     assert largest_answer({}) == LARGEST_BODY
     assert largest_answer({"max_tokens": 10**9}) == LARGEST_BODY
