@@ -88,10 +88,24 @@ def test_what_no_try_mends_costs_that_judges_rating_only(tmp_path: Path) -> None
         assert validity["judges"]["good"]["scored"] == count
         assert validity["instances"]["unjudged"] == 0
         assert outcome.scores()["medication_qa_accuracy"] == 4.0
+        assert {failure["role"] for failure in validity["failures"]} == {"bad"}
+        assert sum(failure["count"] for failure in validity["failures"]) == len(LOST)
+        causes = {failure["cause"].partition(":")[0] for failure in validity["failures"]}
+        assert causes >= {"HTTP 400", "HTTP 413", "HTTP 422", "HTTP 500", "the answer is not JSON"}
+        assert "  judge bad: 1 x HTTP 413: no" in outcome.stdout
+        roles = outcome.document()["usage"]["this_run"]["roles"]
+        assert list(roles) == ["model", "bad", "good"]
+        assert (roles["model"]["requests"], roles["good"]["requests"]) == (count, count)
     with FaultEndpoint([None], BODY_CANARY) as mended:
         again = run(tmp_path / "out", mended, count, max_retries=1)
         assert again.returncode == 0, again.stderr
         assert judges_of(again) == [{"bad", "good"}] * count
+        assert again.document()["validity"]["failures"] == []
+        spent = again.document()["usage"]
+        assert spent["this_run"]["roles"]["model"]["requests"] == count  # at another address
+        assert spent["all_runs"]["runs"] == 2
+        assert spent["all_runs"]["roles"]["model"]["requests"] == 2 * count
+        assert spent["all_runs"]["roles"]["bad"]["requests"] == sum(judge.seen.values()) + sum(mended.seen.values())
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
@@ -111,3 +125,6 @@ def test_a_judge_that_stops_answering_ends_itself_only(status: int, tmp_path: Pa
         assert judges_of(outcome) == [{"good"}] * 4
         assert sum(judge.seen.values()) <= 4
         assert any("judge bad gave no usable judgement" in note for note in outcome.document()["validity"]["notes"])
+        (failure,) = outcome.document()["validity"]["failures"]
+        assert (failure["role"], failure["count"]) == ("bad", 4)
+        assert f"answers {status}" in failure["cause"]

@@ -75,6 +75,8 @@ def test_scores_equal_bare_helm(
         if stat["name"]["name"] in outcome.scores() and "perturbation" not in stat["name"]
     ]  # fmt: skip
     scores = outcome.scores()
+    (written,) = outcome.document()["results"]["tasks"].values()
+    of = {label: (one["metric"], one["split"]) for label, one in written["metrics"]["score"]["scores"].items()}
     splits = {stat["name"]["split"] for stat in theirs}
     main = "test" if "test" in splits else splits.pop()
     compared = 0
@@ -83,6 +85,7 @@ def test_scores_equal_bare_helm(
         label = name if split == main else f"{name}@{split}"
         if "mean" in stat:
             assert scores[label] == stat["mean"], label
+            assert of[label] == (name, split)  # a metric's name may hold an @ too
             compared += 1
     assert compared >= 1
     assert outcome.document()["main_metric"] in scores

@@ -12,6 +12,7 @@ from eval_factory.config.csv_table import TableError, other_form, rows_of
 from eval_factory.config.explain import did_you_mean
 from eval_factory.config.findings import Findings, not_utf8, other_kind, unreadable
 from eval_factory.config.quasi import becomes_nothing, note_on_quasi
+from eval_factory.foreign_text import printable
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 MOST_PROBLEMS_SHOWN = 10
@@ -54,7 +55,7 @@ def check_columns(
     found: Findings,
 ) -> None:
     """`needing` is the metric that cannot do without right answers, if one cannot."""
-    has = ", ".join(header)
+    has = ", ".join(map(printable, header))
     for name in columns or []:
         if name not in header:
             hint = did_you_mean(name, header) or f"; it has {has}"
@@ -94,7 +95,8 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
         problems += not_utf8(file).problems
     except TableError as error:
         column = error.column
-        cell = _number_of(column) if column is None or column >= len(header) else f", column {header[column]}"
+        named = column is not None and column < len(header)
+        cell = f", column {printable(header[column or 0])}" if named else _number_of(column)
         problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")

@@ -16,8 +16,9 @@ from typing import IO, Any
 
 from eval_factory.data.bundle import complete_tasks, interrupted, refuse_inside, settle, staging
 from eval_factory.data.manifest import MANIFEST, Manifest, compare, parse_manifest, read_manifest
-from eval_factory.data.sources import Sources, printable, relative_path
+from eval_factory.data.sources import Sources, relative_path
 from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.foreign_text import printable
 
 SUFFIXES = (".tar.gz", ".tgz")
 DEFAULT_LIMIT = 20 << 30

@@ -26,8 +26,9 @@ from eval_factory.data.manifest import (
     now,
     read_manifest,
 )  # fmt: skip
-from eval_factory.data.sources import Sources, TaskSources, printable, relative_path
+from eval_factory.data.sources import Sources, TaskSources, relative_path
 from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.foreign_text import printable
 from eval_factory.rundir import sha256_of, write_atomic
 
 SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"

@@ -14,6 +14,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 from eval_factory.errors import ConfigError
+from eval_factory.foreign_text import printable
 
 TABLE = "sources.yml"
 LONGEST_NAME, LONGEST_PATH = 240, 1000
@@ -60,11 +61,6 @@ def clashes(paths: Iterable[str]) -> Iterator[str]:
             folder = folder.rpartition("/")[0]
     for name in sorted(seen.keys() & folders.keys()):
         yield f"'{printable(seen[name])}' is a file, and a folder of '{printable(folders[name])}'"
-
-
-def printable(text: str) -> str:
-    """Without what a terminal would obey: such letters are escaped."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def plain_text(text: str) -> str:

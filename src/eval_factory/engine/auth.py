@@ -179,7 +179,8 @@ class OAuthSignIn:
         except OAuth2Error as error:
             status = f"HTTP {statuses[-1]}: " if statuses else ""
             raise self._error(f"{status}{error or type(error).__name__}") from None
-        except (ValueError, KeyError, TypeError, OverflowError):  # expires_in may be 1e400
+        # expires_in may be 1e400, and the answer any JSON
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
         if not isinstance(value, str) or not value.isascii() or not value.isprintable():
             raise self._error("the token endpoint's answer holds no token")

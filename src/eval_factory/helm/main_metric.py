@@ -30,10 +30,16 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     declared = next((name for name in entry.main_metrics if name in labels), None)
     if declared is not None:
         return declared, []
-    of_main_split = [label for label in labels if "@" not in label]
+    of_main_split = [label for label in labels if _is_plain(label)]
     usual = (f"{entry.run_spec}_score", *USUAL_MAIN_METRICS)
     main = next((name for name in usual if name in labels), next(iter(of_main_split), None))
     if main is None:
         return NONE, ["HELM computed no score for this run: nothing is reportable"]
     said = f"{' or '.join(entry.main_metrics)}, which this run does not hold" if entry.main_metrics else "none"
     return main, [f"main metric: HELM names {said}; {main} was taken, the first that the run holds of a fixed list"]
+
+
+def _is_plain(label: str) -> bool:
+    """Whether a score is of the main split: after an `@` in HELM's own name of a metric (NDCG@10) stands a number."""
+    _, _, last = label.rpartition("@")
+    return "@" not in label or last.isdigit()

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 
 from eval_factory.config.run_specs import load_index
+from eval_factory.foreign_text import one_line
 from eval_factory.helm.names import MEASURED_HELM, asked_run_specs
 from eval_factory.mends import lazy
 
@@ -38,7 +39,8 @@ def lever(pull: Callable[[], None]) -> None:
         if importlib.metadata.version("crfm-helm") == MEASURED_HELM:
             pull()
     except Exception as error:  # whatever another HELM, or another Python, does here
-        print(f"warning: going on without {pull.__name__}: {type(error).__name__}: {error}", file=sys.stderr)
+        told = f"{type(error).__name__}: {one_line(str(error))}"
+        print(f"warning: going on without {pull.__name__}: {told}", file=sys.stderr)
 
 
 def read_yaml_with_the_c_parser() -> None:

@@ -33,6 +33,7 @@ def test_the_first_usual_one() -> None:
 
 def test_else_the_first_of_the_main_split() -> None:
     assert chosen_main_metric(entry(), ["odd@valid", "odd", "other"])[0] == "odd"
+    assert chosen_main_metric(entry(), ["NDCG@10@valid", "odd@valid", "NDCG@10", "odd"])[0] == "NDCG@10"
 
 
 def test_none() -> None:

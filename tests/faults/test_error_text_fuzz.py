@@ -1,0 +1,248 @@
+"""Any text as an error: nothing but printable text, on one line, reaches the screen and the logs.
+
+The client, the sign-in and the reports are the real ones, over loopback and in this process; one run is whole.
+EVAL_FACTORY_FUZZ_FACTOR multiplies the number of examples; above 1 they are new ones each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helm.common.request import Request
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from eval_factory.cli import main
+from eval_factory.engine import auth
+from eval_factory.engine.auth import OAuthSignIn, SignInError
+from eval_factory.engine.client import Endpoint, EndpointStopped
+from eval_factory.engine.events import FATAL, WARNING
+from eval_factory.foreign_text import LONGEST
+from eval_factory.run.progress import ProgressDisplay
+from eval_factory.secrets import Redactor
+from faults.test_matrix import TIMEOUT_S, command, environment
+from integration.support import CANARY, Outcome
+from unit.engine.test_client import ADAPTER
+
+FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
+STATUSES = [400, 401, 403, 404, 429, 500]
+NOTE = "Mrs. Jane Roe, 54, has had crushing chest pain since seven this morning and takes warfarin."
+HOSTILE = (
+    "\x1b[2J\x1b]0;title\x07", "\x9b31m", "\u202e\u2066\u200b", "\neval-factory stops: paid for\n", "\r\neval-factory: done",
+    "\u2028eval-factory: \u2029\x85\x0b\x0c", "\n2026-01-01 00:00:00,000 ERROR false\n", "\ud800", "\x00", NOTE,
+)  # fmt: skip
+SETTINGS = settings(
+    deadline=None, database=None, derandomize=FACTOR == 1, print_blob=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+
+text = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30), st.text(max_size=3).map(lambda t: t * 400)), max_size=4).map("".join)
+any_json = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), text),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["error", "message", "detail", "code", "x"]), inner, max_size=3)),
+    max_leaves=4,
+)
+
+
+def as_json(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+bodies = st.one_of(
+    text.map(lambda said: as_json({"error": {"message": said, "param": said, "code": said}})),
+    text.map(lambda said: as_json({"error": said, "error_description": said})),
+    text.map(lambda said: as_json({"message": said, "input": NOTE})),
+    text.map(lambda said: as_json({"detail": [{"msg": said, "input": NOTE}]})),
+    any_json.map(as_json),
+    text.map(lambda said: said.encode("utf-8", "surrogatepass")),
+    text.map(lambda said: f"<html><h1>{said}</h1></html>".encode("utf-16", "surrogatepass")),
+    st.binary(max_size=200),
+)
+
+
+def examples(count: int) -> settings:
+    return settings(SETTINGS, max_examples=max(1, int(count * FACTOR)))
+
+
+class Echo:
+    """A server that says what it is told, with the status that it is told; `of` may choose both by the request."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 500, b""
+        self.of: Callable[[dict[str, Any]], tuple[int, bytes]] = lambda _request: (self.status, self.body)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> Echo:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        echo = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                status, body = echo.of(json.loads(data) if data.startswith(b"{") else {})
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        return Handler
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Echo]:
+    with Echo() as echo:
+        yield echo
+
+
+def assert_printable_lines(shown: str, most: int) -> None:
+    """Our own lines: the first, and what is indented under it."""
+    first, *others = shown.removesuffix("\n").split("\n")
+    assert first.isprintable(), first
+    assert len(others) < most, shown
+    for line in others:
+        assert line.isprintable(), line
+        assert line.startswith("  "), line
+    assert NOTE not in shown
+    assert NOTE[20:60] not in shown
+    assert len(shown) < most * (LONGEST + 300)
+
+
+def shown_on_the_screen(event: dict[str, Any]) -> str:
+    """As the run shows it: a fatal message at the end, a warning in between."""
+    screen = io.StringIO()
+    if event["event"] == FATAL:
+        with contextlib.redirect_stderr(screen):
+            main._say(event["message"])
+        return screen.getvalue()
+    with ProgressDisplay(screen) as display:
+        display.show(event)
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("role", ["model", "gpt"])
+@examples(150)
+@given(status=st.sampled_from([*STATUSES, 200]), body=bodies)
+@example(status=429, body=as_json({"error": {"message": f"\x1b[2J{NOTE}\neval-factory stops: x"}}))
+@example(status=401, body=b"\x1b[2J\r\n\xc2\x9beval-factory: done \xe2\x80\xa8\xe2\x80\xae")
+@example(status=200, body=as_json({"error": {"message": "\n\u202eeval-factory stops: x", "input": NOTE}}))
+def test_what_an_endpoint_says(role: str, status: int, body: bytes, server: Echo, tmp_path: Path) -> None:
+    server.status, server.body = status, body
+    endpoint = Endpoint(
+        role=role, url=server.url, model_id="m", endpoint_type="chat", key_names=[], request_timeout=5, max_retries=0,
+        parallelism=1, cache_db=str(tmp_path / "cache.db"), adapter=ADAPTER,
+    )  # fmt: skip
+    log = io.StringIO()
+    events = tmp_path / "logs" / "events.jsonl"
+    before = events.stat().st_size if events.exists() else 0
+    request = Request(model="m/m", model_deployment="m/m", prompt=NOTE, max_tokens=5, temperature=0.0)
+    with contextlib.redirect_stderr(log), contextlib.suppress(EndpointStopped):
+        result = endpoint.make_request(request)
+        if not result.success:
+            assert_printable_lines(str(result.error), 1)
+    if log.getvalue():
+        assert_printable_lines(log.getvalue(), 4)
+    with events.open("rb") as file:
+        file.seek(before)
+        lines = file.read().decode("utf-8").splitlines()
+    for line in lines:
+        event = json.loads(line)
+        if event["event"] in (FATAL, WARNING):
+            assert_printable_lines(shown_on_the_screen(event), 4)
+
+
+@examples(100)
+@given(status=st.sampled_from([200, *STATUSES]), body=bodies)
+@example(status=400, body=as_json({"error": "invalid_client", "error_description": "\x1b[2J\neval-factory: done \u202e"}))
+def test_what_a_token_server_says(status: int, body: bytes, server: Echo, tmp_path: Path) -> None:
+    server.status, server.body = status, body
+    env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": CANARY, "OPENAI_TOKEN_URL": server.url}
+    (tmp_path / "openai_oauth_token.json").unlink(missing_ok=True)
+    log: list[str] = []
+    sign_in = OAuthSignIn(
+        "openai", env=env, token_url=None, scope=None, redactor=Redactor(), say=log.append, folder=tmp_path
+    )
+    screen = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(screen):
+        patch.setattr(auth, "_TOKEN_RETRIES", auth._TOKEN_RETRIES.new(total=0))
+        try:
+            sign_in.header()
+        except SignInError as error:
+            assert_printable_lines(str(error), 3)
+            main._say(str(error))
+    if screen.getvalue():
+        assert_printable_lines(screen.getvalue(), 3)
+    assert all(line.isprintable() for line in log)
+
+
+def hostile_body(number: int, prompt: str) -> bytes:
+    """The n-th mischief in the n-th form; the note among them stands for the prompt."""
+    mischief = HOSTILE[number % len(HOSTILE)]
+    said = f"no {prompt if mischief is NOTE else mischief} more"
+    forms: list[Any] = [{"error": {"message": said, "input": prompt}}, {"detail": [{"msg": said, "input": prompt}]}, said]
+    form = forms[number // len(HOSTILE) % len(forms)]
+    return form.encode("utf-8", "surrogatepass") if isinstance(form, str) else as_json(form)
+
+
+def test_a_whole_run_shows_nothing_but_printable_text(tmp_path: Path) -> None:
+    seen: dict[str, int] = {}
+    lock = threading.Lock()
+
+    def answer(request: dict[str, Any]) -> tuple[int, bytes]:
+        prompt = request["messages"][-1]["content"]
+        with lock:
+            number = seen.setdefault(prompt, len(seen))
+        if prompt == "ping" or number % 4 == 0:
+            choice = {"index": 0, "message": {"role": "assistant", "content": "B \x1b[2J"}, "finish_reason": "stop"}
+            return 200, as_json({"choices": [choice]})
+        return (400, 429, 500, 403)[number // 4 % 4], hostile_body(number, prompt)
+
+    with Echo() as echo:
+        echo.of = answer
+        finished = subprocess.run(
+            command(tmp_path / "out", echo.url, max_retries=0, parallelism=8), env=environment(), capture_output=True,
+            text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+    outcome = Outcome(finished.returncode, finished.stdout, finished.stderr, tmp_path / "out")
+    assert outcome.returncode == 1, outcome.stderr
+    quoted = [" ".join(prompt.split()) for prompt in seen if prompt != "ping"]
+    screen = outcome.stdout + outcome.stderr
+    assert "[text of the prompt]" in (outcome.output_dir / "report.html").read_text("utf-8")
+    assert not any(prompt[-60:] in screen for prompt in quoted)
+    for line in screen.split("\n"):
+        assert line.isprintable(), line
+        assert not line.startswith(("eval-factory stops", "2026-01-01", "eval-factory: paid", "eval-factory: done")), line
+    for name in ("logs/eval-factory.log", "logs/helm-run.log", "report.html", "evaluation_config.yaml"):
+        written = (outcome.output_dir / name).read_text("utf-8")
+        assert all(line.isprintable() for line in written.split("\n")), name
+        assert not any(prompt[-60:] in written for prompt in quoted), name
+        assert "\neval-factory stops" not in written, name
+    failures = outcome.document()["validity"]["failures"]
+    assert sum(failure["count"] for failure in failures) == outcome.document()["validity"]["instances"]["failed"]
+    for name in ("results.jsonl", "logs/events.jsonl"):
+        for line in (outcome.output_dir / name).read_text("utf-8").splitlines():
+            json.loads(line)
