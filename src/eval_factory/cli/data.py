@@ -113,17 +113,23 @@ def _where(needs: list[Need], paths: set[str], root: Path) -> str:
 
 
 def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
-    from rich.console import Console
     from rich.filesize import decimal
-    from rich.table import Table
 
-    table = Table(title=None if data_dir is None else str(data_dir))
-    for heading in ("task", "state", "size", "needs", "where"):
-        table.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold")
-    for record in records:
-        size = "" if record["size"] is None else decimal(record["size"])
-        table.add_row(record["task"], record["state"], size, "\n".join(record["needs"]), record["where"])
-    Console().print(table)
+    from eval_factory.cli.tables import show_table
+
+    if data_dir is not None:
+        click.echo(f"{data_dir}\n")
+    rows = [
+        (
+            record["task"],
+            record["state"],
+            "" if record["size"] is None else decimal(record["size"]),
+            "\n".join(record["needs"]),
+            record["where"],
+        )
+        for record in records
+    ]
+    show_table(("task", "state", "size", "needs", "where"), rows)
 
 
 @data.command("pull")
