@@ -44,13 +44,17 @@ def data() -> None:
 
 
 @data.command("ls")
-@click.option("--data_dir", "--data-dir", "data_dir", type=_FOLDER, default=None, help="The data bundle to look into.")
+@click.argument("folder", type=_FOLDER, required=False, metavar="[DIR]")
+@click.option("--data_dir", "--data-dir", "data_dir", type=_FOLDER, default=None, help="The same as DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def list_data(data_dir: Path | None, as_json: bool) -> None:
-    """What each task needs, and whether the bundle holds it."""
+def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None:
+    """What each task needs, and whether the bundle DIR holds it."""
     from eval_factory.data.manifest import Manifest, read_manifest
     from eval_factory.data.sources import load_sources
 
+    if folder is not None and data_dir not in (None, folder):
+        raise ConfigError(f"data ls: {folder} and --data_dir {data_dir} are two bundles; name one of them")
+    data_dir = folder or data_dir
     manifest = Manifest() if data_dir is None else read_manifest(data_dir)
     root = data_dir or Path()
     sources = load_sources()

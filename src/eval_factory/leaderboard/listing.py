@@ -7,7 +7,6 @@ from typing import Any, TextIO
 
 from eval_factory.leaderboard.catalogue import Leaderboard, load_catalogue, schema_path
 
-
 LEAST_WIDTH = 100
 """Of a terminal that shows a table; in a narrower one everything about a leaderboard stands under its name."""
 
@@ -45,8 +44,8 @@ def _table(rows: tuple[Leaderboard, ...], stream: TextIO) -> None:
     console = Console(file=stream, highlight=False)
     if console.width < LEAST_WIDTH:
         for row in rows:
-            lines = (row.description, f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances", *row.needed())
-            console.print(Text("\n  ".join((row.name, *lines))))
+            files = f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances"
+            console.print(Text("\n  ".join((row.name, row.description, files, *row.needed()))))
         return
     table = Table(show_lines=True)
     table.add_column("name", no_wrap=True, min_width=max(len(row.name) for row in rows))
