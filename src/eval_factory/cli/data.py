@@ -45,13 +45,17 @@ def data() -> None:
 
 
 @data.command("ls")
-@click.option("--data_dir", "--data-dir", "data_dir", type=_FOLDER, default=None, help="The data bundle to look into.")
+@click.argument("folder", type=_FOLDER, required=False, metavar="[DIR]")
+@click.option("--data_dir", "--data-dir", "data_dir", type=_FOLDER, default=None, help="The same as DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def list_data(data_dir: Path | None, as_json: bool) -> None:
-    """What each task needs, and whether the bundle holds it."""
+def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None:
+    """What each task needs, and whether the bundle DIR holds it."""
     from eval_factory.data.manifest import Manifest, read_manifest
     from eval_factory.data.sources import load_sources
 
+    if folder is not None and data_dir not in (None, folder):
+        raise ConfigError(f"data ls: {folder} and --data_dir {data_dir} are two bundles; name one of them")
+    data_dir = folder or data_dir
     manifest = Manifest() if data_dir is None else read_manifest(data_dir)
     root = data_dir or Path()
     sources = load_sources()
@@ -114,17 +118,23 @@ def _where(needs: list[Need], paths: set[str], root: Path) -> str:
 
 
 def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
-    from rich.console import Console
     from rich.filesize import decimal
-    from rich.table import Table
 
-    table = Table(title=None if data_dir is None else str(data_dir))
-    for heading in ("task", "state", "size", "needs", "where"):
-        table.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold")
-    for record in records:
-        size = "" if record["size"] is None else decimal(record["size"])
-        table.add_row(record["task"], record["state"], size, "\n".join(record["needs"]), record["where"])
-    Console().print(table)
+    from eval_factory.cli.tables import show_table
+
+    if data_dir is not None:
+        click.echo(f"{data_dir}\n")
+    rows = [
+        (
+            record["task"],
+            record["state"],
+            "" if record["size"] is None else decimal(record["size"]),
+            "\n".join(record["needs"]),
+            record["where"],
+        )
+        for record in records
+    ]
+    show_table(("task", "state", "size", "needs", "where"), rows)
 
 
 @data.command("pull")

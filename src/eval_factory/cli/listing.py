@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import yaml
 
@@ -18,7 +17,7 @@ from eval_factory.config.run_entry import (
     PATHS,
     for_every_run_spec,
     is_run_entry,
-    near_run_spec,
+    near_name,
     prefix_of,
     signature,
 )
@@ -118,7 +117,7 @@ def record_of(name: str, framework: Framework) -> Record:
         return {**record, "example": run_spec_example(record) if record["runs"] else None}
     task = framework.task(name)
     if task is None:
-        near = near_run_spec(name, framework) or did_you_mean(name, framework.names())
+        near = near_name(name, framework)
         raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
     return {**task_record(task), "example": task_example(task)}
 
@@ -282,21 +281,6 @@ def run_spec_rows(records: Iterable[Record]) -> list[tuple[str, ...]]:
         )
         for record in records
     ]
-
-
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
-    """For a terminal. rich is imported only here: it costs a tenth of a second."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    numbers = {"instances", "data size"}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console(file=file or sys.stdout, highlight=False).print(table)
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> str:

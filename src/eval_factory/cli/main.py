@@ -79,17 +79,19 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
 
 def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
     from eval_factory.cli import listing
+    from eval_factory.cli.tables import show_table
 
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif sys.stdout.isatty():
-        listing.show_table(listing.RUN_SPEC_COLUMNS, listing.run_spec_rows(records))
+        show_table(listing.RUN_SPEC_COLUMNS, listing.run_spec_rows(records))
     else:
         click.echo(listing.plain_table(listing.run_spec_rows(records)), nl=False)
 
 
 def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
     from eval_factory.cli import listing
+    from eval_factory.cli.tables import show_table
 
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
     if not tasks:
@@ -98,7 +100,7 @@ def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps([listing.task_record(task) for task in tasks], indent=2))
     elif sys.stdout.isatty():
-        listing.show_table(listing.TASK_COLUMNS, listing.task_rows(tasks))
+        show_table(listing.TASK_COLUMNS, listing.task_rows(tasks))
     else:  # other programs read this form
         click.echo(f"{framework.framework.name}:")
         for task in tasks:

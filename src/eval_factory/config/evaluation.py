@@ -21,7 +21,7 @@ from eval_factory.config.load import interpolate, load_run_config, parse_overrid
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
 from eval_factory.config.plain_yaml import not_writable
-from eval_factory.config.run_entry import is_run_entry, near_run_spec, task_of_run_entry
+from eval_factory.config.run_entry import is_run_entry, near_name, task_of_run_entry
 from eval_factory.config.task_rules import BENCHMARK, with_extra, with_task_rules
 from eval_factory.errors import ConfigError
 from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
@@ -193,7 +193,7 @@ def _chosen_task(
     task = framework.task(name)
     if task is None:
         shown = REDACTED if looks_like_key(name) else repr(name)
-        near = near_run_spec(name, framework) or did_you_mean(name, framework.names())
+        near = near_name(name, framework)
         problems.append(f"config.type: there is no task {shown}{near}; 'eval-factory ls' lists them")
     return task
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """`, did you mean 'x'?`, or nothing where no known name is near."""
+def did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
+    """`, did you mean 'x'?`, or nothing where no known name is near. The same letters in another order are nearest."""
     spelled = {text.lower(): text for text in known}
-    near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
-    return f", did you mean {spelled[near[0]]!r}?" if near else ""
+    near = difflib.get_close_matches(name.lower(), spelled, n=5, cutoff=cutoff)
+    letters = sorted(name.lower())
+    nearest = next((text for text in near if sorted(text) == letters), near[0] if near else None)
+    return f", did you mean {spelled[nearest]!r}?" if nearest else ""
 
 
 def expectation(detail: Any) -> str:

@@ -34,6 +34,9 @@ JUDGE_DEPLOYMENT = "annotator_model_deployment"
 PATHS = frozenset({"data_path", "config_path", "path"})
 """Parameters of HELM's run specs that name a file or folder. helm-run has another working directory than the user."""
 
+NEARER = 0.85
+"""How like a run spec's name, with `helm:` before both, something must be that is written without it."""
+
 ENDPOINT_TYPES = ["chat", "completions"]
 TAG = "helm"
 
@@ -143,11 +146,13 @@ def signature(name: str, told: Any) -> str:
     return f"{name} ({told['type']}, needed)" if "type" in told else f"{name} (needed)"
 
 
-def near_run_spec(name: str, framework: Framework) -> str:
-    """A hint where `name` is no task, but one of HELM's run specs."""
-    if name.partition(":")[0] in load_index().run_specs:
+def near_name(name: str, framework: Framework) -> str:
+    """A hint where `name` is no task: the task that it is nearly, or HELM's run spec that it is or nearly is."""
+    spec = name.partition(":")[0]
+    if spec in load_index().run_specs:
         return f"; it is a run spec of HELM's: {prefix_of(framework)}{name}"
-    return ""
+    run_specs = [prefix_of(framework) + known for known in load_index().run_specs]
+    return did_you_mean(name, framework.names()) or did_you_mean(prefix_of(framework) + spec, run_specs, cutoff=NEARER)
 
 
 def _no_such_run_spec(name: str, framework: Framework, index: RunSpecIndex) -> str:

@@ -7,9 +7,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -26,7 +26,7 @@ from eval_factory.data.manifest import (
     now,
     read_manifest,
 )  # fmt: skip
-from eval_factory.data.sources import Sources, TaskSources, relative_path
+from eval_factory.data.sources import SourceFile, Sources, TaskSources, relative_path
 from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.foreign_text import printable
 from eval_factory.rundir import sha256_of, write_atomic
@@ -50,6 +50,8 @@ class Need:
     paths: tuple[str, ...] = ()
     missing: str | None = None
     """What is not there, for a message."""
+    placed: Mapping[str, str] = field(default_factory=dict)
+    """One of `paths` -> where the task reads it, where the bundle holds it as another task's file."""
 
 
 def needs_of(
@@ -63,8 +65,10 @@ def needs_of(
         found = [path] if path in listed else []
         if file.instead and (other := f"{SCENARIOS}/{task.scenario}/{file.instead}") in listed:
             found.append(other)
-        missing = None if found else path
-        needs.append(Need("file", file.path, sources.url(file.url), tuple(found), missing))
+        shared = None if found else _as_of_another_task(file, listed, sources)
+        placed = {} if shared is None else {shared: path}
+        missing = None if found or shared else path
+        needs.append(Need("file", file.path, sources.url(file.url), (*found, *placed), missing, placed))
     if task.listing is not None:
         needs.append(_listing_need(task, manifest, root, sources, all_files=all_files))
     for dataset in task.hub:
@@ -78,6 +82,17 @@ def needs_of(
         found = [path] if path in listed else []
         needs.append(Need("tiktoken", name, source, tuple(found), None if found else path))
     return needs
+
+
+def _as_of_another_task(file: SourceFile, listed: Mapping[str, FileEntry], sources: Sources) -> str | None:
+    """The same file of the same source, in the folder of another scenario."""
+    for task in sources.tasks.values():
+        for other in task.files:
+            path = f"{SCENARIOS}/{task.scenario}/{other.path}"
+            same = (other.url, other.member, other.sha256) == (file.url, file.member, file.sha256)
+            if same and path in listed and file.sha256 in (None, listed[path].sha256):
+                return path
+    return None
 
 
 def _listing_need(task: TaskSources, manifest: Manifest, root: Path, sources: Sources, *, all_files: bool) -> Need:

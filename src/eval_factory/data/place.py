@@ -222,11 +222,13 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     places = {f"{SCENARIOS}/{bundle.task.scenario}": target}
     places |= {name: plan.rundir.bundled(name) for name in (HF_HOME, *PLACES)}
     listed = bundle.manifest.paths()
+    placed = {path: name for need in bundle.needs for path, name in need.placed.items()}
+    wanted = {placed.get(path, path): listed[path] for path in bundle.paths}
     for folder, target in places.items():
-        inside = [path for path in bundle.paths if path.startswith(f"{folder}/")]
+        inside = [name for name in wanted if name.startswith(f"{folder}/")]
         if inside:
             _replace_links(plan.rundir.helm, target)
-            _mirror(bundle.root, {path.removeprefix(f"{folder}/"): listed[path] for path in inside}, target)
+            _mirror(bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target)
 
 
 def _replace_links(helm: Path, target: Path) -> None:

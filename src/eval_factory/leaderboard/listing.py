@@ -7,6 +7,9 @@ from typing import Any, TextIO
 
 from eval_factory.leaderboard.catalogue import Leaderboard, load_catalogue, schema_path
 
+LEAST_WIDTH = 100
+"""Of a terminal that shows a table; in a narrower one everything about a leaderboard stands under its name."""
+
 
 def listing(stream: TextIO, *, as_json: bool) -> None:
     rows = load_catalogue().leaderboards
@@ -38,8 +41,14 @@ def _table(rows: tuple[Leaderboard, ...], stream: TextIO) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(file=stream, highlight=False)
+    if console.width < LEAST_WIDTH:
+        for row in rows:
+            files = f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances"
+            console.print(Text("\n  ".join((row.name, row.description, files, *row.needed()))))
+        return
     table = Table(show_lines=True)
-    table.add_column("name", no_wrap=True)
+    table.add_column("name", no_wrap=True, min_width=max(len(row.name) for row in rows))
     table.add_column("what it is")
     table.add_column("conf, schema", overflow="fold")
     table.add_column("instances", justify="right")
@@ -48,4 +57,4 @@ def _table(rows: tuple[Leaderboard, ...], stream: TextIO) -> None:
         files = f"{row.conf}\n{row.schema_file}"
         cells = (row.name, row.description, files, str(row.max_eval_instances), "\n".join(row.needed()) or "-")
         table.add_row(*(Text(cell) for cell in cells))
-    Console(file=stream).print(table)
+    console.print(table)

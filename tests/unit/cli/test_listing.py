@@ -13,10 +13,12 @@ from click.testing import CliRunner
 
 from eval_factory.cli import listing
 from eval_factory.cli.main import cli
+from eval_factory.cli.tables import show_table
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.framework import About, load_framework
 from eval_factory.config.run_specs import load_index
 from eval_factory.errors import ConfigError
+from unit.builders import evaluation
 
 NAMES = load_framework().names()
 RUN_SPECS = load_index().run_specs
@@ -118,10 +120,11 @@ def test_mistakes(arguments: list[str], said: str) -> None:
     assert said in str(raised.value)
 
 
-def test_the_table_of_a_terminal() -> None:
+def test_the_table_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     screen = io.StringIO()
     rows = listing.task_rows(load_framework().evaluations)
-    listing.show_table(listing.TASK_COLUMNS, rows, file=screen)
+    show_table(listing.TASK_COLUMNS, rows, file=screen)
     text = screen.getvalue()
     for column in listing.TASK_COLUMNS:
         assert column.split()[0] in text
@@ -130,7 +133,7 @@ def test_the_table_of_a_terminal() -> None:
 
 def test_a_description_is_not_markup() -> None:
     screen = io.StringIO()
-    listing.show_table(("a", "b"), [("x", "[bold]y[/bold] [cannot be run]")], file=screen)
+    show_table(("a", "b"), [("x", "[bold]y[/bold] [cannot be run]")], file=screen)
     assert "[bold]y[/bold] [cannot be run]" in screen.getvalue()
 
 
@@ -146,3 +149,15 @@ def test_json_of_all_tasks_keeps_its_fields() -> None:
     }  # fmt: skip
     since = {"run_spec", "licence", "revision", "size_mb", "tried", "errata"}
     assert all(had | since == set(record) for record in records)
+
+
+def test_names_nearly_written() -> None:
+    for given, near in (("mmul", "'helm:mmlu'"), ("helm:mmul", "'mmlu'"), ("medek", "'medec'"), ("mmulu", "'helm:mmlu'")):
+        result = CliRunner().invoke(cli, ["ls", given])
+        assert f"did you mean {near}?" in str(result.exception)
+    for given in ("nonsense", "helm:nonsense-nonsense"):
+        assert "did you mean" not in str(CliRunner().invoke(cli, ["ls", given]).exception)
+    with pytest.raises(ConfigError, match="no task 'mmul', did you mean 'helm:mmlu'"):
+        evaluation({"config.type": "mmul"})
+    with pytest.raises(ConfigError, match="no run spec 'mmul', did you mean 'mmlu'"):
+        evaluation({"config.type": "helm:mmul"})

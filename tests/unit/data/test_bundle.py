@@ -11,8 +11,27 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from eval_factory.data.bundle import interrupted, read_file_list, refuse_inside, settle, staging
-from eval_factory.data.manifest import COMMIT, LOCK, MANIFEST, HubEntry, Manifest, compare, read_manifest
+from eval_factory.data.bundle import (
+    complete_tasks,
+    interrupted,
+    needs_of,
+    read_file_list,
+    refuse_inside,
+    settle,
+    staging,
+)
+from eval_factory.data.manifest import (
+    COMMIT,
+    LOCK,
+    MANIFEST,
+    FileEntry,
+    HubEntry,
+    Manifest,
+    compare,
+    now,
+    read_manifest,
+)
+from eval_factory.data.sources import load_sources
 from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
 from unit.data.invented import QUESTIONS, sources
 
@@ -185,3 +204,17 @@ def test_a_list_of_files_names_files(name: object, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps({"names": [name]}))
     with pytest.raises(PrerequisiteError, match="is no list of files"):
         read_file_list(tmp_path / "list.json")
+
+
+PATH = "scenarios/medbullets/medbullets_op5.csv"
+
+
+@pytest.mark.parametrize(("altered", "complete"), [(False, ["medbullets", "medbullets_freetext"]), (True, ["medbullets"])])
+def test_a_file_serves_every_task_that_reads_it(altered: bool, complete: list[str], tmp_path: Path) -> None:
+    (file,) = load_sources().tasks["medbullets"].files
+    digest = "0" * 64 if altered else str(file.sha256)
+    entry = FileEntry(path=PATH, size=1, sha256=digest, source="x", date=now())
+    manifest = Manifest(files=[entry])
+    assert complete_tasks(manifest, tmp_path, load_sources()) == complete
+    (need,) = needs_of(load_sources().tasks["medbullets_freetext"], manifest, tmp_path, load_sources())
+    assert need.placed == ({} if altered else {PATH: "scenarios/medbullets-freetext/medbullets_op5.csv"})

@@ -32,6 +32,16 @@ def test_ls_names_every_task_and_its_source(tmp_path: Path) -> None:
     assert records["medhallu"]["hub"][0]["pinned"] == "515060458a945c633debc6fd5baac7764416b724"
 
 
+def test_ls_takes_the_bundle_as_its_sisters_do(bundle: Path, tmp_path: Path) -> None:
+    by_place = eval_factory("ls", str(bundle), cwd=tmp_path)
+    assert by_place.returncode == 0, by_place.stderr
+    assert by_place.stdout == eval_factory("ls", "--data_dir", str(bundle), cwd=tmp_path).stdout
+    assert "is no data bundle" in eval_factory("ls", str(tmp_path), cwd=tmp_path).stderr
+    both = eval_factory("ls", str(bundle), "--data_dir", "other", cwd=tmp_path)
+    assert both.returncode == 2
+    assert "are two bundles; name one of them" in both.stderr
+
+
 def test_import_verify_pack_unpack(tmp_path: Path) -> None:
     given = folder_to_import(tmp_path / "given")
     for name in ("scenarios/questions/data/set.json", "hub/org/Some-Calc/README.md"):
