@@ -25,6 +25,7 @@ from eval_factory.engine import store
 from eval_factory.engine.events import PHASE, SCORING
 from eval_factory.rundir import RunDir
 from integration.support import Outcome, program_environment
+from integration.test_leaderboard import command as leaderboard_command
 from scripted_endpoint import ScriptedEndpoint
 
 TASK = "sample_medical_qa"
@@ -226,6 +227,26 @@ def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(
     check_what_was_paid(again, 1)
     assert {number for number, _, _ in endpoint.arrivals} == {2}
     check_that_nothing_is_left(again.rundir)
+
+
+def test_a_leaderboard_that_is_killed_as_its_helm_run_starts_pays_once(tmp_path: Path) -> None:
+    with Endpoint() as endpoint:
+        argv = leaderboard_command(tmp_path, endpoint.url, "--max_eval_instances", "8")
+        first = subprocess.Popen(
+            argv, env=program_environment(TEST_MODEL_KEY=KEY.format(number=1)), cwd=tmp_path, stderr=subprocess.DEVNULL
+        )
+        while not children_of(first.pid):
+            time.sleep(POLL_S)
+        first.kill()
+        first.wait()
+        again = subprocess.run(
+            argv, env=program_environment(TEST_MODEL_KEY=KEY.format(number=2)), cwd=tmp_path, capture_output=True,
+            text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert "waiting up to 30 s" in again.stderr
+    assert Counter(number for number, _, _ in endpoint.arrivals) == {2: 24}  # three entries
+    check_that_nothing_is_left(RunDir(tmp_path / "out"))
 
 
 def test_killed_at_any_moment_and_started_again_at_once(tmp_path: Path) -> None:

@@ -463,7 +463,7 @@ def test_judges_elsewhere_and_data_of_a_bundle(
         assert {request["model"] for request in at_the_judges.requests} == {"one-judge"}
         assert {headers["Authorization"] for headers in at_the_judges.headers} == {"Bearer judge-canary-0123456789"}
     assert {request["model"] for request in endpoint.requests} == {"test/model"}
-    assert "does not hold all that medbullets reads" in outcome.stderr
+    assert "does not hold all that helm:medbullets reads" in outcome.stderr
     assert outcome.returncode == 3, outcome.stderr  # medbullets is not in the bundle
     assert "medhelm_public: 4 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
     rows = {row["run"].partition(":")[0].partition(",")[0]: row for row in loaded(outcome.output_dir / "leaderboard.json")["leaderboards"]["medhelm_public"]}

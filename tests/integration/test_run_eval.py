@@ -304,6 +304,21 @@ def test_a_foreign_cache_is_set_aside(tmp_path: Path, run_program: Run, endpoint
     assert [path.name for path in outcome.output_dir.glob("cache.db.set-aside-*")]
 
 
+@pytest.mark.parametrize("arguments", [("--fresh",), ()])
+def test_what_somebody_else_keeps_in_the_folder_is_neither_deleted_nor_replaced(
+    arguments: tuple[str, ...], tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint
+) -> None:
+    (tmp_path / "out" / "responses").mkdir(parents=True)
+    theirs = [tmp_path / "out" / "responses" / "letters.jsonl", tmp_path / "out" / "report.html"]
+    for path in theirs:
+        path.write_text("mine")
+    outcome = run_program(TASK, endpoint.url, *arguments)
+    assert outcome.returncode == 2, outcome.stderr
+    assert "is no output folder of eval-factory, and holds what a run would replace or delete: report.html, responses" in outcome.stderr
+    assert {path: path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()} == dict.fromkeys(theirs, "mine")
+    assert endpoint.probes == 0
+
+
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 HOSTILE = (
     "DROP TABLE patient",

@@ -9,9 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.framework import Task
 from eval_factory.config.run_entry import prefix_of
-from eval_factory.config.task_rules import SCENARIO_PARAMETERS
 from eval_factory.errors import ConfigError, PrerequisiteError
 from eval_factory.helm import names
 from eval_factory.leaderboard.entries import DEPLOYMENT, MODEL, Entry
@@ -75,22 +73,13 @@ def _bundles(plans: Sequence[Plan], env: Mapping[str, str], screen: TextIO) -> l
 
 
 def _plan_of(plan: Plan, entry: Entry) -> Plan:
-    """The entry as a run of its own: of our task where we have one, for its sources are known."""
+    """The entry as a run of its own."""
     framework, target = plan.evaluation.framework, plan.evaluation.run.target.api_endpoint
-    task = next((task for task in framework.evaluations if _is_of(task, entry)), None)
-    flags: dict[str, object] = {
-        "config.type": task.name if task else prefix_of(framework) + entry.without(MODEL, DEPLOYMENT).description,
+    flags = {
+        "config.type": prefix_of(framework) + entry.without(MODEL, DEPLOYMENT).description,
         "config.output_dir": str(plan.rundir.root),
         "config.params.extra.data_dir": plan.evaluation.run.config.params.extra.data_dir,
         "target.api_endpoint.url": target.url,
         "target.api_endpoint.model_id": target.model_id,
     }
-    for name in SCENARIO_PARAMETERS if task else ():
-        if entry.argument(name) is not None:
-            flags[f"config.params.extra.{name}"] = entry.argument(name)
     return make_plan(build_evaluation(Request(flags=flags), framework, {}))
-
-
-def _is_of(task: Task, entry: Entry) -> bool:
-    fixed = task.helm.fixed or {}
-    return task.helm.run_spec == entry.run_spec and all(entry.argument(name) == fixed[name] for name in fixed)
