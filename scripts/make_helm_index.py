@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from executed_code import executed_code
 
 INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "helm" / "index.json"
 PACKAGE = "helm.benchmark.run_specs."
@@ -90,6 +91,7 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "scenario_class": scenarios[0]["class"] if len(scenarios) == 1 else None,
         "annotators": [path.rpartition(".")[2] for path in annotators],
         "judge_deployments": _unique(name for path in annotators for name in judge_deployments(path)),
+        "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
         "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}

@@ -130,6 +130,7 @@ class Extra(_Strict):
     benchmark: Line | None
     data_dir: Line | None
     offline: Annotated[bool, Field(strict=True)]
+    allow_code_execution: Annotated[bool, Field(strict=True)]
     num_output_tokens: Positive | None
     max_length: Positive | None
     subject: Line | None

@@ -32,6 +32,8 @@ class RunSpec:
     annotators: tuple[str, ...] = ()
     judge_deployments: tuple[str, ...] = ()
     """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a jury."""
+    executes: Mapping[str, str] | None = None
+    """What of an answer HELM executes (Python, C++, SQL ...) -> where in HELM; found by reading its source."""
     asks: str | None = None
     """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
 

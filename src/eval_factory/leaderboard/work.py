@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import yaml
 
+from eval_factory.config.code_execution import refusal
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import DATA_ERRORS, PACKAGE_ERRORS
@@ -22,7 +23,7 @@ from eval_factory.helm.model_files import deployment_of, model_deployments, mode
 from eval_factory.keys import key_report
 from eval_factory.leaderboard import runs
 from eval_factory.leaderboard.data import placed
-from eval_factory.leaderboard.entries import conf_text, missing_data_paths
+from eval_factory.leaderboard.entries import Entry, conf_text, missing_data_paths
 from eval_factory.leaderboard.job import Job, make_job
 from eval_factory.leaderboard.request import LeaderboardRequest
 from eval_factory.leaderboard.results import RunResult, main_score_of, write_results
@@ -80,7 +81,7 @@ def say_what_is_run(job: Job, screen: TextIO) -> None:
     """Which entries there are, which are left out, which want data that are not there.
 
     Raises:
-        ConfigError: none of the entries would be run.
+        ConfigError: none of the entries would be run, or some need a permission that was not given.
     """
     if job.found is None:
         screen.write(f"the conf would be downloaded: {job.origin}\n")
@@ -96,11 +97,25 @@ def say_what_is_run(job: Job, screen: TextIO) -> None:
     asked = ", ".join(f"{asks} ({count})" for asks, count in Counter(entry.asks for entry in left_out).items())
     if not run:
         raise ConfigError(f"{job.origin}: nothing of it can be run with an endpoint for text: it asks for {asked}")
+    refuse_execution(job, run)
     if left_out:
         screen.write(f"{len(left_out)} entries are left out, an endpoint for text has none of: {asked}\n")
     for path in missing_data_paths(run):
         count = sum(entry.argument("data_path") == path for entry in run)
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
+
+
+def refuse_execution(job: Job, run: Sequence[Entry]) -> None:
+    """
+    Raises:
+        ConfigError: entries would execute what a model answers, and the user has not allowed it.
+    """
+    if job.plans[0].evaluation.run.config.params.extra.allow_code_execution:
+        return
+    refused = [refusal(entry.run_spec, dict(entry.arguments)) for entry in run]
+    problems = list(dict.fromkeys(problem for problem in refused if problem is not None))
+    if problems:
+        raise ConfigError([f"{job.origin}: {problem}" for problem in problems])
 
 
 def prepare(job: Job, log: logging.Logger) -> None:
@@ -205,6 +220,10 @@ def run_helm(
     from eval_factory.run.environment import child_environment
     from eval_factory.run.local import run_locally
 
+    if job.plans[0].evaluation.run.config.params.extra.allow_code_execution:
+        from eval_factory.mends.kernel import keep_memory_private
+
+        keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
     run_id = uuid.uuid4().hex
     ours = {**settings, event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
     if plan.evaluation.run.config.params.extra.offline:
