@@ -96,9 +96,13 @@ def give_up_privileges() -> None:
     _libc().capset(header, bytes(24))
 
 
-def restrict_files(readable: Iterable[str], writable: Iterable[str]) -> bool:
+def restrict_files(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = False) -> bool:
     """Landlock: other files cannot be opened, other processes not looked into; from Linux 6.7 on no TCP, from 6.12 on no
-    signals to others."""
+    signals to others.
+
+    Args:
+        tcp: whether connections are allowed all the same.
+    """
     if not sys.platform.startswith("linux"):
         return False
     libc = _libc()
@@ -106,9 +110,9 @@ def restrict_files(readable: Iterable[str], writable: Iterable[str]) -> bool:
     if version < 1:
         return False
     rights = max(known for since, known in RIGHTS_SINCE.items() if since <= version)
-    tcp = 0b11 if version >= TCP_SINCE else 0
+    ports = 0b11 if version >= TCP_SINCE and not tcp else 0
     scopes = 0b11 if version >= SCOPES_SINCE else 0
-    attributes = struct.pack("QQQ", rights, tcp, scopes)
+    attributes = struct.pack("QQQ", rights, ports, scopes)
     known = 8 + 8 * (version >= TCP_SINCE) + 8 * (version >= SCOPES_SINCE)
     ruleset = libc.syscall(LANDLOCK_CREATE, attributes, known, 0)
     if ruleset < 0:
