@@ -95,19 +95,79 @@ def executed_code(module: str, function: str) -> dict[str, str]:
     """What a run spec executes of an answer -> where HELM does it; empty where it executes nothing."""
     walk = _Walk()
     walk.visit(module, function)
-    return dict(sorted(walk.found.items()))
+    return {what: ", ".join(sorted(places)) for what, places in sorted(walk.found.items())}
+
+
+@dataclass
+class Facts:
+    """What a piece of source uses."""
+
+    module: str
+    names: list[str] = field(default_factory=list)
+    """Of the same module."""
+    paths: list[str] = field(default_factory=list)
+    """Of others, and of classes that are named by texts."""
+    texts: list[str] = field(default_factory=list)
+    executes: list[str] = field(default_factory=list)
+    by_name: list[tuple[str, Facts]] = field(default_factory=list)
+    """Entries of tables from names to functions."""
+
+
+@cache
+def facts_of(module_name: str, name: str) -> tuple[Facts, ...]:
+    """Of a function or constant, or of each method of a class."""
+    module = read_module(module_name)
+    if module is None or name not in module.defined:
+        return ()
+    node = module.defined[name]
+    parts = _methods(module, node) if isinstance(node, ast.ClassDef) else [(module, node)]
+    return tuple(_read(where, part) for where, part in parts)
+
+
+def _read(module: Module, node: ast.AST) -> Facts:
+    imported = module.imported | {name: path for inner in ast.walk(node) for name, path in _imports(inner).items()}
+    tables = [] if SPEC_MODULE.match(module.name) else list(_tables(node))
+    facts = Facts(module.name, by_name=[(key, _read(module, value)) for key, value in tables])
+    for inner in _outside(node, {id(value) for _, value in tables}):
+        if isinstance(inner, ast.Call) and (what := _executed(module, inner, imported)) is not None:
+            facts.executes.append(what)
+        if isinstance(inner, ast.Name):
+            path = imported.get(inner.id)
+            (facts.names if path is None else facts.paths).append(path or inner.id)
+        elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
+            facts.paths.append(f"{imported.get(inner.value.id, '')}.{inner.attr}")
+        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            (facts.paths if CLASS_PATH.match(inner.value) else facts.texts).append(inner.value)
+    facts.paths = [path for path in dict.fromkeys(facts.paths) if path.startswith(FOLLOWED)]
+    return facts
+
+
+def _executed(module: Module, call: ast.Call, imported: dict[str, str]) -> str | None:
+    """What runs by this call, if it is one that executes something."""
+    name = ast.unparse(call.func)
+    root, _, rest = name.partition(".")
+    path = imported.get(root, root) + (f".{rest}" if rest else "")
+    what = BUILTINS.get(name) if name not in module.defined else None
+    package = path.partition(".")[0]
+    if root in imported and package in PACKAGES:
+        what = PACKAGES[package]
+    elif SYSTEM_CALLS.match(path):
+        what = "a program"
+    if not module.name.startswith(FOLLOWED):
+        return None
+    return LANGUAGES.get(module.name, what) if what == "a program" else what
 
 
 class _Walk:
     """Follows what one run spec uses."""
 
     def __init__(self) -> None:
-        self.found: dict[str, str] = {}
+        self.found: dict[str, set[str]] = {}
         self._seen: set[tuple[str, str]] = set()
         self._texts: set[str] = set()
         """Of the functions that make specs: names of metrics among them."""
-        self._by_name: list[tuple[str, str, ast.AST]] = []
-        """Entries of tables from names to functions: key, module, value. Followed where the run spec has the key."""
+        self._by_name: list[tuple[str, str, Facts]] = []
+        """Key, owner and value of entries that the run spec has not named so far."""
 
     def visit(self, module_name: str, name: str) -> None:
         """What `name` of a module is, and what it uses."""
@@ -118,68 +178,40 @@ class _Walk:
         if module is None:
             return
         if name in module.defined:
-            node = module.defined[name]
-            parts = _methods(module, node) if isinstance(node, ast.ClassDef) else [(module, node)]
-            for where, part in parts:
-                self._scan(where, name, part)
-        elif name in module.imported:
+            for facts in facts_of(module_name, name):
+                self._follow_all(facts, name)
+        elif module.imported.get(name, "").startswith(FOLLOWED):
             self._follow(module.imported[name])
 
     def _follow(self, path: str) -> None:
         owner, _, name = path.rpartition(".")
-        if path.startswith(FOLLOWED) and _file(path) is None:
+        if _file(path) is None:
             self.visit(owner, name)
 
-    def _scan(self, module: Module, owner: str, node: ast.AST) -> None:
-        imported = module.imported | {
-            name: path for inner in ast.walk(node) for name, path in _imports(inner).items()
-        }
-        tables = {id(value) for key, value in _tables(node) if self._table(module, key, value)}
-        for inner in _outside(node, tables):
-            if isinstance(inner, ast.Call):
-                self._call(module, owner, inner, imported)
-            if isinstance(inner, ast.Name):
-                path = imported.get(inner.id)
-                if path is None:
-                    self.visit(module.name, inner.id)
-                else:
-                    self._follow(path)
-            elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
-                self._follow(f"{imported.get(inner.value.id, '')}.{inner.attr}")
-            elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-                self._text(module, inner.value)
+    def _follow_all(self, facts: Facts, owner: str) -> None:
+        for what in facts.executes:
+            self.found.setdefault(what, set()).add(f"{facts.module.rpartition('.')[2]}.{owner}")
+        for name in facts.names:
+            self.visit(facts.module, name)
+        for path in facts.paths:
+            self._follow(path)
+        if SPEC_MODULE.match(facts.module):
+            self._name(set(facts.texts))
+        for key, value in facts.by_name:
+            if key in self._texts:
+                self._follow_all(value, owner)
+            else:
+                self._by_name.append((key, owner, value))
 
-    def _text(self, module: Module, text: str) -> None:
-        if CLASS_PATH.match(text):
-            self._follow(text)
-        elif SPEC_MODULE.match(module.name) and text not in self._texts:
-            self._texts.add(text)
-            for key, where, value in list(self._by_name):
-                if key == text:
-                    self._scan(read_module(where) or module, key, value)
-
-    def _table(self, module: Module, key: str, value: ast.AST) -> bool:
-        if SPEC_MODULE.match(module.name):
-            return False
-        self._by_name.append((key, module.name, value))
-        return key not in self._texts
-
-    def _call(self, module: Module, owner: str, call: ast.Call, imported: dict[str, str]) -> None:
-        name = ast.unparse(call.func)
-        root, _, rest = name.partition(".")
-        path = imported.get(root, root) + (f".{rest}" if rest else "")
-        what = BUILTINS.get(name) if name not in module.defined else None
-        package = path.partition(".")[0]
-        if root in imported and package in PACKAGES:
-            what = PACKAGES[package]
-        elif SYSTEM_CALLS.match(path):
-            what = "a program"
-        if what is not None and module.name.startswith(FOLLOWED):
-            if what == "a program":
-                what = LANGUAGES.get(module.name, what)
-            self.found.setdefault(what, f"{module.name.rpartition('.')[2]}.{owner}")
+    def _name(self, texts: set[str]) -> None:
+        self._texts |= texts
+        now = [entry for entry in self._by_name if entry[0] in self._texts]
+        self._by_name = [entry for entry in self._by_name if entry[0] not in self._texts]
+        for _, owner, value in now:
+            self._follow_all(value, owner)
 
 
+@cache
 def _file(module: str) -> Path | None:
     """Found without an import: some modules of HELM's need packages that are not installed."""
     helm = importlib.util.find_spec("helm")

@@ -125,7 +125,11 @@ def problems(folder: Path, count: int) -> None:
 
 
 def answering(answers: list[str]) -> ScriptedEndpoint:
-    return ScriptedEndpoint(lambda prompt: answers[int(re.findall(r"def f(\d+)\(", prompt)[-1])])
+    def answer(prompt: str) -> str:
+        asked = re.findall(r"def f(\d+)\(", prompt)
+        return answers[int(asked[-1])] if asked else "pong"
+
+    return ScriptedEndpoint(answer)
 
 
 def passed(outcome: Outcome) -> dict[int, float]:
@@ -236,7 +240,7 @@ def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
         order.write_text(json.dumps({split: list(answers) for split in ("train", "test")}))
 
     def answer(prompt: str) -> str:
-        return answers[re.findall(r"The problem is (\w+)\.", prompt)[-1]]
+        return answers.get((re.findall(r"The problem is (\w+)\.", prompt) or [""])[-1], "pong")
 
     with ScriptedEndpoint(answer) as endpoint:
         outcome = run_program("helm:code:dataset=apps", endpoint.url, params=ALLOWED, env=OFFLINE)
@@ -274,7 +278,7 @@ def test_sql_that_a_model_writes_only_reads(tmp_path: Path, run_program: Run) ->
         "<sql>SELECT 2, 10.5</sql>",
         "<sql>DROP TABLE pupil</sql>",
     ]
-    with ScriptedEndpoint(lambda prompt: answers[int(re.findall(r"Question (\d)\?", prompt)[-1])]) as endpoint:
+    with ScriptedEndpoint(lambda prompt: answers[int((re.findall(r"Question (\d)\?", prompt) or [0])[-1])]) as endpoint:
         refused = run_program("helm:bird_sql", endpoint.url, env=OFFLINE)
         assert refused.returncode == 2
         assert "--allow_code_execution" in refused.stderr

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import yaml
 
-from eval_factory.config.code_execution import refusal
+from eval_factory.config.code_execution import refusal, wrong_processor
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.failures import DATA_ERRORS, PACKAGE_ERRORS
@@ -110,9 +110,13 @@ def refuse_execution(job: Job, run: Sequence[Entry]) -> None:
     Raises:
         ConfigError: entries would execute what a model answers, and the user has not allowed it.
     """
+    given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
+    wrong = list(dict.fromkeys(problem for _, arguments in given if (problem := wrong_processor(arguments)) is not None))
+    if wrong:
+        raise ConfigError([f"{job.origin}: {problem}" for problem in wrong])
     if job.plans[0].evaluation.run.config.params.extra.allow_code_execution:
         return
-    refused = [refusal(entry.run_spec, dict(entry.arguments)) for entry in run]
+    refused = [refusal(run_spec, arguments) for run_spec, arguments in given]
     problems = list(dict.fromkeys(problem for problem in refused if problem is not None))
     if problems:
         raise ConfigError([f"{job.origin}: {problem}" for problem in problems])
