@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from executed_code import executed_code
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.helm_packages import packages_of, requirements
@@ -97,6 +98,7 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "annotators": [path.rpartition(".")[2] for path in annotators],
         "judge_deployments": _unique(name for path in annotators for name in judge_deployments(path)),
         "packages": packages_of(name, function),
+        "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
         "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}

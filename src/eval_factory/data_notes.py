@@ -6,7 +6,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from eval_factory.config.code_execution import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
+from eval_factory.config.code_execution import executed_by
 from eval_factory.helm import output
+from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.notes import Importance, Note
 from eval_factory.plan import Plan
 
@@ -16,6 +19,14 @@ LEFT_OUT = (
     " are left out by HELM: the score says nothing about them"
 )
 CUT = "{count} of {of} records are longer than max_length={limit} tokens allows: HELM shows the model their end alone"
+EXECUTED = "what the model answered was executed, in {by}"
+STILL_CAN = "NOT wholly confined on this machine: what was executed could {things}; install bubblewrap"
+ENDED = "{count} answers ended the process that executed them, and count as wrong"
+SHORTENED = (
+    "{count} queries of the model were ended after {short:g} s, because its slow ones had taken {total:g} s together;"
+    " they count as failed, as if they had taken their full time"
+)
+NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
 
 
@@ -34,6 +45,26 @@ def notes_on_data(plan: Plan) -> list[Note]:
         database = output.scenario_folder(plan.rundir.helm, EHR_SQL) / "eicu.sqlite"
         if database.is_file() and not _has_rows(database):
             notes.append(Note(Importance.NO_RESULT, NO_ROWS))
+    return notes + _notes_on_execution(plan)
+
+
+def _notes_on_execution(plan: Plan) -> list[Note]:
+    helm = plan.evaluation.task.helm
+    if helm.run_spec in NOT_CONFINED_RUN_SPECS:
+        return [Note(Importance.DOUBTFUL, NOT_CONFINED)]
+    found = output.code_execution(plan.rundir.helm)
+    if found is None:
+        return []
+    notes = []
+    if helm.run_spec in found.run_specs and executed_by(helm.run_spec, helm.arguments):
+        notes.append(Note(Importance.BACKGROUND, EXECUTED.format(by=", in ".join(found.by))))
+        if found.still_can:
+            notes.append(Note(Importance.DOUBTFUL, STILL_CAN.format(things=", ".join(found.still_can))))
+    if found.ended:
+        notes.append(Note(Importance.INCOMPLETE, ENDED.format(count=found.ended)))
+    if found.shortened:
+        told = SHORTENED.format(count=found.shortened, short=SQL_SHORT_LIMIT_S, total=SQL_TOTAL_LIMIT_S)
+        notes.append(Note(Importance.INCOMPLETE, told))
     return notes
 
 

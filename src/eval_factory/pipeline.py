@@ -264,6 +264,10 @@ def run_helm(
     from eval_factory.run.local import run_locally
 
     plan.rundir.run_state.unlink(missing_ok=True)
+    if plan.evaluation.run.config.params.extra.allow_code_execution:
+        from eval_factory.mends.kernel import keep_memory_private
+
+        keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
     run_id = uuid.uuid4().hex
     ours = {**settings, event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
     if plan.evaluation.run.config.params.extra.offline:

@@ -30,6 +30,7 @@ RUNTIME_ONLY = frozenset(
         "config.params.extra.data_dir",  # which bundle it was, .run_state.json remembers
         "config.params.extra.offline",
         "config.params.extra.stop_after_failures",
+        "config.params.extra.allow_code_execution",  # without it there is no run to compare with
         "config.params.extra.on_failure",
         "config.params.extra.min_coverage",
         "config.params.extra.gpt_judge_api_key",

@@ -48,7 +48,15 @@ def provenance_of(
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
         data_bundle=data_bundle,
+        code_execution=_code_execution(plan),
     )
+
+
+def _code_execution(plan: Plan) -> dict[str, Any] | None:
+    found = output.code_execution(plan.rundir.helm)
+    if found is None or plan.evaluation.task.helm.run_spec not in found.run_specs:
+        return None
+    return {"confined_by": list(found.by), "still_can": list(found.still_can)}
 
 
 def _version(package: str) -> str | None:

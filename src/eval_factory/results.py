@@ -167,6 +167,8 @@ class Provenance:
     target: str
     data_bundle: Mapping[str, Any] | None = None
     """Where the data came from a bundle: its manifest's hash; data sets of the Hub by revision and hash."""
+    code_execution: Mapping[str, Any] | None = None
+    """Where what the model answered was executed: by what it was confined, and what it still could do."""
 
 
 @dataclass(frozen=True)

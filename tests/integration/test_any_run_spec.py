@@ -196,7 +196,8 @@ def test_a_package_that_is_not_installed(entry: str, package: str, run_program: 
     """While the run spec is built, while metrics are computed, while data are loaded."""
     if importlib.util.find_spec(package):
         pytest.skip(f"needs an environment without {package}")
-    outcome = run_program(f"helm:{entry}", "demo://baseline", params=SAMPLES, env=OFFLINE)
+    params = {**SAMPLES, "extra": {"allow_code_execution": True}}  # unitxt may execute what its card says
+    outcome = run_program(f"helm:{entry}", "demo://baseline", params=params, env=OFFLINE)
     assert outcome.returncode == 3
     assert f"that is not installed: {package}" in outcome.stderr
     assert "pip install" in outcome.stderr

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from eval_factory.config.code_execution import FLAG, KEY, executed_by, needs_permission, why
 from eval_factory.config.explain import did_you_mean
 from eval_factory.config.framework import FileLayout, Framework, ScenarioParameter, Task
 from eval_factory.config.layout import described
@@ -55,6 +56,7 @@ def task_record(task: Task) -> Record:
         "tried": task.about.tried,
         "notes": list(task.about.notes),
         "errata": _errata(task.helm.run_spec, task.helm.fixed),
+        "executes": dict(executed_by(task.helm.run_spec, task.helm.arguments)),
     }
 
 
@@ -88,6 +90,8 @@ def run_spec_record(name: str, spec: RunSpec, framework: Framework) -> Record:
         "annotators": list(spec.annotators),
         "prescribed_judges": list(spec.prescribed_judges),
         "errata": _errata(name),
+        "executes": dict(spec.executes or {}),
+        "needs_permission": needs_permission(name, spec),
         "runs": spec.asks is None,
         "asks": spec.asks,
         "module": spec.module,
@@ -204,9 +208,20 @@ def details(record: Record) -> str:
         remedy = known.get("corrected") or known.get("mend") or known.get("avoided")
         named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
         lines += ["", f"known defect ({named}): {known['defect']}. Here: {remedy}"]
+    lines += _execution(record)
     if record["example"] is None:
         lines += ["", f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
     return "\n".join(_commented(lines)) + "\n" + (record["example"] or "")
+
+
+def _execution(record: Record) -> list[str]:
+    run_spec = record.get("run_spec") or record["name"]
+    if not record["executes"]:
+        return []
+    lines = ["", f"it {why(run_spec, record['executes'])}"]
+    if record.get("needs_permission"):
+        lines += ["", f"refused without {FLAG}, or {KEY}: true, because such an answer is a stranger's program"]
+    return lines
 
 
 def _parameter_lines(record: Record) -> Iterable[str]:
@@ -272,15 +287,23 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
 
 
 def run_spec_rows(records: Iterable[Record]) -> list[tuple[str, ...]]:
-    """Those that no text endpoint can be evaluated with say so."""
+    """Those that no text endpoint can be evaluated with, and those that need a permission, say so."""
     return [
         (
             record["type"],
             _arguments(record),
-            record["description"] + ("" if record["runs"] else f" [cannot be run: asks for {record['asks']}]"),
+            record["description"] + _hindrance(record),
         )
         for record in records
     ]
+
+
+def _hindrance(record: Record) -> str:
+    if not record["runs"]:
+        return f" [cannot be run: asks for {record['asks']}]"
+    if record["needs_permission"]:
+        return f" [executes what the model answers ({', '.join(record['executes'])}): needs {FLAG}]"
+    return ""
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> str:

@@ -142,6 +142,7 @@ _FLAGS = {
 @_option("max_retries", type=int, default=None, help="Further attempts where one fails.")
 @_option("data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
 @_option("offline", is_flag=True, help="Contact nothing but the endpoints.")
+@_option("allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers; 'ls' says which do.")
 @_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @_option("dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
 @_option("fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
@@ -157,6 +158,7 @@ def run_eval(
     fresh: bool,
     no_preflight: bool,
     offline: bool,
+    allow_code_execution: bool,
     debug: bool,
     **flags: str | float | None,
 ) -> None:
@@ -166,6 +168,8 @@ def run_eval(
     given: dict[str, Any] = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     if offline:
         given["config.params.extra.offline"] = True
+    if allow_code_execution:
+        given["config.params.extra.allow_code_execution"] = True
     request = Request(run_config=run_config, flags=given, overrides=overrides)
     options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
     output = sys.stdout if dry_run else lasting(sys.stdout)

@@ -154,6 +154,7 @@ class Extra(_Strict):
     benchmark: PathText | None
     data_dir: PathText | None
     offline: Annotated[bool, Field(strict=True)]
+    allow_code_execution: Annotated[bool, Field(strict=True)]
     num_output_tokens: Positive | None
     max_length: Positive | None
     subject: Line | None

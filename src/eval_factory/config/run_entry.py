@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eval_factory.config.code_execution import wrong_processor
 from eval_factory.config.explain import did_you_mean
 from eval_factory.config.framework import About, Framework, HelmEntry, Task
 from eval_factory.config.run_specs import JURY_PARAMETER, RunSpec, RunSpecIndex, load_index
@@ -106,6 +107,8 @@ def mistakes(entry: RunEntry, spec: RunSpec, index: RunSpecIndex) -> list[str]:
                 f"{entry.name} has no parameter {name!r}{near}; {parameters_of(entry.name, spec)};"
                 f" every run spec takes: {', '.join(for_every_run_spec(index))}"
             )
+    if (wrong := wrong_processor(entry.arguments)) is not None:
+        problems.append(wrong)
     missing = [name for name in spec.required if name not in entry.arguments]
     if missing:
         problems.append(

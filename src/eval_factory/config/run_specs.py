@@ -34,6 +34,8 @@ class RunSpec:
     """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a jury."""
     packages: tuple[str, ...] = ()
     """Modules that it imports in any case, and that neither HELM nor eval-factory brings along."""
+    executes: Mapping[str, str] | None = None
+    """What of an answer HELM executes (Python, C++, SQL ...) -> where in HELM; found by reading its source."""
     asks: str | None = None
     """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_factory.config.code_execution import refusal
 from eval_factory.config.explain import did_you_mean
 from eval_factory.config.framework import FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.config.layout import DATA_PATH, described, faults
@@ -50,6 +51,9 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
             f" ({tokens[0]} and {tokens[1]}); give one of them"
         )
     problems += given_twice(task, params)
+    refused = refusal(task.helm.run_spec, task.helm.arguments)
+    if refused is not None and not params.extra.allow_code_execution:
+        problems.append(f"{WHERE}: {refused}")
     if params.extra.judges is not None:
         problems += _not_its_judges(task, [judge.name for judge in params.extra.judges])
     own = BENCHMARK in task.helm.parameters

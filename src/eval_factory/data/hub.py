@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 from eval_factory.data.bundle import HF_HOME, Staging
 from eval_factory.data.failure import FetchError
 from eval_factory.data.manifest import HubEntry, files_under
+from eval_factory.data.script_process import RESULT
 from eval_factory.data.sources import HubDataset
 from eval_factory.errors import PrerequisiteError
 
@@ -21,6 +24,13 @@ DATASETS = "datasets"
 INFO = "dataset_info.json"
 CONVERTED = "refs/convert/parquet"
 """Where the Hub keeps its conversion of a data set to Parquet."""
+
+
+SEEN_BY_SCRIPTS = (
+    "PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy",
+    "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
+)  # fmt: skip
+"""Of the environment."""
 
 
 def cache_folder(dataset: str) -> str:
@@ -36,13 +46,18 @@ def prepare_cache(
 ) -> None:
     """Turn a copy of a data set's repository into a cache and stage it.
 
+    Its loading script is run only where the table of sources says that it has one, and of a revision that is known.
+
     Raises:
-        PrerequisiteError: the `datasets` package cannot read it.
+        PrerequisiteError: the `datasets` package cannot read it, or it holds a program and no data.
     """
     workspace = staging.folder.with_name(f"{staging.folder.name}-cache")
     try:
-        with _quiet_datasets():
-            built, config, version = _build(repository, dataset, workspace)
+        if revision is not None and dataset.script and _scripts(repository):
+            built, config, version = _build_by_script(repository, dataset, workspace)
+        else:
+            with _quiet_datasets():
+                built, config, version = _build(repository, dataset, workspace)
         folder = f"{HF_HOME}/{DATASETS}/{cache_folder(dataset.id)}/{config}/{version}/{revision or UNKNOWN_REVISION}"
         _forget_where_it_was_made(built / INFO)
         for name in sorted(files_under(built)):
@@ -58,16 +73,55 @@ def prepare_cache(
 def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
     from datasets import load_dataset_builder
 
-    script = dataset.script and any(repository.glob("*.py"))
+    scripts = _scripts(repository)
+    folder = repository
+    if scripts:  # the package would run one of the data set's name, and ask for nothing else
+        folder = workspace.with_name(f"{workspace.name}-data") / repository.name
     try:
-        builder = load_dataset_builder(
-            str(repository), dataset.config, cache_dir=str(workspace), trust_remote_code=True if script else None
-        )
+        if scripts:
+            shutil.copytree(repository, folder, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
+        builder = load_dataset_builder(str(folder), dataset.config, cache_dir=str(workspace), trust_remote_code=False)
         builder.download_and_prepare()
-    except Exception as error:  # whatever a data set's files, or its script, make the package raise
+    except Exception as error:  # whatever a data set's files make the package raise
         cause = error.__cause__ or error
-        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {type(cause).__name__}: {cause}") from error
+        program = (
+            f"\n  {scripts[0]} is a program and is not executed; put the data set's files as Parquet, CSV or JSON there"
+            if scripts
+            else ""
+        )
+        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {type(cause).__name__}: {cause}{program}") from error
+    finally:
+        if scripts:
+            shutil.rmtree(folder.parent, ignore_errors=True)
     return Path(builder.cache_dir), str(builder.config.name), str(builder.config.version or "0.0.0")
+
+
+def _scripts(repository: Path) -> list[str]:
+    return sorted(path.relative_to(repository).as_posix() for path in repository.rglob("*.py"))
+
+
+def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
+    """In a process of its own, which has none of this one's keys and writes into `workspace` only."""
+    workspace.mkdir(parents=True, exist_ok=True)
+    here = str(workspace.resolve())
+    homes = dict.fromkeys(("HOME", "TMPDIR", "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"), here)
+    kept = {name: os.environ[name] for name in SEEN_BY_SCRIPTS if name in os.environ}
+    argv = [sys.executable, "-m", "eval_factory.data.script_process"]
+    question = json.dumps([str(repository.resolve()), dataset.config, here])
+    done = subprocess.run(
+        [*argv, question], env={**kept, **homes, "PYTHONSAFEPATH": "1"}, cwd=here, stdin=subprocess.DEVNULL,
+        capture_output=True, check=False,
+    )  # fmt: skip
+    try:
+        told = json.loads((workspace / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        told = {"error": f"the process that ran its script ended with {done.returncode}"}
+    folder = Path(told.get("folder", ""))
+    if "error" not in told and not folder.resolve().is_relative_to(here):
+        told = {"error": "its script made another folder than the one it was given"}
+    if "error" in told:
+        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {told['error']}")
+    return folder, str(told["config"]), str(told["version"])
 
 
 def _forget_where_it_was_made(info: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import sys
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
+from eval_factory.config.run_specs import load_index
 from eval_factory.engine import entries, listing, offline, parent, settings
 from eval_factory.helm import names
 from eval_factory.mends import absent, hub, pins, scenarios, startup
@@ -55,6 +56,11 @@ def mend_jury_benchmarks() -> None:
 def mend_scenarios() -> None:
     """Only what is asked for: each imports its scenario."""
     asked = names.asked_run_specs(sys.argv)
+    executing = {name for name, spec in load_index().run_specs.items() if spec.executes and name in (asked or {name})}
+    if executing:
+        from eval_factory.mends import execution
+
+        execution.confine(executing)
     if "ehr_sql" in asked:
         from eval_factory.mends import sql
 

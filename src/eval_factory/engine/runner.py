@@ -23,7 +23,7 @@ from eval_factory.engine.text_only import asks_for_more
 from eval_factory.errors import PrerequisiteError
 from eval_factory.foreign_text import LONGEST_LOG_LINE, one_line
 from eval_factory.helm import names
-from eval_factory.mends import hub, scoring, startup
+from eval_factory.mends import execution_record, hub, scoring, startup
 from eval_factory.mends.pins import DownloadError
 from eval_factory.results import MODEL_ROLE
 from eval_factory.secrets import Redactor
@@ -129,6 +129,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
         hub.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
+        execution_record.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
         self._session.expect(MODEL_ROLE, len(state.request_states))
         self._session.events.emit(events.PHASE, phase=events.ASKING, total=len(state.request_states))
 

@@ -57,7 +57,13 @@ SCENARIOS_FOLDER = "scenarios"
 
 HUB_DATASETS_FILE = "hub_datasets.json"
 LIMITED_RECORDS_FILE = "limited_records.json"
+CODE_EXECUTION_FILE = "code_execution.json"
 """In HELM's output folder: what our plug-in saw loaded from the Hugging Face Hub."""
+
+SQL_TOTAL_LIMIT_S = 600.0
+"""For all of a model's queries together that take longer than SQL_SHORT_LIMIT_S."""
+SQL_SHORT_LIMIT_S = 1.0
+"""For one query, after that."""
 
 RUN_SPEC_FILE = "run_spec.json"
 SCENARIO_STATE_FILE = "scenario_state.json"

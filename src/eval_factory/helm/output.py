@@ -319,6 +319,25 @@ def reason_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> 
     return reason if isinstance(reason, str) else None
 
 
+class CodeExecution(_Loose):
+    """How what the model answered was executed."""
+
+    run_specs: list[str] = []
+    by: list[str] = []
+    still_can: list[str] = []
+    """What the trial found that it could do, and should not."""
+    ended: int = 0
+    """Answers that ended the process that executed them."""
+    shortened: int = 0
+    """Queries that were ended before their time, because the model's others had used it up."""
+
+
+def code_execution(helm_dir: Path) -> CodeExecution | None:
+    """None where nothing was executed. Raises HelmError."""
+    file = helm_dir / names.CODE_EXECUTION_FILE
+    return _read(file, CodeExecution) if file.is_file() else None
+
+
 def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:
     """Criterion -> a judge's rating of one answer, as HELM reads it; empty where it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)

@@ -43,6 +43,7 @@ class LeaderboardRequest(BaseModel):
     overrides: tuple[str, ...] = ()
     reasoning: bool = False
     offline: bool = False
+    allow_code_execution: bool = False
     dry_run: bool = False
     no_preflight: bool = False
     debug: bool = False
@@ -93,6 +94,7 @@ def evaluation_of(
         "config.params.extra.min_coverage": request.min_coverage,
         "config.params.extra.data_dir": None if request.data_dir is None else str(request.data_dir),
         "config.params.extra.offline": request.offline or None,
+        "config.params.extra.allow_code_execution": request.allow_code_execution or None,
         "target.api_endpoint.url": request.model_url,
         "target.api_endpoint.model_id": model,
         "target.api_endpoint.type": request.model_type,

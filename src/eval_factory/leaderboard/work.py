@@ -14,6 +14,7 @@ from typing import TextIO
 
 import yaml
 
+from eval_factory.config.code_execution import refusal, wrong_processor
 from eval_factory.engine import events as event_names
 from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.foreign_text import own_lines
@@ -23,7 +24,7 @@ from eval_factory.helm.packages import look_for_helm, missing_for, not_installed
 from eval_factory.keys import key_report
 from eval_factory.leaderboard import runs
 from eval_factory.leaderboard.data import placed
-from eval_factory.leaderboard.entries import conf_text, missing_data_paths
+from eval_factory.leaderboard.entries import Entry, conf_text, missing_data_paths
 from eval_factory.leaderboard.job import Job, make_job
 from eval_factory.leaderboard.outcome import Ran, what_came
 from eval_factory.leaderboard.request import LeaderboardRequest
@@ -92,7 +93,7 @@ def say_what_is_run(job: Job, screen: TextIO) -> None:
     """Which entries there are, which are left out, which want data that are not there.
 
     Raises:
-        ConfigError: none of the entries would be run.
+        ConfigError: none of the entries would be run, or some need a permission that was not given.
     """
     if job.found is None:
         screen.write(f"the conf would be downloaded: {job.origin}\n")
@@ -108,6 +109,7 @@ def say_what_is_run(job: Job, screen: TextIO) -> None:
     asked = ", ".join(f"{asks} ({count})" for asks, count in Counter(entry.asks for entry in left_out).items())
     if not run:
         raise ConfigError(f"{job.origin}: nothing of it can be run with an endpoint for text: it asks for {asked}")
+    refuse_execution(job, run)
     if left_out:
         screen.write(f"{len(left_out)} entries are left out, an endpoint for text has none of: {asked}\n")
     for path in missing_data_paths(run):
@@ -117,6 +119,23 @@ def say_what_is_run(job: Job, screen: TextIO) -> None:
     if lacking:
         count = sum(bool(missing_for(entry.run_spec)) for entry in run)
         screen.write(f"warning: {count} entries cannot run: {not_installed(job.row.name, lacking)}\n")
+
+
+def refuse_execution(job: Job, run: Sequence[Entry]) -> None:
+    """
+    Raises:
+        ConfigError: entries would execute what a model answers, and the user has not allowed it.
+    """
+    given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
+    wrong = list(dict.fromkeys(problem for _, arguments in given if (problem := wrong_processor(arguments)) is not None))
+    if wrong:
+        raise ConfigError([f"{job.origin}: {problem}" for problem in wrong])
+    if job.plans[0].evaluation.run.config.params.extra.allow_code_execution:
+        return
+    refused = [refusal(run_spec, arguments) for run_spec, arguments in given]
+    problems = list(dict.fromkeys(problem for problem in refused if problem is not None))
+    if problems:
+        raise ConfigError([f"{job.origin}: {problem}" for problem in problems])
 
 
 def prepare(job: Job, log: logging.Logger) -> None:
@@ -236,6 +255,10 @@ def run_helm(
     from eval_factory.run.environment import child_environment
     from eval_factory.run.local import run_locally
 
+    if job.plans[0].evaluation.run.config.params.extra.allow_code_execution:
+        from eval_factory.mends.kernel import keep_memory_private
+
+        keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
     run_id = uuid.uuid4().hex
     ours = {**settings, event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
     if plan.evaluation.run.config.params.extra.offline:

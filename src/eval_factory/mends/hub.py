@@ -16,6 +16,10 @@ CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 script and the Hub keeps its own conversion for the newest one alone. The newest is read then, and the result says so.
 """
 
+class DataInTheWayError(Exception):
+    """Something of a data set's name lies in the working directory."""
+
+
 _loaded: dict[tuple[str, str], dict[str, str]] = {}
 _pinned: dict[str, str] = {}
 _lock = threading.Lock()
@@ -40,6 +44,7 @@ def _watch() -> None:
         return
 
     def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse_what_lies_here(str(path))
         pinned = _pinned.get(str(path)) if kwargs.get("revision") is None else None
         try:
             builder = build(path, *args, **(kwargs | ({"revision": pinned} if pinned else {})))
@@ -55,6 +60,20 @@ def _watch() -> None:
 
     noting.is_watched = True  # type: ignore[attr-defined]
     datasets.load.load_dataset_builder = noting
+
+
+def _refuse_what_lies_here(dataset: str) -> None:
+    """`load_dataset("org/name")` reads a folder of that name in the working directory first, and runs a script in it.
+
+    Raises:
+        DataInTheWayError: there is one.
+    """
+    here = Path(dataset)
+    if not here.is_absolute() and "/" in dataset and here.exists():
+        raise DataInTheWayError(
+            f"the folder that you are in holds {dataset}, which would be read instead of the Hub's data set of that"
+            " name: rename it, or start from another folder"
+        )
 
 
 def write_down(file: Path) -> None:

@@ -12,6 +12,7 @@ import queue
 import re
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from functools import cache
@@ -23,11 +24,13 @@ from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-from eval_factory.mends import sql_worker
+from eval_factory.helm import names
+from eval_factory.mends import execution_record, sql_worker
 
 TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
 START_LIMIT_S = 60.0
 MOST_WORKERS = 4
+TOTAL_LIMIT_S, SHORT_LIMIT_S = names.SQL_TOTAL_LIMIT_S, names.SQL_SHORT_LIMIT_S
 
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
@@ -40,6 +43,32 @@ Rows = list[tuple[Any, ...]]
 class QueryFailed(Exception):
     """The query gave no rows: it is no SQL, may not be executed, or took too long or too much."""
 
+    by_limit = False
+    """Whether it was a limit of time or size that ended it."""
+
+
+class _EndedByLimit(QueryFailed):
+    by_limit = True
+
+
+class _Budget:
+    """Of time, for all queries of a model in one run: thousands that never end must not take hours.
+
+    When those that are slow have used it up, every further query has a second only. What is ended so is counted.
+    """
+
+    def __init__(self) -> None:
+        self._used = 0.0
+        self._lock = threading.Lock()
+
+    def limit(self, seconds: float) -> float:
+        with self._lock:
+            return seconds if self._used < TOTAL_LIMIT_S else min(seconds, SHORT_LIMIT_S)
+
+    def spend(self, seconds: float) -> None:
+        with self._lock:
+            self._used += seconds if seconds > SHORT_LIMIT_S else 0.0
+
 
 class _Worker:
     """One process that executes queries, started when it is first needed and anew after it had to be ended."""
@@ -47,7 +76,7 @@ class _Worker:
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, database: Path, query: str) -> Any:
+    def ask(self, database: Path, query: str, seconds: float, largest: int) -> Any:
         """The answer to one query, as `sql_worker.answer` gives it.
 
         Raises:
@@ -56,17 +85,17 @@ class _Worker:
         process = self.process
         if process is None or process.poll() is not None:
             process = self._start()
-        question = json.dumps([f"{database.as_uri()}?mode=ro&immutable=1", query]) + "\n"
+        question = json.dumps([f"{database.as_uri()}?mode=ro&immutable=1", query, seconds, largest]) + "\n"
         try:
             process.stdin.write(question.encode())  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
-            return json.loads(_line(process, TIME_LIMIT_S))
+            return json.loads(_line(process, seconds))
         except TimeoutError as error:
             self.end()
-            raise QueryFailed(f"no end within {TIME_LIMIT_S:g} s") from error
+            raise _EndedByLimit(f"no end within {seconds:g} s") from error
         except (EOFError, BrokenPipeError) as error:
             self.end()
-            raise QueryFailed("the query was ended: too much time or memory") from error
+            raise _EndedByLimit("the query was ended: too much time or memory") from error
         except BaseException:  # the answer to this query must not be taken for the next one's
             self.end()
             raise
@@ -128,22 +157,44 @@ def end_workers() -> None:
         worker.end()
 
 
-def execute(database: Path, query: str) -> Rows | None:
+_budget = _Budget()
+
+
+def execute(
+    database: Path,
+    query: str,
+    *,
+    seconds: float | None = None,
+    largest: int = sql_worker.LARGEST_RESULT,
+    of_model: bool = False,
+) -> Rows | None:
     """The rows of one query that only reads; None where the text holds no statement.
+
+    Args:
+        of_model: whether it is a model's, of whose time there is a total.
 
     Raises:
         QueryFailed: the message says why, as SQLite says it.
         RuntimeError: the database cannot be read.
     """
+    asked = TIME_LIMIT_S if seconds is None else seconds
     worker = _idle.get()
+    started = time.monotonic()
+    given = _budget.limit(asked) if of_model else asked
     try:
-        answer = worker.ask(database, query)
+        answer = worker.ask(database, query, given, largest)
+    except _EndedByLimit:
+        if given < asked:
+            execution_record.count(execution_record.SHORTENED)
+        raise
     finally:
         _idle.put(worker)
+        if of_model:
+            _budget.spend(time.monotonic() - started)
     if sql_worker.BROKEN in answer:
         raise RuntimeError(f"{database} cannot be read: {answer[sql_worker.BROKEN]}")
     if sql_worker.FAILED in answer:
-        raise QueryFailed(answer[sql_worker.FAILED])
+        raise (_EndedByLimit if answer.get(sql_worker.TOO_LARGE) else QueryFailed)(answer[sql_worker.FAILED])
     rows = answer[sql_worker.ROWS]
     return None if rows is None else [tuple(row) for row in rows]
 
@@ -184,7 +235,7 @@ def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
         error = "No query generated"
     else:
         try:
-            found = execute(database, predicted)
+            found = execute(database, predicted, of_model=True)
         except QueryFailed as failed:
             error = str(failed)
     return {
@@ -194,6 +245,12 @@ def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
         "ground_truth_rows": rows,
         "query_written": bool(predicted) and (found is not None or error is not None),
     }
+
+
+def tagged_query(text: str) -> str:
+    """The SQL of an answer, as HELM finds it for Bird and Spider."""
+    tagged = _SQL_TAG.search(text)
+    return tagged[1] if tagged else ""
 
 
 def _query_in(text: str) -> str:

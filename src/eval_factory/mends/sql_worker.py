@@ -32,8 +32,9 @@ SQLITE_MEMORY = 512_000_000
 PROCESS_MEMORY = 1_000_000_000
 
 READY = b"ready\n"
-ROWS, FAILED, BROKEN = "rows", "failed", "broken"
-"""What an answer holds: the rows (None: there was nothing to execute), why the query failed, or why none can run."""
+ROWS, FAILED, BROKEN, TOO_LARGE = "rows", "failed", "broken", "too_large"
+"""What an answer holds: the rows (None: there was nothing to execute), why the query failed, or why none can run; and whether
+the rows were too large."""
 
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
 _FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zeroblob"})
@@ -43,7 +44,7 @@ class TooLarge(ValueError):
     """The rows are more than anybody will read."""
 
 
-def answer(uri: str, query: str) -> dict[str, Any]:
+def answer(uri: str, query: str, largest: int = LARGEST_RESULT) -> dict[str, Any]:
     """The rows of one query that only reads, as JSON can hold them."""
     try:
         connection = sqlite3.connect(uri, uri=True)
@@ -63,7 +64,9 @@ def answer(uri: str, query: str) -> dict[str, Any]:
         connection.set_authorizer(_authorized)
         try:
             cursor = connection.execute(query)
-            return {ROWS: None if cursor.description is None else _rows(cursor)}
+            return {ROWS: None if cursor.description is None else _rows(cursor, largest)}
+        except TooLarge as error:
+            return {FAILED: str(error), TOO_LARGE: True}
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
             return {FAILED: str(error)[:LONGEST_MESSAGE] or "out of memory"}
 
@@ -74,13 +77,13 @@ def _authorized(action: int, _first: str | None, name: str | None, *_: object) -
     return sqlite3.SQLITE_OK
 
 
-def _rows(cursor: sqlite3.Cursor) -> list[list[Any]]:
+def _rows(cursor: sqlite3.Cursor, largest: int) -> list[list[Any]]:
     rows, size = [], 0
     for row in cursor:
         rows.append([_plain(value) for value in row])
         size += LINE * (1 + len(row)) + len(json.dumps(rows[-1]))
-        if size > LARGEST_RESULT:
-            raise TooLarge(f"the result has more than {LARGEST_RESULT // 1_000_000} MB")
+        if size > largest:
+            raise TooLarge(f"the result has more than {largest // 1_000_000} MB")
     return rows
 
 
@@ -122,9 +125,10 @@ def end_with_parent() -> None:
 def serve(questions: TextIO, answers: TextIO) -> None:
     """Until helm-run closes the pipe, or is gone."""
     for line in questions:
+        uri, query, seconds, largest = json.loads(line)
         # helm-run kills this process when the time is up; this is for a helm-run that cannot.
-        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + TIME_LIMIT_S) + 1)
-        answers.write(json.dumps(answer(*json.loads(line)), allow_nan=False) + "\n")
+        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds) + 1)
+        answers.write(json.dumps(answer(uri, query, largest), allow_nan=False) + "\n")
         answers.flush()
 
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from eval_factory.cli import listing
 from eval_factory.cli.main import cli
 from eval_factory.cli.tables import show_table
+from eval_factory.config.code_execution import KEY, needs_permission
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.framework import About, load_framework
 from eval_factory.config.run_specs import load_index
@@ -49,7 +50,8 @@ def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> Non
             assert yaml.safe_load(text) is None
             continue
         file.write_text(text, encoding="utf-8")
-        found = build_evaluation(Request(run_config=file), framework, {})
+        allowed = {KEY: True} if needs_permission(name, spec) else {}
+        found = build_evaluation(Request(run_config=file, flags=allowed), framework, {})
         assert found.task.helm.run_spec == name
 
 
@@ -104,6 +106,22 @@ def test_all_run_specs() -> None:
     assert all(set(record) == set(records[0]) for record in records)
 
 
+def test_what_executes_answers_says_so() -> None:
+    text = ls("helm:code").replace("\n#   ", " ")
+    assert "it executes what a model answers (Python, in HELM's code_metrics_helper.RuntimeModule, code_metrics_helper.check_correctness), in a confined process" in text
+    assert "refused without --allow_code_execution, or config.params.extra.allow_code_execution: true" in text
+    lines = {line.split()[0]: line for line in ls("--all").splitlines()}
+    assert lines["helm:code"].endswith("[executes what the model answers (Python): needs --allow_code_execution]")
+    assert "needs --allow" not in lines["helm:ehr_sql"] + lines["helm:mmlu"]
+    record = json.loads(ls("helm:bird_sql", "--json"))
+    assert record["executes"] == {"SQL": "bird_sql_annotator.BirdSQLAnnotator"}
+    assert record["needs_permission"] is True
+    sql = ls("ehr_sql").replace("\n#   ", " ")
+    assert "in processes that only read and are ended after a time" in sql
+    assert "refused without" not in sql
+    assert "which eval-factory cannot confine" in ls("helm:unitxt").replace("\n#   ", " ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -147,7 +165,7 @@ def test_json_of_all_tasks_keeps_its_fields() -> None:
         "name", "type", "description", "endpoint_types", "judges", "main_metric", "access", "source", "instances",
         "tags", "parameters", "notes",
     }  # fmt: skip
-    since = {"run_spec", "licence", "revision", "size_mb", "tried", "errata"}
+    since = {"run_spec", "licence", "revision", "size_mb", "tried", "errata", "executes"}
     assert all(had | since == set(record) for record in records)
 
 

@@ -3,13 +3,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from ctypes import CDLL
 from pathlib import Path
 
 import pytest
 
-from eval_factory.data.bundle import read_file_list
+from eval_factory.data.bundle import read_file_list, staging
+from eval_factory.data.hub import prepare_cache
 from eval_factory.data.importing import import_folder
 from eval_factory.data.manifest import compare, read_manifest
+from eval_factory.data.sources import HubDataset
 from eval_factory.errors import ConfigError, PrerequisiteError
 from unit.data.invented import digest, folder_to_import, sources
 
@@ -144,3 +147,84 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"thesis\.txt"):
         import_folder(folder_to_import(tmp_path / "given"), tmp_path / "mine", sources(), no_line)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+SCRIPT = """
+import os
+from pathlib import Path
+import datasets
+
+def leave_a_trace():
+    stolen = os.environ.get("MY_SECRET_KEY", "no key")
+    for name in ("/proc/self/environ", f"/proc/{os.getppid()}/environ"):
+        try:
+            stolen += Path(name).read_text(errors="replace")
+        except OSError:
+            pass
+    try:
+        Path(TRACE).write_text(stolen)
+    except OSError:
+        pass
+    return stolen
+
+class SomeCalc(datasets.GeneratorBasedBuilder):
+    def _info(self):
+        return datasets.DatasetInfo(features=datasets.Features({"question": datasets.Value("string")}))
+
+    def _split_generators(self, dl_manager):
+        return [datasets.SplitGenerator(name="test")]
+
+    def _generate_examples(self):
+        yield 0, {"question": "a key" if "sk-canary" in leave_a_trace() else "no key"}
+
+leave_a_trace()
+"""
+
+
+def scripted(trace: Path) -> str:
+    return f"TRACE = {str(trace)!r}\n{SCRIPT}"
+
+
+def test_a_program_among_the_data_is_not_executed(tmp_path: Path) -> None:
+    """Neither one of the data set's name, which the `datasets` package looks for, nor one that the table expects."""
+    given, trace = folder_to_import(tmp_path / "given"), tmp_path / "trace"
+    (given / "SHA256SUMS").unlink()
+    (given / "hub/org/Some-Calc/Some-Calc.py").write_text(scripted(trace))
+    for expected in (False, True):
+        table = sources()
+        calc = table.tasks["calc"]
+        hub = tuple(dataset.model_copy(update={"script": expected}) for dataset in calc.hub)
+        table = table.model_copy(update={"tasks": {**table.tasks, "calc": calc.model_copy(update={"hub": hub})}})
+        root = tmp_path / f"bundle{expected}"
+        manifest = import_folder(given, root, table, no_line)
+        assert not trace.exists()
+        assert "calc" in manifest.tasks
+        assert not list(root.rglob("*.py"))
+
+
+def test_a_program_without_data_is_refused(tmp_path: Path) -> None:
+    given, trace = folder_to_import(tmp_path / "given"), tmp_path / "trace"
+    (given / "SHA256SUMS").unlink()
+    for name in ("README.md", "t.parquet"):
+        (given / "hub/org/Some-Calc" / name).unlink()
+    (given / "hub/org/Some-Calc/Some-Calc.py").write_text(scripted(trace))
+    with pytest.raises(PrerequisiteError, match=r"Some-Calc\.py is a program and is not executed; put .* as Parquet"):
+        import_folder(given, tmp_path / "bundle", sources(), no_line)
+    assert not trace.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["given"]
+
+
+def test_a_script_that_is_pulled_sees_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is run at a known revision only, and writes into no other folder."""
+    monkeypatch.setenv("MY_SECRET_KEY", "sk-canary-0123456789abcdef")
+    repository, trace = tmp_path / "repository" / "some_calc", tmp_path / "trace"
+    repository.mkdir(parents=True)
+    (repository / "some_calc.py").write_text(scripted(trace))
+    known = HubDataset(id="org/some_calc", config=None, revision="ab" * 20, script=True)
+    with staging(tmp_path / "bundle", sources()) as stage:
+        prepare_cache(repository, known, revision=known.revision, source="hub:x", staging=stage)
+        (entry,) = stage.hub
+        (table,) = (stage.folder / entry.folder).glob("*.arrow")
+        assert b"no key" in table.read_bytes()
+    if CDLL(None).syscall(444, None, 0, 1) >= 1:  # Landlock
+        assert not trace.exists()

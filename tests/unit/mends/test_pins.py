@@ -189,3 +189,30 @@ def test_what_is_told() -> None:
     newest = plan({"config.type": "medcalc_bench", "config.params.extra.version": "v1.2"})
     assert "915b1aad1fd2aa67790f369658cc365dfd440e90" in variables_of_pins(newest)[pins.VARIABLE]
     assert variables_of_pins(plan({"config.type": "pubmed_qa"})) == {}
+
+
+READS_WHAT_LIES_HERE = """
+import datasets
+from eval_factory.mends import hub
+hub.note_what_is_loaded()
+try:
+    datasets.load_dataset("org/some_calc", trust_remote_code=True)
+except Exception as error:
+    print(type(error).__name__, error)
+else:
+    print("loaded")
+"""
+
+
+def test_a_folder_of_a_data_sets_name_is_not_read_instead_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a script in it is not executed: HELM trusts those of the Hub."""
+    folder = tmp_path / "org" / "some_calc"
+    folder.mkdir(parents=True)
+    (folder / "some_calc.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    said = run(READS_WHAT_LIES_HERE, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})
+    assert said.startswith("DataInTheWayError the folder that you are in holds org/some_calc")
+    assert not (tmp_path / "trace").exists()
+    monkeypatch.chdir(folder)  # from elsewhere the Hub is asked
+    assert "DataInTheWay" not in run(READS_WHAT_LIES_HERE, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})
+    assert not (tmp_path / "trace").exists()

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
 
-from eval_factory.mends import sql, sql_worker
+from eval_factory.mends import execution_record, sql, sql_worker
 from eval_factory.mends.sql import QueryFailed, execute
 
 COUNTING = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
@@ -291,3 +291,50 @@ def test_an_annotation_says_whether_there_was_a_query(
 )
 def test_the_query_is_found_as_helm_finds_it(text: str, query: str) -> None:
     assert sql._query_in(text).strip() == query
+
+
+ENDLESS = f"{COUNTING} SELECT count(*) FROM n"
+
+
+@pytest.fixture
+def _budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Of less than a second for queries that take longer than a tenth."""
+    monkeypatch.setattr(sql, "TOTAL_LIMIT_S", 0.3)
+    monkeypatch.setattr(sql, "SHORT_LIMIT_S", 0.1)
+    monkeypatch.setattr(sql, "_budget", sql._Budget())
+    execution_record._known.clear()
+    yield
+    execution_record._known.clear()
+
+
+@pytest.mark.usefixtures("_budget")
+def test_all_queries_of_a_model_together_have_a_limit(database: Path) -> None:
+    with pytest.raises(QueryFailed, match=r"no end within 0\.4 s"):
+        execute(database, ENDLESS, seconds=0.4, of_model=True)
+    assert execution_record._known == {}
+    for count in (1, 2):
+        with pytest.raises(QueryFailed, match=r"no end within 0\.1 s"):
+            execute(database, ENDLESS, seconds=0.4, of_model=True)
+        assert execution_record._known == {"shortened": count}
+    assert execute(database, "SELECT 1", of_model=True) == [(1,)]  # a quick one is executed as ever
+    with pytest.raises(QueryFailed, match=r"no end within 0\.4 s"):
+        execute(database, ENDLESS, seconds=0.4)  # the benchmark's own
+    assert execution_record._known == {"shortened": 2}
+
+
+@pytest.mark.usefixtures("_budget")
+def test_quick_queries_use_up_nothing() -> None:
+    budget = sql._Budget()
+    for _ in range(100):
+        budget.spend(0.1)
+    assert budget.limit(10.0) == 10.0
+    budget.spend(0.5)
+    assert budget.limit(10.0) == 0.1
+    assert budget.limit(0.05) == 0.05
+
+
+def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Path) -> None:
+    for query, by_limit in (("SELECT nothing", False), (f"{COUNTING} SELECT x FROM n", True), (ENDLESS, True)):
+        with pytest.raises(QueryFailed) as failed:
+            execute(database, query, seconds=1.0, largest=1000)
+        assert failed.value.by_limit is by_limit

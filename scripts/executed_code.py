@@ -1,0 +1,266 @@
+"""Which run specs of the installed HELM execute what a model answered: found by reading HELM's source, for the index.
+
+From a run spec's function everything is followed that may be called: helpers that make metric specs, classes of metrics
+and annotators (named by texts), their methods, and what those use. What is not known to be harmless counts as execution,
+so that what another HELM adds is noticed: the index changes, and a test fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+FOLLOWED = ("helm.benchmark.run_specs.", "helm.benchmark.metrics.", "helm.benchmark.annotation.")
+"""Modules that see answers. Scenarios do not: they make the prompts."""
+SPEC_MODULE = re.compile(r"helm\.benchmark\.(run_specs\.\w+|metrics\.\w*metric_specs\w*)\Z")
+CLASS_PATH = re.compile(r"helm\.benchmark\.(?:metrics|annotation)\.[\w.]+\.[A-Za-z]\w*\Z")
+BUILTINS = {"exec": "Python", "eval": "Python"}
+PACKAGES = {
+    "subprocess": "a program",
+    "multiprocessing": None,
+    "pexpect": "a program",
+    "docker": "a program",
+    "sqlite3": "SQL",
+    "sqlalchemy": "SQL",
+    "duckdb": "SQL",
+    "gradio_client": "a remote service",
+    "unitxt": "whatever unitxt's card says",
+}
+"""Package -> what runs where something of it is called; None: only what it is given to run, which is looked at itself."""
+SYSTEM_CALLS = re.compile(r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)\Z")
+LANGUAGES = {
+    "helm.benchmark.metrics.codeinsights_correct_code_metrics": "C++",
+    "helm.benchmark.metrics.codeinsights_code_evaluation_metrics": "C++",
+}
+"""What the programs started by a module are."""
+HARMLESS = {
+    ("helm.benchmark.metrics.summac.utils_misc", "get_freer_gpu"): "asks nvidia-smi for free memory",
+    ("helm.benchmark.metrics.summac.utils_misc", "any_gpu_with_space"): "asks nvidia-smi for free memory",
+}
+
+
+@dataclass
+class Module:
+    """Top-level names of a module: what defines them here, and what the imported ones are elsewhere."""
+
+    name: str
+    defined: dict[str, ast.AST] = field(default_factory=dict)
+    imported: dict[str, str] = field(default_factory=dict)
+    """Local name -> dotted path."""
+
+
+@cache
+def read_module(name: str) -> Module | None:
+    file = _file(name)
+    if file is None:
+        return None
+    module = Module(name)
+    for node in _top_level(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            module.defined[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    module.defined[target.id] = node.value
+        else:
+            module.imported |= _imports(node)
+    return module
+
+
+def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Statements of a module, and of its `try:` and `if:`."""
+    for node in tree.body:
+        if isinstance(node, ast.Try | ast.If):
+            for inner in ast.iter_child_nodes(node):
+                if isinstance(inner, ast.stmt):
+                    yield inner
+        else:
+            yield node
+
+
+def _imports(node: ast.AST) -> dict[str, str]:
+    if isinstance(node, ast.Import):
+        return {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        return {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return {}
+
+
+def executed_code(module: str, function: str) -> dict[str, str]:
+    """What a run spec executes of an answer -> where HELM does it; empty where it executes nothing."""
+    walk = _Walk()
+    walk.visit(module, function)
+    return {what: ", ".join(sorted(places)) for what, places in sorted(walk.found.items())}
+
+
+@dataclass
+class Facts:
+    """What a piece of source uses."""
+
+    module: str
+    names: list[str] = field(default_factory=list)
+    """Of the same module."""
+    paths: list[str] = field(default_factory=list)
+    """Of others, and of classes that are named by texts."""
+    texts: list[str] = field(default_factory=list)
+    executes: list[str] = field(default_factory=list)
+    by_name: list[tuple[str, Facts]] = field(default_factory=list)
+    """Entries of tables from names to functions."""
+
+
+@cache
+def facts_of(module_name: str, name: str) -> tuple[Facts, ...]:
+    """Of a function or constant, or of each method of a class."""
+    module = read_module(module_name)
+    if module is None or name not in module.defined:
+        return ()
+    node = module.defined[name]
+    parts = _methods(module, node) if isinstance(node, ast.ClassDef) else [(module, node)]
+    return tuple(_read(where, part) for where, part in parts)
+
+
+def _read(module: Module, node: ast.AST) -> Facts:
+    imported = module.imported | {name: path for inner in ast.walk(node) for name, path in _imports(inner).items()}
+    tables = [] if SPEC_MODULE.match(module.name) else list(_tables(node))
+    facts = Facts(module.name, by_name=[(key, _read(module, value)) for key, value in tables])
+    for inner in _outside(node, {id(value) for _, value in tables}):
+        if isinstance(inner, ast.Call) and (what := _executed(module, inner, imported)) is not None:
+            facts.executes.append(what)
+        if isinstance(inner, ast.Name):
+            path = imported.get(inner.id)
+            (facts.names if path is None else facts.paths).append(path or inner.id)
+        elif isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
+            facts.paths.append(f"{imported.get(inner.value.id, '')}.{inner.attr}")
+        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            (facts.paths if CLASS_PATH.match(inner.value) else facts.texts).append(inner.value)
+    facts.paths = [path for path in dict.fromkeys(facts.paths) if path.startswith(FOLLOWED)]
+    return facts
+
+
+def _executed(module: Module, call: ast.Call, imported: dict[str, str]) -> str | None:
+    """What runs by this call, if it is one that executes something."""
+    name = ast.unparse(call.func)
+    root, _, rest = name.partition(".")
+    path = imported.get(root, root) + (f".{rest}" if rest else "")
+    what = BUILTINS.get(name) if name not in module.defined else None
+    package = path.partition(".")[0]
+    if root in imported and package in PACKAGES:
+        what = PACKAGES[package]
+    elif SYSTEM_CALLS.match(path):
+        what = "a program"
+    if not module.name.startswith(FOLLOWED):
+        return None
+    return LANGUAGES.get(module.name, what) if what == "a program" else what
+
+
+class _Walk:
+    """Follows what one run spec uses."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, set[str]] = {}
+        self._seen: set[tuple[str, str]] = set()
+        self._texts: set[str] = set()
+        """Of the functions that make specs: names of metrics among them."""
+        self._by_name: list[tuple[str, str, Facts]] = []
+        """Key, owner and value of entries that the run spec has not named so far."""
+
+    def visit(self, module_name: str, name: str) -> None:
+        """What `name` of a module is, and what it uses."""
+        if (module_name, name) in self._seen or (module_name, name) in HARMLESS:
+            return
+        self._seen.add((module_name, name))
+        module = read_module(module_name)
+        if module is None:
+            return
+        if name in module.defined:
+            for facts in facts_of(module_name, name):
+                self._follow_all(facts, name)
+        elif module.imported.get(name, "").startswith(FOLLOWED):
+            self._follow(module.imported[name])
+
+    def _follow(self, path: str) -> None:
+        owner, _, name = path.rpartition(".")
+        if _file(path) is None:
+            self.visit(owner, name)
+
+    def _follow_all(self, facts: Facts, owner: str) -> None:
+        for what in facts.executes:
+            self.found.setdefault(what, set()).add(f"{facts.module.rpartition('.')[2]}.{owner}")
+        for name in facts.names:
+            self.visit(facts.module, name)
+        for path in facts.paths:
+            self._follow(path)
+        if SPEC_MODULE.match(facts.module):
+            self._name(set(facts.texts))
+        for key, value in facts.by_name:
+            if key in self._texts:
+                self._follow_all(value, owner)
+            else:
+                self._by_name.append((key, owner, value))
+
+    def _name(self, texts: set[str]) -> None:
+        self._texts |= texts
+        now = [entry for entry in self._by_name if entry[0] in self._texts]
+        self._by_name = [entry for entry in self._by_name if entry[0] not in self._texts]
+        for _, owner, value in now:
+            self._follow_all(value, owner)
+
+
+@cache
+def _file(module: str) -> Path | None:
+    """Found without an import: some modules of HELM's need packages that are not installed."""
+    helm = importlib.util.find_spec("helm")
+    for folder in helm.submodule_search_locations or [] if helm else []:
+        place = Path(folder, *module.split(".")[1:])
+        for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
+
+
+def _tables(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Entries of the dictionaries written out in `node` whose keys are all texts."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Dict) and inner.keys:
+            keys = [key.value for key in inner.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            if len(keys) == len(inner.keys):
+                yield from zip(keys, inner.values, strict=True)
+
+
+def _outside(node: ast.AST, without: set[int]) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if id(child) not in without:
+            yield from _outside(child, without)
+
+
+def _methods(
+    module: Module, node: ast.ClassDef, hidden: frozenset[str] = frozenset()
+) -> Iterator[tuple[Module, ast.AST]]:
+    """A class's methods and attributes, and those of its bases that it has not got itself or calls by `super()`; each
+    with the module that it stands in."""
+    names = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+    kept = [part for part in node.body if getattr(part, "name", None) not in hidden]
+    yield from ((module, part) for part in kept)
+    called = {
+        call.func.attr
+        for part in kept
+        for call in ast.walk(part)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and ast.unparse(call.func.value).startswith("super(")
+    }
+    for base in node.bases:
+        name = ast.unparse(base)
+        owner, known = module, module.defined.get(name)
+        path = module.imported.get(name, "")
+        if known is None and path.startswith(FOLLOWED):
+            owner = read_module(path.rpartition(".")[0]) or module
+            known = owner.defined.get(path.rpartition(".")[2])
+        if isinstance(known, ast.ClassDef):
+            yield from _methods(owner, known, (hidden | names) - called)

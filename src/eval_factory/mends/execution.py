@@ -1,0 +1,212 @@
+"""HELM's functions that execute what a model answered, replaced by such as do it in a confined process.
+
+The checks themselves are HELM's, so that an honest answer scores as it does there.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from eval_factory.helm.names import MEASURED_HELM
+from eval_factory.mends import confined, execution_record, kernel, sql
+from eval_factory.mends.confined_worker import APPS_LIMIT_S
+
+SQL_RUN_SPECS = frozenset({"bird_sql", "spider", "czech_bank_qa"})
+PYTHON_RUN_SPECS = frozenset({"code", "cleva"})
+CPP_RUN_SPECS = frozenset(
+    {
+        "codeinsights_code_efficiency", "codeinsights_correct_code", "codeinsights_student_coding",
+        "codeinsights_student_mistake",
+    }
+)  # fmt: skip
+CONFINED = SQL_RUN_SPECS | PYTHON_RUN_SPECS | CPP_RUN_SPECS
+
+BY_SQL_WORKERS = "processes of their own without keys, which open the database for reading only, with limits of time and memory"
+ASSEMBLY_LIMIT_S = 30
+LARGEST_ASSEMBLY = 64_000_000
+QUERY_LIMIT_S = 30.0
+"""As in Bird's own evaluation; HELM has none."""
+GOLD_LIMIT_S = 300.0
+LARGEST_RESULT = 20_000_000
+"""Bytes, of the rows of these benchmarks."""
+
+
+def confine(run_specs: Collection[str]) -> None:
+    """Of these run specs; before anything is asked.
+
+    Raises:
+        RuntimeError: this is another HELM than the one whose functions are known.
+        NotConfinedError: answers cannot be executed in a process of their own here.
+    """
+    ours = CONFINED & set(run_specs)
+    if not ours:
+        return
+    installed = importlib.metadata.version("crfm-helm")
+    if installed != MEASURED_HELM:
+        raise RuntimeError(f"answers are executed with HELM {MEASURED_HELM} only, this is {installed}")
+    kernel.keep_memory_private()
+    if ours & SQL_RUN_SPECS:
+        _confine_sql(ours)
+        execution_record.begin(ours, [BY_SQL_WORKERS])
+    if ours - SQL_RUN_SPECS:
+        found = confined.confinement()
+        if ours & PYTHON_RUN_SPECS:
+            _confine_python()
+        if ours & CPP_RUN_SPECS:
+            _confine_cpp(ours)
+        execution_record.begin(ours, found.by, found.still_can)
+
+
+def _confine_python() -> None:
+    from helm.benchmark.metrics import code_metrics, code_metrics_helper
+
+    code_metrics_helper.check_correctness = check_correctness
+    manager = SimpleNamespace(list=list)
+    code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
+
+
+def check_correctness(
+    problem: Mapping[str, Any], completion: str, timeout: float, completion_id: int | None = None
+) -> dict[str, Any]:
+    """HELM's result of HumanEval's tests for one completion."""
+    question = {"kind": "humaneval", "problem": problem, "completion": completion, "timeout": timeout}
+    with confined.throw_away_folder() as folder:
+        found = confined.ask_or_none(question, folder, timeout + 2)
+    result = str(found["result"]) if found else "the process that executed it ended"
+    return {
+        "task_id": problem["task_id"],
+        "passed": bool(found and found["passed"]),
+        "result": result,
+        "completion_id": completion_id,
+    }
+
+
+class AppsProcess:
+    """In place of multiprocessing's Process in HELM's APPSMetric."""
+
+    exitcode = 0
+
+    def __init__(self, target: object, args: tuple[str, str, float, list[Any]]) -> None:
+        self._root, self._completion, self._timeout, self._results = args
+
+    def start(self) -> None:
+        tests = (Path(self._root) / "input_output.json").read_text(encoding="utf-8")
+        question = {"kind": "apps", "tests": tests, "completion": self._completion, "timeout": self._timeout}
+        with confined.throw_away_folder() as folder:
+            found = confined.ask_or_none(question, folder, APPS_LIMIT_S)
+        if found is not None:
+            self._results.append(found)
+
+    def join(self, timeout: float | None = None) -> None:
+        """`start` has waited."""
+
+    def is_alive(self) -> bool:
+        return False
+
+
+def _confine_cpp(run_specs: Collection[str]) -> None:
+    from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
+
+    correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
+    if run_specs != {"codeinsights_correct_code"}:  # its module needs packages that the others' does not
+        from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
+
+        evaluation.subprocess = SimpleNamespace(run=run_compiler, CalledProcessError=subprocess.CalledProcessError)
+
+
+def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleNamespace:  # noqa: A002 - subprocess.run's
+    """`timeout SECONDS g++ ... FILE -o PROGRAM`, or `timeout SECONDS PROGRAM`: only in the folder of PROGRAM."""
+    seconds, *program = argv[1:]
+    folder = Path(program[-1]).parent.resolve()
+    question = {
+        "kind": "command", "argv": program, "input": input, "seconds": float(seconds), "forks": len(program) > 1,
+    }  # fmt: skip
+    found = confined.ask_or_none(question, folder, float(seconds)) or {"returncode": 1, "output": ""}
+    text = found["output"].encode("latin-1").decode().replace("\r\n", "\n").replace("\r", "\n")
+    return SimpleNamespace(returncode=found["returncode"], stdout=text, stderr="")
+
+
+def run_compiler(argv: Sequence[str], **_: Any) -> None:
+    """`g++ ... -o ASSEMBLY SOURCE`, of two files in the folder for temporary files.
+
+    Raises:
+        CalledProcessError: it is no C++.
+    """
+    assembly, source = Path(argv[-2]), Path(argv[-1])
+    with confined.throw_away_folder() as folder:
+        shutil.copyfile(source, folder / source.name)
+        made = folder / assembly.name
+        program = [*argv[:-2], str(made), str(folder / source.name)]
+        question = {"kind": "command", "argv": program, "input": "", "seconds": ASSEMBLY_LIMIT_S, "forks": True}
+        found = confined.ask_or_none(question, folder, ASSEMBLY_LIMIT_S)
+        if not found or found["returncode"] != 0:
+            raise subprocess.CalledProcessError(1, list(argv), stderr="")
+        with os.fdopen(os.open(made, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            assembly.write_bytes(file.read(LARGEST_ASSEMBLY))
+
+
+def _confine_sql(run_specs: Collection[str]) -> None:
+    if run_specs & {"bird_sql", "spider"}:
+        from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
+
+        BirdSQLAnnotator.annotate = annotate_by_rows
+    if "czech_bank_qa" in run_specs:
+        from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
+
+        make = CzechBankQAAnnotator.__init__
+
+        def without_connection(self: Any, file_storage_path: str) -> None:
+            make(self, file_storage_path)
+            self.database.close()
+            self.database = Path(file_storage_path, "data", "czech_bank.db").absolute()
+
+        CzechBankQAAnnotator.__init__ = without_connection
+        CzechBankQAAnnotator.annotate = annotate_by_text
+
+
+def annotate_by_rows(self: Any, request_state: Any) -> dict[str, Any]:
+    """HELM's annotation of Bird and Spider."""
+    database = Path(self.get_database_path(request_state.instance.extra_data["db_id"])).absolute()
+    (reference,) = request_state.instance.references
+    (completion,) = request_state.result.completions
+    gold, _ = _rows(database, reference.output.text, of_model=False)
+    rows, error = _rows(database, sql.tagged_query(completion.text), of_model=True)
+    return {"predicted_result": rows, "ground_truth_result": gold, "query_error": error}
+
+
+def annotate_by_text(self: Any, request_state: Any) -> dict[str, Any]:
+    """HELM's annotation of the Czech bank's questions."""
+    (reference,) = request_state.instance.references
+    (completion,) = request_state.result.completions
+    query = completion.text.replace("```sql", "").replace("```", "")
+    rows, error = _rows(self.database, query, of_model=True)
+    gold, gold_error = _rows(self.database, reference.output.text, of_model=False)
+    return {
+        "query": query,
+        "result": None if error is not None else str(rows),
+        "error": error,
+        "gold_result": None if gold_error is not None else str(gold),
+        "gold_error": gold_error,
+    }
+
+
+def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql.Rows, str | None]:
+    """The rows of a query, or none and why it failed.
+
+    Raises:
+        RuntimeError: the benchmark's own query is ended by a limit of ours: HELM would have had rows.
+    """
+    limits = {"seconds": QUERY_LIMIT_S if of_model else GOLD_LIMIT_S, "largest": LARGEST_RESULT}
+    try:
+        return sql.execute(sql.whole(database), query, of_model=of_model, **limits) or [], None
+    except sql.QueryFailed as failed:
+        if failed.by_limit and not of_model:
+            raise RuntimeError(f"{database.name}: the benchmark's own query was ended: {failed}") from None
+        return [], str(failed)

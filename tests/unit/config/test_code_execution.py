@@ -1,0 +1,117 @@
+"""What executes a model's answers needs the user's permission."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from eval_factory.cli.main import cli
+from eval_factory.config.code_execution import (
+    KEY,
+    NEEDS_NO_PERMISSION,
+    NOT_CONFINED,
+    ONLY_WITH,
+    executed_by,
+    needs_permission,
+)
+from eval_factory.config.framework import load_framework
+from eval_factory.config.run_specs import load_index
+from eval_factory.errors import ConfigError
+from eval_factory.mends.execution import CONFINED
+from unit.builders import evaluation
+
+EXECUTING = {
+    "bigcodebench": "a remote service",
+    "bird_sql": "SQL",
+    "cleva": "Python",
+    "code": "Python",
+    "codeinsights_code_efficiency": "C++",
+    "codeinsights_correct_code": "C++",
+    "codeinsights_student_coding": "C++",
+    "codeinsights_student_mistake": "C++",
+    "czech_bank_qa": "SQL",
+    "ehr_sql": "SQL",
+    "image2musicsheet": "a program",
+    "spider": "SQL",
+    "unitxt": "whatever unitxt's card says",
+}
+HUMANEVAL = "helm:code:dataset=humaneval"
+
+
+def test_what_helm_executes_and_who_confines_it() -> None:
+    """Where another HELM executes more, somebody has to say here what is done about it."""
+    found = {name: list(spec.executes) for name, spec in load_index().run_specs.items() if spec.executes}
+    assert found == {name: [what] for name, what in EXECUTING.items()}
+    assert set(found) == CONFINED | NOT_CONFINED | NEEDS_NO_PERMISSION
+    assert not CONFINED & (NOT_CONFINED | NEEDS_NO_PERMISSION)
+    assert set(ONLY_WITH) <= set(found)
+    assert {name for name, spec in load_index().run_specs.items() if needs_permission(name, spec)} == set(found) - {"ehr_sql"}
+
+
+def test_our_own_tasks_need_no_permission() -> None:
+    for task in load_framework().evaluations:
+        assert not executed_by(task.helm.run_spec, {}) or task.helm.run_spec in NEEDS_NO_PERMISSION, task.name
+    assert evaluation({"config.type": "ehr_sql"})
+    assert evaluation({"config.type": "helm:ehr_sql"})
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "code:dataset=apps", "bird_sql", "spider", "czech_bank_qa:config_name=x", "cleva:task=code_synthesis,version=v1",
+        "codeinsights_correct_code", "bigcodebench:version=v0.1.3", "unitxt:card=x",
+    ],
+)  # fmt: skip
+def test_refused_without_permission(entry: str) -> None:
+    with pytest.raises(ConfigError, match=r"executes what a model answers .*; it is refused unless you allow it:") as raised:
+        evaluation({"config.type": f"helm:{entry}"})
+    assert f"--allow_code_execution, or {KEY}: true" in str(raised.value)
+    allowed = evaluation({"config.type": f"helm:{entry}", KEY: True})
+    assert allowed.run.config.params.extra.allow_code_execution is True
+
+
+def test_what_executes_nothing_is_not_refused() -> None:
+    for entry in ("cleva:task=paraphrase_identification,version=v1", "codeinsights_edge_case", "mmlu:subject=anatomy"):
+        assert evaluation({"config.type": f"helm:{entry}"}).run.config.params.extra.allow_code_execution is False
+
+
+@pytest.mark.parametrize("flag", ["--allow_code_execution", "--allow-code-execution"])
+def test_the_flag_in_both_spellings(flag: str, tmp_path: Path) -> None:
+    arguments = [
+        "run_eval", "--eval_type", HUMANEVAL, "--output_dir", str(tmp_path), "--model_url", "demo://baseline",
+        "--model_id", "m", "--dry_run",
+    ]  # fmt: skip
+    result = click.testing.CliRunner().invoke(cli, [*arguments, flag])
+    assert result.exit_code == 0, result.output
+    assert "allow_code_execution: true" in result.output
+    refused = click.testing.CliRunner().invoke(cli, arguments)
+    assert isinstance(refused.exception, ConfigError)
+
+
+@pytest.mark.parametrize("flag", ["--allow_code_execution", "--allow-code-execution"])
+def test_a_leaderboards_entries_too(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.conf").write_text(
+        'entries: [{description: "code:dataset=humaneval,model=code", priority: 1}, {description: "boolq:model=text", priority: 1}]'
+    )
+    arguments = ["leaderboard", "run", "lite", "--conf", "own.conf", "--model", "m", "--model_url", "https://h.example/v1", "--dry_run"]
+    refused = click.testing.CliRunner().invoke(cli, arguments)
+    assert isinstance(refused.exception, ConfigError)
+    assert "own.conf: code executes what a model answers" in str(refused.exception)
+    assert "--allow_code_execution" in str(refused.exception)
+    assert click.testing.CliRunner().invoke(cli, [*arguments, flag]).exit_code == 0
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_function_that_is_called_with_the_answers_is_one_of_helms(allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helms_own = "helm.benchmark.metrics.output_processors.remove_deepseek_r1_thinking"
+    assert evaluation({"config.type": f"helm:boolq:process_output={helms_own}"})
+    with pytest.raises(ConfigError, match="process_output names a function that is called with the answers"):
+        evaluation({"config.type": "helm:boolq:process_output=os.system", KEY: allowed})
+    monkeypatch.chdir(tmp_path)
+    Path("own.conf").write_text('entries: [{description: "boolq:model=text,process_output=os.system", priority: 1}]')
+    arguments = ["leaderboard", "run", "lite", "--conf", "own.conf", "--model", "m", "--model_url", "https://h.example/v1", "--dry_run"]
+    refused = click.testing.CliRunner().invoke(cli, [*arguments, *(["--allow_code_execution"] if allowed else [])])
+    assert "process_output names a function" in str(refused.exception)

@@ -1,0 +1,214 @@
+"""HELM's checks of programs that a model wrote, with our hands between: the same scores for honest answers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
+from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
+from helm.benchmark.metrics import code_metrics, code_metrics_helper
+from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
+
+from eval_factory.mends import confined, execution, execution_record, kernel, sql
+from eval_factory.mends.confined import Confinement
+
+needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+TEMPLATE = """#include <iostream>
+using namespace std;
+{{ STUDENT_ANSWER }}
+int main() {
+{% for TEST in TESTCASES %}{% endfor %}
+return 0; }
+"""
+TESTS = [
+    {"input": "cout << twice(2);", "output": "4"},
+    {"input": "int n; cin >> n; cout << twice(n);", "std_in": "5", "output": "10\n"},
+    {"input": "cout << twice(3);", "output": "7"},
+]
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As in a helm-run of its own, without bubblewrap."""
+    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, ("sing",)))
+    monkeypatch.setattr(kernel, "keep_memory_private", lambda: True)
+    for module, name in (
+        (code_metrics_helper, "check_correctness"), (code_metrics, "multiprocessing"), (correct, "subprocess"),
+        (BirdSQLAnnotator, "annotate"), (CzechBankQAAnnotator, "annotate"), (CzechBankQAAnnotator, "__init__"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, getattr(module, name))
+    execution_record._known.clear()
+    yield
+    sql.end_workers()
+    execution_record._known.clear()
+
+
+def test_nothing_is_replaced_where_nothing_is_executed() -> None:
+    theirs = code_metrics_helper.check_correctness
+    execution.confine({"mmlu", "ehr_sql", "unitxt"})
+    assert code_metrics_helper.check_correctness is theirs
+    assert execution_record._known == {}
+
+
+def test_what_is_known_of_another_helm_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _name: "0.6.0")
+    with pytest.raises(RuntimeError, match=r"with HELM 0\.5\.16 only, this is 0\.6\.0"):
+        execution.confine({"code"})
+    execution.confine({"mmlu"})
+
+
+def test_what_is_written_down() -> None:
+    execution.confine({"code", "mmlu"})
+    assert execution_record._known == {"run_specs": ["code"], "by": confined.confinement().by, "still_can": ["sing"]}
+    execution.confine({"bird_sql"})
+    assert execution_record._known == {"run_specs": ["bird_sql"], "by": [execution.BY_SQL_WORKERS], "still_can": []}
+
+
+def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    execution.confine({"code"})
+    problem = {"task_id": "t/0", "prompt": "def f():\n", "test": "def check(f):\n    assert f() == 1\n", "entry_point": "f"}
+    assert code_metrics_helper.check_correctness(problem, "return 1", 2.0)["passed"] is True
+    assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == {
+        "task_id": "t/0", "passed": False, "result": "failed: ", "completion_id": 7,
+    }  # fmt: skip
+    monkeypatch.setattr(confined, "ask_or_none", lambda *_: None)
+    assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
+        "task_id": "t/0", "passed": False, "result": "the process that executed it ended", "completion_id": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "scores"),
+    [
+        ("print(int(input()) * 2)", [True, True, False]),
+        ("print(4)", [True, False, False]),
+        ("print(", [-2]),
+        ("import os\nos._exit(0)", None),
+        ("raise SystemExit", [False, False, False]),
+    ],
+)
+def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
+    (tmp_path / "input_output.json").write_text(
+        json.dumps({"inputs": ["2\n", "5\n", "3\n"], "outputs": ["4\n", "10\n", "7\n"]})
+    )
+    execution.confine({"code"})
+    told = code_metrics.multiprocessing.Manager().list()
+    process = code_metrics.multiprocessing.Process(target=None, args=(str(tmp_path), answer, 2, told))
+    process.start()
+    process.join(timeout=11)
+    assert not process.is_alive()
+    assert told == ([] if scores is None else [scores])
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("answer", "passed"),
+    [
+        ("int twice(int n) { return 2 * n; }", [1, 1, 0]),
+        ("int twice(int n) { return n + 2; }", [1, 0, 0]),
+        ("int twice(int n) { return", [0, 0, 0]),
+        ("#include <cstdlib>\nint twice(int n) { exit(1); }", [0, 0, 0]),
+        ("#include <unistd.h>\nint twice(int n) { return fork() == -1 ? 2 * n : 0; }", [1, 1, 0]),
+        ("int twice(int n) { while (true) cout << n; }", [0, 0, 0]),
+    ],
+)
+def test_cpp(answer: str, passed: list[int]) -> None:
+    execution.confine({"codeinsights_correct_code"})
+    found = correct.CPPEvaluator(TEMPLATE, TESTS, timeout=30, max_workers=1).evaluate(answer)
+    assert found == {"score": sum(passed) / 3, "testcases": passed}
+
+
+@needs_gcc
+def test_cpp_cannot_read_what_is_not_its_own(tmp_path: Path) -> None:
+    """While it is compiled, neither."""
+    secret = tmp_path / "secret"
+    secret.write_text("42")
+    execution.confine({"codeinsights_correct_code"})
+    tests = [{"input": "", "output": ""}]
+    including = f'int secret =\n#include "{secret}"\n;'
+    assert correct.CPPEvaluator(TEMPLATE, tests, timeout=30).evaluate(including)["testcases"] == [0]
+    reading = f'#include <fstream>\nstruct S {{ S() {{ if (ifstream("{secret}")) exit(1); }} }} s;'
+    assert correct.CPPEvaluator(TEMPLATE, tests, timeout=30).evaluate(reading)["testcases"] == [1]
+
+
+@needs_gcc
+def test_assembly(tmp_path: Path) -> None:
+    source, assembly = tmp_path / "a.cpp", tmp_path / "a.s"
+    source.write_text("int f() { return 7; }")
+    argv = ["g++", "-std=c++17", "-S", "-o", str(assembly), str(source)]
+    execution.run_compiler(argv, check=True, timeout=30)
+    ours = assembly.read_text()
+    subprocess.run(argv, check=True)
+    assert ours == assembly.read_text()
+    source.write_text("int f() {")
+    with pytest.raises(subprocess.CalledProcessError):
+        execution.run_compiler(argv)
+
+
+def state(answer: str, gold: str, **extra: str) -> Any:
+    return SimpleNamespace(
+        instance=SimpleNamespace(references=[SimpleNamespace(output=SimpleNamespace(text=gold))], extra_data=extra),
+        result=SimpleNamespace(completions=[SimpleNamespace(text=answer)]),
+    )
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    file = tmp_path / "data" / "czech_bank.db"
+    file.parent.mkdir()
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE t (a, b)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x"), (2, None)])
+    connection.close()
+    return file
+
+
+GOLD = "SELECT a, b FROM t"
+
+
+@pytest.mark.parametrize(
+    ("answer", "rows", "error"),
+    [
+        (f"<sql>{GOLD}</sql>", [(1, "x"), (2, None)], None),
+        ("<sql>SELECT 1 WHERE 0</sql>", [], None),
+        (GOLD, [], None),  # without the tag HELM executes an empty text
+        ("<sql>DELETE FROM t</sql>", [], "not authorized"),
+        ("<sql>SELECT c FROM t</sql>", [], "no such column: c"),
+    ],
+)
+def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -> None:
+    execution.confine({"bird_sql"})
+    annotator = SimpleNamespace(get_database_path=lambda name: str(database) if name == "bank" else "")
+    before = database.read_bytes()
+    found = BirdSQLAnnotator.annotate(annotator, state(answer, GOLD, db_id="bank"))
+    assert found == {"predicted_result": rows, "ground_truth_result": [(1, "x"), (2, None)], "query_error": error}
+    assert database.read_bytes() == before
+
+
+def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
+    execution.confine({"czech_bank_qa"})
+    annotator = CzechBankQAAnnotator(str(tmp_path))
+    found = annotator.annotate(state("```sql\nSELECT a FROM t\n```", GOLD))
+    assert found == {
+        "query": "\nSELECT a FROM t\n", "result": "[(1,), (2,)]", "error": None,
+        "gold_result": "[(1, 'x'), (2, None)]", "gold_error": None,
+    }  # fmt: skip
+    wrong = annotator.annotate(state("DROP TABLE t", "SELECT"))
+    assert (wrong["result"], wrong["error"]) == (None, "not authorized")
+    assert (wrong["gold_result"], wrong["gold_error"]) == (None, "incomplete input")
+
+
+def test_a_benchmarks_own_query_is_not_ended_without_a_word(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "LARGEST_RESULT", 40)
+    with pytest.raises(RuntimeError, match="the benchmark's own query was ended: the result has more than"):
+        execution._rows(database, GOLD, of_model=False)
+    assert execution._rows(database, GOLD, of_model=True) == ([], "the result has more than 0 MB")
