@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +35,9 @@ class Seen:
     judges: dict[str, JudgeCounts] = field(default_factory=dict)
     requested: set[InstanceKey] = field(default_factory=set)
     failed: set[InstanceKey] = field(default_factory=set)
+    unscorable: dict[InstanceKey, str] = field(default_factory=dict)
+    """Those of the failed that were answered, and why HELM cannot score them; none of them is asked again."""
+    split_of_unscorable: dict[InstanceKey, str | None] = field(default_factory=dict)
     filtered: set[InstanceKey] = field(default_factory=set)
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
@@ -48,6 +51,11 @@ class Seen:
     nothing_right: int = 0
     """Instances with a right answer that HELM's quasi metrics take for nothing."""
     prompts: Any = field(default_factory=hashlib.sha256)
+
+    @property
+    def something_to_ask(self) -> bool:
+        """Whether the same command would ask for anything again."""
+        return bool(self.failed - self.unscorable.keys()) or any(counts.failed for counts in self.judges.values())
 
     @property
     def cut_off_empty(self) -> int:
@@ -95,6 +103,9 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
         )
         if has_failed(state):
             seen.failed.add(key)
+            if state.result and (state.result.error or "").startswith(wire.UNSCORABLE):
+                seen.unscorable[key] = str(state.result.error).removeprefix(wire.UNSCORABLE)
+                seen.split_of_unscorable[key] = state.instance.split
             continue
         empty = not text_of(state).strip()
         if was_filtered(state):
@@ -149,7 +160,9 @@ def notes_of(
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
-        notes.append(f"{instances.failed} instances failed and {how}; the same command asks them again")
+        again = "; the same command asks them again" if seen.something_to_ask else ""
+        notes.append(f"{instances.failed} instances failed and {how}{again}")
+    notes += _notes_on_unscorable(seen)
     if instances.unjudged:
         notes.append(
             f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
@@ -177,6 +190,14 @@ def notes_of(
             " what stands in them was not taken for a judgement; look at their scores"
         )
     return notes
+
+
+def _notes_on_unscorable(seen: Seen) -> list[str]:
+    return [
+        f"{count} of the failed were answered, and HELM cannot score the answer: {reason};"
+        " answers are kept in responses/ and not asked for again"
+        for reason, count in Counter(seen.unscorable.values()).most_common()
+    ]
 
 
 def key_of(state: output.RequestState) -> InstanceKey:

@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
@@ -18,6 +19,7 @@ from eval_factory.engine import entries, events, offline
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.engine.text_only import asks_for_more
+from eval_factory.engine.unscorable import Unscorable, let_one_answer_fail_alone, of_a_run
 from eval_factory.errors import PrerequisiteError
 from eval_factory.helm import names
 from eval_factory.mends import hub, scoring, startup
@@ -50,7 +52,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._blocked_before = 0
         executor: Any = self.executor
         annotator: Any = self.annotator_executor
-        self.executor: Any = _Reporting(executor, self._before_asking, self._after_asking)
+        annotator.process = lambda annotators, state: self._unscorable.process(annotators, state)
+        self.executor: Any = _Reporting(executor, self._before_asking, lambda _state: self._after_asking())
         self.annotator_executor: Any = _Reporting(annotator, self._before_judging, self._after_judging)
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
@@ -59,6 +62,17 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if len(text) > _LONGEST_NAME:  # a path among the arguments of the run spec
             name = f"{text[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
         return str(Path(self.runs_path) / name)
+
+    def run_one(self, run_spec: RunSpec) -> None:
+        """HELM's own; an answer that it cannot score costs its instance only."""
+        with of_a_run(Unscorable(self._tell_unscorable)) as self._unscorable:
+            super().run_one(run_spec)
+
+    def _tell_unscorable(self, state: RequestState, reason: str) -> None:
+        self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")
+        client = self._session.clients.get(MODEL_ROLE)
+        if client is not None:
+            client.note_unscorable(state.request, reason)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
@@ -142,10 +156,13 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 startup.lever(pull)
 
     def _before_judging(self, state: ScenarioState) -> None:
+        self._unscorable.watch(state)
         if state.annotator_specs:
             self._session.events.emit(events.PHASE, phase=events.JUDGING, total=len(state.request_states))
 
-    def _after_judging(self) -> None:
+    def _after_judging(self, state: ScenarioState) -> None:
+        self._unscorable.watch(state)
+        let_one_answer_fail_alone()
         self._session.events.emit(events.PHASE, phase=events.SCORING)
 
 
@@ -179,7 +196,7 @@ class _Reporting:
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
         self._before(scenario_state)
         state = self._inner.execute(scenario_state)
-        self._after()
+        self._after(state)
         return state
 
 
