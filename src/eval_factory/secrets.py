@@ -36,11 +36,16 @@ _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIz
 
 @dataclass(frozen=True)
 class _Shape:
-    """What a key looks like: a literal beginning, a pattern for what stands between, and one for the rest."""
+    """What a key looks like: a literal beginning, a pattern for what stands between, and one for the rest.
+
+    `needed` has to come after the rest. It is looked for behind the longest rest only: looked for from each beginning
+    in a long text of beginnings, it would take the square of its length.
+    """
 
     beginning: str
     following: str
     between: str = ""
+    needed: str = ""
     whole_word: bool = True
     keep_beginning: bool = False
 
@@ -48,10 +53,16 @@ class _Shape:
         """The literal stands first, so that `re` looks for it alone through long texts."""
         boundary = r"\b" if self.whole_word else ""
         literal = re.escape(self.beginning)
-        return re.compile(f"({literal}(?<={boundary}{literal}){self.between}){self.following}")
+        needed = f"({self.needed})?" if self.needed else "()"
+        return re.compile(f"({literal}(?<={boundary}{literal}){self.between}){self.following}{needed}")
 
-    def replacement(self) -> str:
-        return rf"\1{REDACTED}" if self.keep_beginning else REDACTED
+    def replacement(self, match: re.Match[str]) -> str:
+        if match[2] is None:
+            return match[0]
+        return match[1] + REDACTED if self.keep_beginning else REDACTED
+
+    def is_in(self, text: str) -> bool:
+        return any(match[2] is not None for match in self.pattern().finditer(text))
 
 
 def _unlike_words(characters: str, least: int) -> str:
@@ -69,10 +80,10 @@ _KEYS = (
     ),
     _Shape("Bearer ", _unlike_words(_TOKEN68, 16), keep_beginning=True),
     _Shape("Basic ", _unlike_words(_BASE64, 16), keep_beginning=True),
-    _Shape("eyJ", rf"{_WORD}{{8,}}\.{_WORD}+\.{_WORD}+"),  # a JSON web token
+    _Shape("eyJ", rf"{_WORD}{{8,}}", needed=rf"\.{_WORD}+\.{_WORD}+"),  # a JSON web token
 )
 _IN_A_URL = _Shape("://", r"""[^/\s@'"\\]+(?=@)""", whole_word=False, keep_beginning=True)
-_SHAPES = [(shape.beginning, shape.pattern(), shape.replacement()) for shape in (*_KEYS, _IN_A_URL)]
+_SHAPES = [(shape.beginning, shape.pattern(), shape.replacement) for shape in (*_KEYS, _IN_A_URL)]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME_OF_A_SECRET = re.compile(
@@ -120,7 +131,7 @@ def variable_of(service: str, name: str) -> str:
 
 def looks_like_key(text: str) -> bool:
     """Whether `text`, given where the NAME of a variable belongs, is more likely the key itself."""
-    return any(shape.pattern().search(text) for shape in _KEYS) or bool(_LONG_MIXED.match(text))
+    return any(shape.is_in(text) for shape in _KEYS) or bool(_LONG_MIXED.match(text))
 
 
 def names_a_secret(name: str) -> bool:

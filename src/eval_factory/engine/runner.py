@@ -28,7 +28,7 @@ from eval_factory.results import MODEL_ROLE
 from eval_factory.secrets import Redactor
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
-_PROMPT_IN_MESSAGE = re.compile(r"\s*(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
+_PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
 _MESSAGE_LIMIT = 300
 _SHOWN_RUNS = 5
 _LONGEST_NAME = 200
