@@ -50,8 +50,8 @@ class _Plain(dict[int, str]):
 
 _PLAIN = _Plain({ord(twin): letter for letter, twins in _TWINS.items() for twin in twins})
 
-_ESCAPE = re.compile(r"\\+(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-_ESCAPED_MARK = re.compile(r"\\+([\"'/nrt])")
+_ESCAPE = re.compile(r"\\{1,8}(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_ESCAPED_MARK = re.compile(r"\\{1,8}([\"'/nrt])")
 _WHITE = {"n": "\n", "r": "\n", "t": "\t"}
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
