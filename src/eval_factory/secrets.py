@@ -7,13 +7,14 @@ first net only: a model's answer may look like anything.
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from eval_factory.errors import PrerequisiteError
 
@@ -202,11 +203,45 @@ def _needed(env: Mapping[str, str], name: str) -> str:
     return value
 
 
+def _in_base64(value: str) -> set[str]:
+    """What of the value's base64 is the same whatever stands before and behind it, in both alphabets."""
+    found = set()
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
+        whole = (before + len(value.encode())) * 8 // 6  # digits that hold no bit of what comes behind
+        core = encoded[-(-before * 8 // 6) : whole]
+        found |= {core, core.replace("+", "-").replace("/", "_")}
+    return found
+
+
+def _in_hexadecimal(value: str) -> set[str]:
+    digits = value.encode().hex()
+    return {digits, digits.upper()}
+
+
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[ux]|&#")
+
+
+def _with_escapes(value: str) -> re.Pattern[str]:
+    """The value with any of its characters escaped: for a URL, in JSON or a program, in HTML."""
+    return re.compile("".join(map(_escapable, value)))
+
+
+def _escapable(letter: str) -> str:
+    code = ord(letter)
+    digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
+    in_a_program = rf"\\{{1,8}}(?:u00|x|u\{{0{{0,4}}){digits}\}}?"
+    in_html = f"&#0{{0,4}}(?:{code}|[xX]0{{0,4}}{digits});?"
+    return rf"(?:{re.escape(letter)}|%(?:25){{0,4}}{digits}|{in_a_program}|{in_html})"
+
+
 class Redactor:
     """Replaces known secret values and anything shaped like a key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._known: list[str] = []
+        self._shortest = 0
+        self._escaped: dict[str, re.Pattern[str]] = {}
         for value in values:
             self.learn(value)
 
@@ -224,13 +259,21 @@ class Redactor:
         value = value.strip()
         if is_placeholder(value):
             return
-        forms = {value, quote(value), quote(value, safe=""), json.dumps(value)[1:-1], html.escape(value)}
-        self._known = sorted({*self._known, *forms}, key=len, reverse=True)
+        forms = {value, json.dumps(value)[1:-1], html.escape(value), *_in_base64(value), *_in_hexadecimal(value)}
+        known = sorted({*self._known, *forms}, key=len, reverse=True)
+        self._shortest = len(known[-1])
+        self._known = known
+        self._escaped = {**self._escaped, value: _with_escapes(value)}
 
     def known(self, text: str) -> str:
-        """Without the secrets that are known."""
+        """Without the secrets that are known, as they are or in an encoding that anybody reads back."""
+        if len(text) < self._shortest:
+            return text
         for value in self._known:
             text = text.replace(value, REDACTED)
+        if ("%" in text or "\\" in text or "&" in text) and _ESCAPE.search(text):
+            for pattern in self._escaped.values():
+                text = pattern.sub(REDACTED, text)
         return text
 
     def text(self, text: str) -> str:

@@ -1,7 +1,7 @@
 """What reads answers, prompts and error texts takes time in proportion to them, whatever they hold.
 
 A text eight times as long may take some eight times as long; where each beginning looks through all the rest, it takes
-sixty-four times as long. The bound lies between them, the least of several runs is measured.
+sixty-four times as long. The bound lies between them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from eval_factory.mends import sql
 
 SHORT, TIMES = 2_000, 8
 BOUND = 30
-RUNS = 2
 CRITERIA = {"accuracy": {"score", "explanation"}}
 REDACTOR = secrets.Redactor(["plain-looking-value-77", "q" * 30])
 ADAPTER = wire.Adapter({}, [], {}, None, "<think>", "</think>")
@@ -66,7 +65,7 @@ READERS: dict[str, Callable[[str], object]] = {
 SEEDS = [
     "eyJ-eyJ-", "eyJabcdefgh.", "eyJaaaaaaaa.eyJbbbbbbbb.", "sk-", "Bearer ", "Bearer a1", "Basic a", "uthorization",
     "uthorization: ", "://", "://a", "https://a:b", "AIza-", "{", "}{", '{"', '{"a":', '{"accuracy": ', '{"a": 1}', "[", '"', "\\",
-    '\\"', "\\u00", "\\u0041", "&#", "&#1", "&amp;", "%4", "%41", "<think>", "</think>", "<think></think>", " ", "\n", "\t ",
+    '\\"', "\\u00", "%25", "p%25", "&#0", "&#112;", "\\u007", "\\x70", "\\u0041", "&#", "&#1", "&amp;", "%4", "%41", "<think>", "</think>", "<think></think>", " ", "\n", "\t ",
     "score", "score ", "score:", "score: ", "accuracy ", "accuracy is ", "accuracy score ", "give ", "give 5 ", "ignore ",
     "ignore all ", "judge ", "judge must", "output ", "5 for all ", "copy this ", "<", "< ", "</", "<|", "<|a", "<sql>", "< sql",
     "7", "7.", "7e", "a", "A. ", "A.\n", "a b c d ", "the ", "Request(", "Request: ", "[Request", "a.a.", "AError", "Exception", "Error: ",
@@ -75,21 +74,26 @@ SEEDS = [
 ]  # fmt: skip
 
 
-def seconds(read: Callable[[str], object], text: str) -> float:
-    """The least of several runs: other programs only make a run longer."""
+def seconds(read: Callable[[str], object], text: str, runs: int) -> float:
+    """Of this thread alone, the least of several runs: other programs only make a run longer."""
     measured = []
-    for _ in range(RUNS):
-        started = time.perf_counter()
+    for _ in range(runs):
+        started = time.thread_time()
         read(text)
-        measured.append(time.perf_counter() - started)
+        measured.append(time.thread_time() - started)
     return min(measured)
 
 
-def growth(read: Callable[[str], object], seed: str) -> float:
+def growth(read: Callable[[str], object], seed: str, runs: int = 1) -> float:
     """How many times as long a text takes that is `TIMES` as long; a tenth of a millisecond counts as nothing."""
     short, long = (seed * (size // len(seed)) for size in (SHORT, SHORT * TIMES))
     read(short)
-    return seconds(read, long) / max(seconds(read, short), 1e-4)
+    return seconds(read, long, runs) / max(seconds(read, short, runs), 1e-4)
+
+
+def is_steep(read: Callable[[str], object], seed: str) -> bool:
+    """What is, is so each time that it is measured."""
+    return all(growth(read, seed, runs) > BOUND for runs in (1, 2, 4))
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -97,11 +101,9 @@ def test_time_grows_as_the_text_does(name: str) -> None:
     read = READERS[name]
     gc.disable()
     try:
-        steep = {seed for seed in SEEDS if growth(read, seed) > BOUND}
-        steep = {seed for seed in steep if growth(read, seed) > BOUND}  # another program may have been at it
+        assert {seed for seed in SEEDS if is_steep(read, seed)} == set()
     finally:
         gc.enable()
-    assert steep == set()
 
 
 def test_the_measure_tells_a_square_from_a_line() -> None:
@@ -111,8 +113,8 @@ def test_the_measure_tells_a_square_from_a_line() -> None:
             text[at:].count("y")
             text[at:].count("z")
 
-    assert growth(square, "eyJ-eyJ-") > BOUND
-    assert growth(str.upper, "eyJ-eyJ-") < BOUND
+    assert is_steep(square, "eyJ-eyJ-")
+    assert not is_steep(str.upper, "eyJ-eyJ-")
 
 
 @pytest.mark.parametrize(
@@ -125,4 +127,4 @@ def test_a_different_end_changes_nothing(ends: str) -> None:
         def with_end(text: str, read: Callable[[str], object] = read) -> object:
             return read(text + ends)
 
-        assert growth(with_end, seed) < BOUND or growth(with_end, seed) < BOUND, (read, seed)
+        assert not is_steep(with_end, seed), (read, seed)

@@ -19,11 +19,13 @@ _TWINS = {
     "g": "\u0261\u0262", "h": "\u04bb\u043d", "i": "\u0456\u03b9\u0131\u026a", "j": "\u0458\u1d0a",
     "k": "\u043a\u03ba\u1d0b", "l": "\u029f", "m": "\u043c\u1d0d", "n": "\u0274", "o": "\u043e\u03bf\u1d0f",
     "p": "\u0440\u03c1\u1d18", "q": "\u051b", "r": "\u0280", "s": "\u0455\ua731", "t": "\u0442\u03c4\u1d1b",
-    "u": "\u03c5\u1d1c", "v": "\u0475\u03bd\u1d20", "w": "\u051d\u1d21", "x": "\u0445", "y": "\u0443\u028f", "z": "\u1d22",
-    "A": "\u0410\u0391", "B": "\u0412\u0392", "C": "\u0421", "E": "\u0415\u0395", "H": "\u041d\u0397", "I": "\u0406\u0399",
-    "J": "\u0408", "K": "\u041a\u039a", "M": "\u041c\u039c", "N": "\u039d", "O": "\u041e\u039f", "P": "\u0420\u03a1",
+    "u": "\u03c5\u1d1c", "v": "\u0475\u03bd\u1d20", "w": "\u051d\u1d21", "x": "\u0445", "y": "\u0443\u028f",
+    "z": "\u1d22", "A": "\u0410\u0391", "B": "\u0412\u0392", "C": "\u0421", "E": "\u0415\u0395", "H": "\u041d\u0397",
+    "I": "\u0406\u0399", "J": "\u0408",
+    "K": "\u041a\u039a", "M": "\u041c\u039c", "N": "\u039d", "O": "\u041e\u039f", "P": "\u0420\u03a1",
     "S": "\u0405", "T": "\u0422\u03a4", "X": "\u0425\u03a7", "Y": "\u0423\u03a5", "Z": "\u0396",
-    '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u02ba\u2033", "'": "\u2018\u2019\u201a\u2039\u203a", ":": "\u2236\ua789\u02d0",
+    '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u02ba\u2033", "'": "\u2018\u2019\u201a\u2039\u203a",
+    ":": "\u2236\ua789\u02d0",
 }  # fmt: skip
 """ASCII and what looks like it: of Unicode's confusables (unicode.org/Public/security/latest/confusables.txt) the
 Cyrillic, Greek and small capital letters with which English can be written, quotation marks and colons."""

@@ -23,7 +23,7 @@ Criteria = Mapping[str, Collection[str]]
 
 LONGEST = 200_000
 """Characters of a judge's answer: many times what its tokens can hold."""
-MOST_BRACES = 1000
+MOST_BRACES = 200
 MOST_FIELDS_PERMUTED = 3
 _WORDS = ("one", "two", "three", "four", "five")
 
@@ -168,6 +168,9 @@ _JUDGES = "evaluators?|judges?|graders?|raters?|annotators?"
 _CRITERIA = "accuracy|completeness|clarity"
 _FULL_MARKS = r"full marks|(?:maximum|top|highest|perfect) (?:score|rating|marks)|5\s*(?:/|out of)\s*5|(?:a|of) 5\b"
 _FIVE = r"(?:5|five|maximum|highest|top|perfect)\b"
+_GRADE = "rate|score|grade|mark|assign|award|give|set"
+_ALL = rf"(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies))"
+_THIS = r"(?: \w{1,12}){0,2} (?:this|the following)"
 _SIGNS: Mapping[str, tuple[str, ...]] = {
     "a ready-made judgement": (
         r"""["']?score["']?\s*[:=]\s*["']?\d""",
@@ -181,15 +184,13 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
         rf"\b(?:ignore|disregard|forget|override)(?: (?:{_WHICH}))* (?:{_INSTRUCTIONS})\b",
         rf"\b(?:{_JUDGES})\b{_NEAR}\b(?:must|should|shall|please|give|assign|award|rate|score|output)\b",
         rf"\b(?:give|assign|award|rate|score|grade|deserves?)\b{_NEAR}\b(?:{_FULL_MARKS})",
-        rf"\b(?:rate|score|grade|mark|assign|award|give|set)\b{_NEAR}\b(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies)"
-        rf"|this (?:response|answer))\b{_NEAR}\b(?:as|at|to|with|the|a|of) {_FIVE}",
-        rf"\b(?:{_FIVE}){_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies))\b",
+        rf"\b(?:{_GRADE})\b{_NEAR}\b(?:{_ALL}|this (?:response|answer))\b{_NEAR}\b(?:as|at|to|with|the|a|of) {_FIVE}",
+        rf"\b{_FIVE}{_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b{_ALL}\b",
         rf"\boutput\b{_NEAR}\bjson\b",
         r"\bnew instructions?\s*:",
         r"\bsystem (?:prompt|message|override)\b",
         r"\byour (?:judge?ment|verdict|ratings|final (?:score|rating|evaluation)) (?:is|are|must|should|has to|will)\b",
-        r"\b(?:copy|repeat|return|output|(?:respond|answer|reply) with)\b(?: \w{1,12}){0,2} (?:this|the following)"
-        r" (?:evaluation|judge?ment|ratings?|scores|json|verdict)\b",
+        rf"\b(?:copy|repeat|return|output|with)\b{_THIS} (?:evaluation|judge?ment|ratings?|scores|json|verdict)\b",
     ),
 }  # fmt: skip
 _SIGN_PATTERNS = {name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _SIGNS.items()}
