@@ -70,6 +70,7 @@ def collect(
     corrections = Corrections.of(plan, contexts)
     answers = _answers(plan.rundir.cache_db)
     seen = look_at_states(plan, run, corrections)
+    _keep_places(contexts, seen, main_split)
     contexts += corrections.contexts()
     jury_metric = run.jury.metric if run.jury else None
     helms = _helms_own(contexts, jury_metric, seen)
@@ -123,8 +124,17 @@ def collect(
         ),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
-        something_to_ask=bool(seen.failed) or any(counts.failed for counts in seen.judges.values()),
+        something_to_ask=seen.something_to_ask,
     )
+
+
+def _keep_places(contexts: Sequence[Context], seen: Seen, main_split: str | None) -> None:
+    """A metric that raises on an empty answer too gives no value at all; its place is kept for 0 and the bounds."""
+    for key, split in seen.split_of_unscorable.items():
+        for context in contexts:
+            label = output.score_label(output.MetricName(name=context.name, split=split), main_split)
+            if context.values and context.label == label and key[2] is None and key not in context.values:
+                context.values[key], context.helm_mean, context.merged = 0.0, None, True
 
 
 def _is_judged(context: Context, jury_metric: str | None) -> bool:

@@ -12,6 +12,9 @@ from eval_factory.helm import output
 from eval_factory.plan import Plan
 from eval_factory.scores import Context, InstanceKey
 
+ONE_IN = 10
+"""A rule may raise on one answer, or on one in ten."""
+
 
 @dataclass
 class Corrections:
@@ -24,6 +27,8 @@ class Corrections:
     values: dict[str, dict[InstanceKey, float]] = field(default_factory=lambda: defaultdict(dict))
     unanswered: list[tuple[InstanceKey, Case]] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    raised: dict[str, list[Exception]] = field(default_factory=lambda: defaultdict(list))
+    """By erratum: what its rule raised on answers that it cannot read; they do not count in the corrected value."""
 
     @classmethod
     def of(cls, plan: Plan, contexts: Sequence[Context]) -> Corrections:
@@ -49,7 +54,11 @@ class Corrections:
             helm = self.helm[str(erratum.metric)].values.get(key)
             if helm is None:
                 continue
-            value = self.rules[erratum.id](replace(case, helm=helm))
+            try:
+                value = self.rules[erratum.id](replace(case, helm=helm))
+            except Exception as error:  # an answer may hold anything
+                self.raised[erratum.id].append(error)
+                continue
             if value is None:
                 self.left_out[erratum.id] += 1
             else:
@@ -57,9 +66,14 @@ class Corrections:
 
     def contexts(self) -> list[Context]:
         """Once, after all instances. One without an answer has no value that counts; it keeps its place for the bounds,
-        unless another one takes it (of two that are the same)."""
+        unless another one takes it (of two that are the same). Raises what a rule raised on more than a few answers.
+        """
         for key, case in self.unanswered:
             self._take(key, case, answered=False)
+        for erratum in self.errata:
+            raised, values = self.raised[erratum.id], self.values[erratum.label]
+            if len(raised) > max(1, len(values) // ONE_IN):  # the rule's fault, not the answers'
+                raise raised[0]
         return [
             Context(
                 erratum.label, erratum.label, None, merged=True, scale=self.helm[str(erratum.metric)].scale,
@@ -78,7 +92,7 @@ class Corrections:
         ]
 
     def _how_many_less(self, erratum: Erratum) -> str:
-        count = self.left_out[erratum.id]
+        count = self.left_out[erratum.id] + len(self.raised[erratum.id])
         return f"; {count} {'instance does' if count == 1 else 'instances do'} not count in it" if count else ""
 
 

@@ -411,5 +411,9 @@ def report(
             raise NotReportableError("NOT REPORTABLE: HELM computed no main metric; validity.notes say why")
         raise NotReportableError(
             f"NOT REPORTABLE: coverage {result.validity.instances.coverage:.4f}, min_coverage is {minimum:g}\n"
-            "  run the same command again to ask for what is missing"
+            + (
+                "  run the same command again to ask for what is missing"
+                if result.something_to_ask
+                else "  nothing is left to ask for: validity.notes say why; extra.min_coverage accepts less"
+            )
         )

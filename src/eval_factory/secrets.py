@@ -7,6 +7,7 @@ first net only: a model's answer may look like anything.
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
@@ -14,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from eval_factory.errors import PrerequisiteError
 
@@ -37,11 +38,16 @@ _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIz
 
 @dataclass(frozen=True)
 class _Shape:
-    """What a key looks like: a literal beginning, a pattern for what stands between, and one for the rest."""
+    """What a key looks like: a literal beginning, a pattern for what stands between, and one for the rest.
+
+    `needed` has to come after the rest. It is looked for behind the longest rest only: looked for from each beginning
+    in a long text of beginnings, it would take the square of its length.
+    """
 
     beginning: str
     following: str
     between: str = ""
+    needed: str = ""
     whole_word: bool = True
     keep_beginning: bool = False
 
@@ -49,10 +55,16 @@ class _Shape:
         """The literal stands first, so that `re` looks for it alone through long texts."""
         boundary = r"\b" if self.whole_word else ""
         literal = re.escape(self.beginning)
-        return re.compile(f"({literal}(?<={boundary}{literal}){self.between}){self.following}")
+        needed = f"({self.needed})?" if self.needed else "()"
+        return re.compile(f"({literal}(?<={boundary}{literal}){self.between}){self.following}{needed}")
 
-    def replacement(self) -> str:
-        return rf"\1{REDACTED}" if self.keep_beginning else REDACTED
+    def replacement(self, match: re.Match[str]) -> str:
+        if match[2] is None:
+            return match[0]
+        return match[1] + REDACTED if self.keep_beginning else REDACTED
+
+    def is_in(self, text: str) -> bool:
+        return any(match[2] is not None for match in self.pattern().finditer(text))
 
 
 def _unlike_words(characters: str, least: int) -> str:
@@ -70,10 +82,10 @@ _KEYS = (
     ),
     _Shape("Bearer ", _unlike_words(_TOKEN68, 16), keep_beginning=True),
     _Shape("Basic ", _unlike_words(_BASE64, 16), keep_beginning=True),
-    _Shape("eyJ", rf"{_WORD}{{8,}}\.{_WORD}+\.{_WORD}+"),  # a JSON web token
+    _Shape("eyJ", rf"{_WORD}{{8,}}", needed=rf"\.{_WORD}+\.{_WORD}+"),  # a JSON web token
 )
 _IN_A_URL = _Shape("://", r"""[^/\s@'"\\]+(?=@)""", whole_word=False, keep_beginning=True)
-_SHAPES = [(shape.beginning, shape.pattern(), shape.replacement()) for shape in (*_KEYS, _IN_A_URL)]
+_SHAPES = [(shape.beginning, shape.pattern(), shape.replacement) for shape in (*_KEYS, _IN_A_URL)]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME_OF_A_SECRET = re.compile(
@@ -124,7 +136,7 @@ def variable_of(service: str, name: str) -> str:
 
 def looks_like_key(text: str) -> bool:
     """Whether `text`, given where the NAME of a variable belongs, is more likely the key itself."""
-    return any(shape.pattern().search(text) for shape in _KEYS) or bool(_LONG_MIXED.match(text))
+    return any(shape.is_in(text) for shape in _KEYS) or bool(_LONG_MIXED.match(text))
 
 
 def names_a_secret(name: str) -> bool:
@@ -203,11 +215,45 @@ def _needed(env: Mapping[str, str], name: str) -> str:
     return value
 
 
+def _in_base64(value: str) -> set[str]:
+    """What of the value's base64 is the same whatever stands before and behind it, in both alphabets."""
+    found = set()
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
+        whole = (before + len(value.encode())) * 8 // 6  # digits that hold no bit of what comes behind
+        core = encoded[-(-before * 8 // 6) : whole]
+        found |= {core, core.replace("+", "-").replace("/", "_")}
+    return found
+
+
+def _in_hexadecimal(value: str) -> set[str]:
+    digits = value.encode().hex()
+    return {digits, digits.upper()}
+
+
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[ux]|&#")
+
+
+def _with_escapes(value: str) -> re.Pattern[str]:
+    """The value with any of its characters escaped: for a URL, in JSON or a program, in HTML."""
+    return re.compile("".join(map(_escapable, value)))
+
+
+def _escapable(letter: str) -> str:
+    code = ord(letter)
+    digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
+    in_a_program = rf"\\{{1,8}}(?:u00|x|u\{{0{{0,4}}){digits}\}}?"
+    in_html = f"&#0{{0,4}}(?:{code}|[xX]0{{0,4}}{digits});?"
+    return rf"(?:{re.escape(letter)}|%(?:25){{0,4}}{digits}|{in_a_program}|{in_html})"
+
+
 class Redactor:
     """Replaces known secret values and anything shaped like a key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._known: list[str] = []
+        self._shortest = 0
+        self._escaped: dict[str, re.Pattern[str]] = {}
         for value in values:
             self.learn(value)
 
@@ -225,13 +271,21 @@ class Redactor:
         value = value.strip()
         if is_placeholder(value):
             return
-        forms = {value, quote(value), quote(value, safe=""), json.dumps(value)[1:-1], html.escape(value)}
-        self._known = sorted({*self._known, *forms}, key=len, reverse=True)
+        forms = {value, json.dumps(value)[1:-1], html.escape(value), *_in_base64(value), *_in_hexadecimal(value)}
+        known = sorted({*self._known, *forms}, key=len, reverse=True)
+        self._shortest = len(known[-1])
+        self._known = known
+        self._escaped = {**self._escaped, value: _with_escapes(value)}
 
     def known(self, text: str) -> str:
-        """Without the secrets that are known."""
+        """Without the secrets that are known, as they are or in an encoding that anybody reads back."""
+        if len(text) < self._shortest:
+            return text
         for value in self._known:
             text = text.replace(value, REDACTED)
+        if ("%" in text or "\\" in text or "&" in text) and _ESCAPE.search(text):
+            for pattern in self._escaped.values():
+                text = pattern.sub(REDACTED, text)
         return text
 
     def text(self, text: str) -> str:

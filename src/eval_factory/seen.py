@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +39,9 @@ class Seen:
     splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Split -> ids of the instances that were asked."""
     failed: set[InstanceKey] = field(default_factory=set)
+    unscorable: dict[InstanceKey, str] = field(default_factory=dict)
+    """Those of the failed that were answered, and why HELM cannot score them; none of them is asked again."""
+    split_of_unscorable: dict[InstanceKey, str | None] = field(default_factory=dict)
     filtered: set[InstanceKey] = field(default_factory=set)
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
@@ -53,6 +56,11 @@ class Seen:
     """Instances with a right answer that HELM's quasi metrics take for nothing."""
     prompts: Any = field(default_factory=hashlib.sha256)
     causes: Causes = field(default_factory=Causes)
+
+    @property
+    def something_to_ask(self) -> bool:
+        """Whether the same command would ask for anything again."""
+        return bool(self.failed - self.unscorable.keys()) or any(counts.failed for counts in self.judges.values())
 
     @property
     def cut_off_empty(self) -> int:
@@ -101,7 +109,11 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
         )
         if has_failed(state):
             seen.failed.add(key)
-            seen.causes.add(MODEL_ROLE, state.result.error if state.result else None)
+            error = state.result.error if state.result else None
+            seen.causes.add(MODEL_ROLE, error)
+            if (error or "").startswith(wire.UNSCORABLE):
+                seen.unscorable[key] = str(error).removeprefix(wire.UNSCORABLE)
+                seen.split_of_unscorable[key] = state.instance.split
             continue
         empty = not text_of(state).strip()
         if was_filtered(state):
@@ -169,10 +181,9 @@ def notes_of(
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
-        note(
-            Importance.INCOMPLETE,
-            f"{instances.failed} instances failed and {how}; the same command asks them again",
-        )
+        again = "; the same command asks them again" if seen.something_to_ask else ""
+        note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
+    notes += _notes_on_unscorable(seen)
     if instances.unjudged:
         note(
             Importance.INCOMPLETE,
@@ -208,6 +219,15 @@ def _notes_on_judges(seen: Seen) -> Iterator[Note]:
             )
         if counts.same_family:
             yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
+
+
+def _notes_on_unscorable(seen: Seen) -> Iterator[Note]:
+    for reason, count in Counter(seen.unscorable.values()).most_common():
+        yield Note(
+            Importance.INCOMPLETE,
+            f"{count} of the failed were answered, and HELM cannot score the answer: {reason};"
+            " answers are kept in responses/ and not asked for again",
+        )
 
 
 def key_of(state: output.RequestState) -> InstanceKey:

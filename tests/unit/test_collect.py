@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from eval_factory import corrections
 from eval_factory.collect import collect
 from eval_factory.engine import store, wire
+from eval_factory.errata.rules import Case
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan import Plan
 from eval_factory.results import Spent, TaskResult
@@ -105,6 +107,60 @@ def test_all_answered(tmp_path: Path) -> None:
     assert (result.status, result.reportable) == ("complete", True)
     assert set(result.groups) == {"category"}
     assert result.groups["category"]["even"]["exact_match"].value == 1.0
+
+
+UNSCORABLE = {"result": {"error": f"{wire.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}}
+
+
+def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path: Path) -> None:
+    states = [state(0, "yes"), state(1, None, **UNSCORABLE), state(2, "yes"), state(3, "no")]
+    values: dict[str, list[float | None]] = {"exact_match": [1.0, 0.0, 1.0, 0.0], "raises": [1.0, None, 1.0, 0.0]}
+    result = result_of(tmp_path / "exclude", states=states, values=values)
+    assert (result.validity.instances.failed, result.validity.instances.scored) == (1, 3)
+    assert not result.something_to_ask
+    notes = [note for note in result.validity.notes if "failed" in note]
+    assert len(notes) == 2
+    assert not any("the same command" in note for note in notes)
+    assert notes[1].startswith("1 of the failed were answered, and HELM cannot score the answer: ValueError in SomeMetric")
+    for name in values:
+        assert result.scores[name].stats.count == 3
+        assert result.validity.bounds[name] == (0.5, 0.75)
+    zero = result_of(tmp_path / "zero", {"config.params.extra.on_failure": "zero"}, states=states, values=values)
+    assert [zero.scores[name].value for name in values] == [0.5, 0.5]
+
+
+def test_what_a_request_can_still_mend_is_asked_again_beside_it(tmp_path: Path) -> None:
+    states = [state(0, "yes"), state(1, None, **UNSCORABLE), state(2, None)]
+    result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 0.0]})
+    assert result.something_to_ask
+    assert any(note.endswith("the same command asks them again") for note in result.validity.notes)
+
+
+def test_the_place_of_an_unscorable_answer_is_kept_in_its_own_split_only(tmp_path: Path) -> None:
+    states = [state(0, "yes"), state(1, None, split=VALID, **UNSCORABLE), state(2, "no"), state(3, "no", split=VALID)]
+    result = result_of(tmp_path, states=states, values={"raises": [1.0, None, 0.0, 1.0]})
+    assert result.validity.bounds == {"raises": (0.5, 0.5), "raises@valid": (0.5, 1.0)}
+
+
+@pytest.mark.parametrize(("odd", "plain", "fails"), [(1, 0, False), (1, 3, False), (2, 19, True), (2, 20, False)])
+def test_a_rule_of_a_correction_may_raise_on_few_answers(
+    odd: int, plain: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rule(case: Case) -> float:
+        return 1.0 / (case.completion != "odd")
+
+    monkeypatch.setattr(corrections, "rule_of", lambda _erratum: rule)
+    states = [state(number, "odd" if number < odd else "plain") for number in range(odd + plain)]
+    run = {"states": states, "values": {"medec_error_sentence_accuracy": [0.0] * len(states)}}
+    if fails:
+        with pytest.raises(ZeroDivisionError):
+            result_of(tmp_path, {"config.type": "medec"}, **run)
+        return
+    result = result_of(tmp_path, {"config.type": "medec"}, **run)
+    label = "medec_error_sentence_accuracy.corrected"
+    assert (result.scores[label].stats.count if plain else 0) == plain
+    (note,) = (note for note in result.validity.notes if note.startswith(label))
+    assert note.endswith(f"; {odd} instance{'s do' if odd > 1 else ' does'} not count in it")
 
 
 def test_right_answers_that_are_nothing_to_the_quasi_metrics_are_counted(tmp_path: Path) -> None:

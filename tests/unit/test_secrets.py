@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 from pyarrow import parquet
@@ -39,6 +44,63 @@ def test_known_values_are_redacted_also_when_quoted_for_a_url() -> None:
     redactor = Redactor(["p@ss/word 1 & 2"])
     for text in ("p@ss/word 1 & 2", "p%40ss%2Fword%201%20%26%202", "p%40ss/word%201%20%26%202", "p@ss/word 1 &amp; 2"):
         assert redactor.text(f"x {text} y") == f"x {REDACTED} y"
+
+
+ODD_KEY = "sk/Canary+5f&3a9c\"1e7b2?d48~"
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "base64, one before": lambda key: base64.b64encode(f"u{key}".encode()).decode(),
+    "base64, two before": lambda key: base64.b64encode(f"u:{key}".encode()).decode(),
+    "base64, something behind": lambda key: base64.b64encode(f"u:{key}@host".encode()).decode(),
+    "base64 for URLs": lambda key: base64.urlsafe_b64encode(f"\xff\xfe{key}".encode("latin-1")).decode(),
+    "hexadecimal": lambda key: key.encode().hex(),
+    "hexadecimal, large": lambda key: key.encode().hex().upper(),
+    "for a URL": lambda key: quote(key),
+    "for a URL, all": lambda key: quote(key, safe=""),
+    "for a URL, small": lambda key: re.sub("%..", lambda match: match[0].lower(), quote(key, safe="")),
+    "for a URL, plus": lambda key: quote_plus(key),
+    "for a URL, twice": lambda key: quote(quote(key, safe=""), safe=""),
+    "for a URL, every character": lambda key: "".join(f"%{ord(letter):02X}" for letter in key),
+    "for a URL, every character, small": lambda key: "".join(f"%{ord(letter):02x}" for letter in key),
+    "for a URL, every other character": lambda key: "".join(f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)),
+    "JSON": lambda key: json.dumps(key),
+    "JSON, every character": lambda key: "".join(f"\\u{ord(letter):04x}" for letter in key),
+    "JSON, every character, large": lambda key: "".join(f"\\u{ord(letter):04X}" for letter in key),
+    "JSON in JSON": lambda key: json.dumps("".join(f"\\u{ord(letter):04x}" for letter in key)),
+    "JavaScript": lambda key: "".join(f"\\u{{{ord(letter):x}}}" for letter in key),
+    "bytes": lambda key: "".join(f"\\x{ord(letter):02x}" for letter in key),
+    "HTML": lambda key: html.escape(key),
+    "HTML, numbers": lambda key: "".join(f"&#{ord(letter)};" for letter in key),
+    "HTML, hexadecimal numbers": lambda key: "".join(f"&#x{ord(letter):X};" for letter in key),
+}
+
+
+@pytest.mark.parametrize("key", [KEY, ODD_KEY, "0123456789ab"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> None:
+    encoded = ENCODINGS[encoding](key)
+    said = Redactor([key]).known(f"before {encoded} after")
+    assert REDACTED in said
+    assert said.startswith("before ")
+    assert said.endswith(" after")
+    rest = said.removeprefix("before ").removesuffix(" after").replace(REDACTED, "")
+    assert len(rest) <= 14  # a name before it, a host behind it, digits of base64 that hold bits of both
+    assert encoded not in said
+    assert Redactor(["another-value-of-a-key-1"]).known(f"before {encoded} after") == f"before {encoded} after"
+
+
+def test_only_the_key_is_taken_out_of_base64() -> None:
+    """The digits that hold bits of what stands around it stay, and all others."""
+    encoded = base64.b64encode(f"name:{KEY}@host.example".encode()).decode()
+    before, after = Redactor([KEY]).known(encoded).split(REDACTED)
+    assert base64.b64decode(before[: len(before) // 4 * 4]) == b"nam"
+    assert encoded.endswith(after)
+    assert base64.b64decode(after[-(len(after) // 4 * 4) :]).endswith(b"host.example")
+
+
+def test_escapes_of_other_text_are_left_alone() -> None:
+    text = "50 %25 of \\u0041 &#65; \\x41 100%"
+    assert Redactor([KEY]).known(text) == text
 
 
 def test_ordinary_text_is_left_alone() -> None:

@@ -22,7 +22,7 @@ WORDS_ANSWERED = 40
 MODEL = "demo/baseline"
 LISTEN_BACKLOG = 256
 
-_OPTION = re.compile(r"^\s*\(?([A-Z])[.)]\s+(.*\S)\s*$")
+_OPTION = re.compile(r"\(?([A-Z])[.)]\s+(\S.*)")
 
 
 def baseline_answer(prompt: str) -> str:
@@ -30,7 +30,7 @@ def baseline_answer(prompt: str) -> str:
     block: list[tuple[str, str]] = []
     last: list[tuple[str, str]] = []
     for line in prompt.splitlines():
-        match = _OPTION.match(line)
+        match = _OPTION.match(line.strip())
         if match and ord(match[1]) == ord("A") + len(block):
             block.append((match[1], match[2]))
             if len(block) >= 2:

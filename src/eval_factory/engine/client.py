@@ -177,6 +177,11 @@ class Endpoint:
             if self._session.store.holds(key):
                 self._set_aside(key, reason)
 
+    def note_unscorable(self, request: Request, reason: str) -> None:
+        """The answer came, and HELM cannot score it: it is kept, and not asked for again."""
+        key, _ = self._key_and_body(request)
+        self._session.store.journal(Attempt(key, self._role, 0, "unscorable", None, reason, time.time(), 0.0))
+
     def _set_aside(self, key: str, reason: str) -> None:
         attempt = Attempt(key, self._role, 0, "unusable", None, reason, time.time(), 0.0)
         self._session.store.set_answer_aside(key, attempt)

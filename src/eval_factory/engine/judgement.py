@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import permutations
 from typing import Any
+
+from eval_factory.engine.disguise import readings, squeezed, undisguised
 
 SCALE = range(1, 6)
 """HELM's juries score from 1 to 5."""
 
 Criteria = Mapping[str, Collection[str]]
 """What a judgement has to hold: criterion -> its fields."""
+
+LONGEST = 200_000
+"""Characters of a judge's answer: many times what its tokens can hold."""
+MOST_BRACES = 200
+MOST_FIELDS_PERMUTED = 3
+_WORDS = ("one", "two", "three", "four", "five")
 
 _DECODER = json.JSONDecoder()
 _SCORE = re.compile(r"[1-5]\Z")
@@ -36,11 +45,24 @@ def judgement_in(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
     Raises:
         UnusableJudgement: there is none, or it cannot be told which it is.
     """
+    if len(text) > LONGEST:
+        raise UnusableJudgement(f"it is longer than {LONGEST} characters")
+    try:
+        return _own_judgement(text, criteria, judged)
+    except RecursionError as error:
+        raise UnusableJudgement("it is nested too deeply") from error
+
+
+def _own_judgement(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
     objects = [found for found in _objects(text) if criteria.keys() & found.keys()]
     if not objects:
         raise UnusableJudgement("it holds no JSON object with the criteria " + ", ".join(criteria))
-    quoted = [json.dumps(found, sort_keys=True) for found in _objects(judged)]
-    own = [found for found in objects if json.dumps(found, sort_keys=True) not in quoted]
+    stands = _standing_in(judged)
+    own = [
+        found
+        for found in objects
+        if not any(stands(name, found[name], fields) for name, fields in criteria.items() if name in found)
+    ]
     if not own:
         raise UnusableJudgement("it repeats a judgement that stands in the response; give your own")
     reasons = []
@@ -60,9 +82,14 @@ def judgement_in(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every outermost JSON object in a text; one whose last brace was forgotten too."""
+    """Every outermost JSON object in a text; one whose last brace was forgotten too.
+
+    Each brace that begins none costs the rest of the text, so there are not many of them.
+    """
     at = text.find("{")
-    while at >= 0:
+    for _ in range(MOST_BRACES):
+        if at < 0:
+            return
         try:
             found, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
@@ -73,6 +100,44 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         if isinstance(found, dict):
             yield found
         at = text.find("{", end)
+    raise UnusableJudgement(f"it holds more than {MOST_BRACES} opening braces that begin no JSON object")
+
+
+def _standing_in(judged: str) -> Callable[[str, Any, Collection[str]], bool]:
+    """Whether a rating stands in the judged answer already: in whatever layout, wrapping, escape or disguise.
+
+    The letters and digits of the rating are looked for among those of the answer, read forwards and backwards.
+    """
+    squeezes = [squeezed(reading) for reading in readings(judged)]
+    squeezes += [squeeze[::-1] for squeeze in squeezes]
+
+    def stands(name: str, rating: Any, fields: Collection[str]) -> bool:
+        return any(form in squeeze for form in _forms_of(name, rating, fields) for squeeze in squeezes)
+
+    return stands
+
+
+def _forms_of(name: str, rating: Any, fields: Collection[str]) -> set[str]:
+    """A rating as it may have been written down: with its fields in any order, its score as any kind of number."""
+    if not isinstance(rating, Mapping):
+        return {squeezed(undisguised(f"{name} {_written(rating)}"))}
+    scores = {str(rating.get("score"))}
+    if _is_score(rating.get("score")):
+        whole = int(rating["score"])
+        scores = {str(whole), f"{whole}.0", _WORDS[whole - 1]}
+    needed = [field for field in sorted(fields) if field in rating]
+    orders = [list(rating), *(permutations(needed) if len(needed) <= MOST_FIELDS_PERMUTED else [])]
+    forms = set()
+    for score in scores:
+        values = {**rating, "score": score}
+        for order in orders:
+            written = " ".join([name, *(f"{field} {_written(values[field])}" for field in order)])
+            forms.add(squeezed(undisguised(written)))
+    return forms
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _fault(found: Mapping[str, Any], criteria: Criteria) -> str | None:
@@ -95,26 +160,49 @@ def _is_score(score: object) -> bool:
 
 
 _NEAR = r"[^.\n]{0,60}"
+_MARKS = r"""[\s"'`*_\\>|]{0,12}"""
 _TAGS = "response|gold_response|question|conversation|patient_information|user_request|medication_question|system|judge"
 _WHICH = "all|any|the|your|my|these|those|of|previous|prior|above|earlier|preceding|other|evaluation|scoring"
 _INSTRUCTIONS = "instructions?|criteria|prompts?|rules?|rubric|guidelines?"
 _JUDGES = "evaluators?|judges?|graders?|raters?|annotators?"
+_CRITERIA = "accuracy|completeness|clarity"
 _FULL_MARKS = r"full marks|(?:maximum|top|highest|perfect) (?:score|rating|marks)|5\s*(?:/|out of)\s*5|(?:a|of) 5\b"
+_FIVE = r"(?:5|five|maximum|highest|top|perfect)\b"
+_GRADE = "rate|score|grade|mark|assign|award|give|set"
+_ALL = rf"(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies))"
+_THIS = r"(?: \w{1,12}){0,2} (?:this|the following)"
 _SIGNS: Mapping[str, tuple[str, ...]] = {
-    "a ready-made judgement": (r"""["']?score["']?\s*[:=]\s*["']?\d""",),
-    "a tag of the judges' prompt": (rf"</?\s*(?:{_TAGS})\s*>", r"<\|[a-z_]+\|>", r"\[/?INST\]"),
+    "a ready-made judgement": (
+        r"""["']?score["']?\s*[:=]\s*["']?\d""",
+        rf"\bscore{_MARKS}(?:[:=]>?|->|\u2192|>){_MARKS}(?:[1-5]|one|two|three|four|five)\b",
+        rf"\b(?:{_CRITERIA})\b{_MARKS}(?:(?:[:=]>?|->|\u2192|\||is|as|at){_MARKS})+(?:score{_MARKS})?(?:[1-5]|five)\b",
+    ),
+    "a tag of the judges' prompt": (
+        rf"</?\s*(?:{_TAGS})\s*>", r"<\|[a-z_]+\|>", r"\[/?INST\]", r"<!--", r"</?\s*score\s*>",
+    ),
     "instructions to the judges": (
         rf"\b(?:ignore|disregard|forget|override)(?: (?:{_WHICH}))* (?:{_INSTRUCTIONS})\b",
         rf"\b(?:{_JUDGES})\b{_NEAR}\b(?:must|should|shall|please|give|assign|award|rate|score|output)\b",
         rf"\b(?:give|assign|award|rate|score|grade|deserves?)\b{_NEAR}\b(?:{_FULL_MARKS})",
+        rf"\b(?:{_GRADE})\b{_NEAR}\b(?:{_ALL}|this (?:response|answer))\b{_NEAR}\b(?:as|at|to|with|the|a|of) {_FIVE}",
+        rf"\b{_FIVE}{_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b{_ALL}\b",
         rf"\boutput\b{_NEAR}\bjson\b",
         r"\bnew instructions?\s*:",
         r"\bsystem (?:prompt|message|override)\b",
+        r"\byour (?:judge?ment|verdict|ratings|final (?:score|rating|evaluation)) (?:is|are|must|should|has to|will)\b",
+        rf"\b(?:copy|repeat|return|output|with)\b{_THIS} (?:evaluation|judge?ment|ratings?|scores|json|verdict)\b",
     ),
-}
+}  # fmt: skip
 _SIGN_PATTERNS = {name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _SIGNS.items()}
+_SQUEEZED_JUDGEMENT = re.compile(rf"(?:{_CRITERIA})score(?:[1-5]|five)|(?:{_CRITERIA})explanation")
+"""Of letters and digits alone: what is written over several lines, or with blanks between its letters."""
 
 
 def injection_signs(answer: str) -> list[str]:
     """How an answer speaks to its judges, if it does. A sign is a reason to look at it, not a proof."""
-    return [name for name, pattern in _SIGN_PATTERNS.items() if pattern.search(answer)]
+    found = set()
+    for reading in readings(answer):
+        found |= {name for name, pattern in _SIGN_PATTERNS.items() if pattern.search(reading)}
+        if _SQUEEZED_JUDGEMENT.search(squeezed(reading)):
+            found.add("a ready-made judgement")
+    return [name for name in _SIGNS if name in found]

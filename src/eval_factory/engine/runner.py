@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
@@ -20,6 +21,7 @@ from eval_factory.engine import entries, events, offline
 from eval_factory.engine.client import EndpointStopped
 from eval_factory.engine.session import session_for
 from eval_factory.engine.text_only import asks_for_more
+from eval_factory.engine.unscorable import Unscorable, let_one_answer_fail_alone, of_a_run
 from eval_factory.errors import PrerequisiteError
 from eval_factory.foreign_text import LONGEST_LOG_LINE, one_line
 from eval_factory.helm import names
@@ -29,7 +31,7 @@ from eval_factory.results import MODEL_ROLE
 from eval_factory.secrets import Redactor
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
-_PROMPT_IN_MESSAGE = re.compile(r"\s*(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
+_PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
 _MESSAGE_LIMIT = 300
 _SHOWN_RUNS = 5
 _LONGEST_NAME = 200
@@ -53,7 +55,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._blocked_before = 0
         executor: Any = self.executor
         annotator: Any = self.annotator_executor
-        self.executor: Any = _Reporting(executor, self._before_asking, self._after_asking)
+        annotator.process = lambda annotators, state: self._unscorable.process(annotators, state)
+        self.executor: Any = _Reporting(executor, self._before_asking, lambda _state: self._after_asking())
         self.annotator_executor: Any = _Reporting(annotator, self._before_judging, self._after_judging)
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
@@ -62,6 +65,17 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if len(text) > _LONGEST_NAME:  # a path among the arguments of the run spec
             name = f"{text[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
         return str(Path(self.runs_path) / name)
+
+    def run_one(self, run_spec: RunSpec) -> None:
+        """HELM's own; an answer that it cannot score costs its instance only."""
+        with of_a_run(Unscorable(self._tell_unscorable)) as self._unscorable:
+            super().run_one(run_spec)
+
+    def _tell_unscorable(self, state: RequestState, reason: str) -> None:
+        self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")
+        client = self._session.clients.get(MODEL_ROLE)
+        if client is not None:
+            client.note_unscorable(state.request, reason)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
@@ -147,10 +161,13 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 startup.lever(pull)
 
     def _before_judging(self, state: ScenarioState) -> None:
+        self._unscorable.watch(state)
         if state.annotator_specs:
             self._session.events.emit(events.PHASE, phase=events.JUDGING, total=len(state.request_states))
 
-    def _after_judging(self) -> None:
+    def _after_judging(self, state: ScenarioState) -> None:
+        self._unscorable.watch(state)
+        let_one_answer_fail_alone()
         self._session.events.emit(events.PHASE, phase=events.SCORING)
 
 
@@ -190,7 +207,7 @@ class _Reporting:
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
         self._before(scenario_state)
         state = self._inner.execute(scenario_state)
-        self._after()
+        self._after(state)
         return state
 
 

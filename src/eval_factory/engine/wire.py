@@ -28,6 +28,8 @@ TOO_FEW_TOKENS = (
     " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
 )
 FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
+UNSCORABLE = "HELM cannot score this answer: "
+"""What the reason begins with where an answer came and a metric raised on it."""
 
 
 def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:

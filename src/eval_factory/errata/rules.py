@@ -71,7 +71,12 @@ def _sentence(text: str) -> str | int | None:
     if text.rstrip(".") == CORRECT:
         return CORRECT
     number = _LEADING_NUMBER.match(text)
-    return int(number[0]) if number else None
+    if number is None:
+        return None
+    try:
+        return int(number[0])
+    except ValueError:  # of more digits than Python reads; no sentence has that number
+        return number[0]
 
 
 def ehr_sql_same_rows(case: Case) -> float | None:

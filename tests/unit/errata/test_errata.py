@@ -55,6 +55,8 @@ def test_medcalc(extra: dict[str, str], completion: str, gold: str, expected: fl
         ("CORRECT.", "CORRECT", 1.0),
         ("3 x", "CORRECT", 0.0),
         ("no idea", "CORRECT", 0.0),
+        ("7" * 5000, "3 The dose is 50 mg.", 0.0),
+        ("7" * 5000, "CORRECT", 0.0),
     ],
 )
 def test_medec(completion: str, gold: str, expected: float) -> None:

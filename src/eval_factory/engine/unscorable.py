@@ -1,0 +1,246 @@
+"""One answer that HELM cannot score costs its instance, not the run.
+
+HELM's metrics read answers with Python's own functions, and for some answers these raise: `int()` of more than 4,300
+digits, a float that overflows. HELM then gives up the whole run, and, because answers are kept, every later one too.
+Here such an instance gets what HELM gives to one whose request failed: an empty completion, and the reason.
+
+What raises for more than a few is a defect, of the environment or of HELM, and fails the run as before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.annotation_executor import AnnotationExecutorError
+from helm.common.request import ErrorFlags, GeneratedOutput, RequestResult
+from helm.proxy.retry import NonRetriableException
+
+from eval_factory.engine import wire
+from eval_factory.errors import EvalFactoryError
+
+ONE_IN = 10
+"""The run fails where more than one answer, and more than one answer in ten, cannot be scored; or where none can."""
+
+_OF_THE_ENVIRONMENT = (
+    OSError, ImportError, MemoryError, sqlite3.Error, NonRetriableException, EvalFactoryError, NotImplementedError,
+    NameError,
+)  # fmt: skip
+"""What no answer sets off: something is missing, full or stopped."""
+
+Key = tuple[str | None, int, Any]
+Tell = Callable[[RequestState, str], None]
+
+
+class Unscorable:
+    """The answers of one run that HELM cannot score. Metrics and annotators run in several threads."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._state: ScenarioState | None = None
+        self._reasons: dict[Key, str] = {}
+        self._lock = threading.Lock()
+
+    def watch(self, state: ScenarioState) -> None:
+        """The requests and answers of which HELM writes down what stands here when the metrics are done."""
+        with self._lock:
+            self._state = state
+            for number, asked in enumerate(state.request_states):
+                reason = self._reasons.get(_key_of(asked))
+                if reason is not None:
+                    state.request_states[number] = without_answer(asked, reason)
+
+    def process(self, annotators: list[Any], state: RequestState) -> RequestState:
+        """Takes the place of HELM's annotation of one answer. A judge's failure is none of the answer's."""
+        annotations: dict[str, Any] = {}
+        for annotator in annotators:
+            try:
+                annotations[annotator.name] = annotator.annotate(state)
+            except Exception as error:
+                if hasattr(annotator, "_auto_client"):
+                    raise AnnotationExecutorError(f"{error} Request: {state.request}") from error
+                state = self.give_up(state, type(annotator).__name__, error)
+                annotations[annotator.name] = annotator.annotate(state)
+        return replace(state, annotations=annotations)
+
+    def give_up(self, state: RequestState, scorer: str, error: Exception) -> RequestState:
+        """The request without its answer, where the error may be the answer's fault.
+
+        Raises:
+            Exception: the error itself, where it is not, or where too many raise.
+        """
+        if not _may_be_the_answers(error):
+            raise error
+        reason = f"{wire.UNSCORABLE}{type(error).__name__} in {scorer} ({_place_of(error)})"
+        key = _key_of(state)
+        with self._lock:
+            new = key not in self._reasons
+            self._reasons.setdefault(key, reason)
+            states = self._state.request_states if self._state else []
+            others = sum(_is_answered(asked) and _key_of(asked) not in self._reasons for asked in states)
+            if _too_many(len(self._reasons), others):
+                raise error
+            for number, asked in enumerate(states):
+                if new and _key_of(asked) == key:
+                    states[number] = without_answer(asked, reason)
+        if new:
+            self._tell(state, reason)
+        return without_answer(state, reason)
+
+
+def _too_many(unscorable: int, others: int) -> bool:
+    """`others`: the answers that were scored so far, or may yet be."""
+    return not others or unscorable > max(1, (unscorable + others) // ONE_IN)
+
+
+def _is_answered(state: RequestState) -> bool:
+    return bool(state.result and state.result.success)
+
+
+def without_answer(state: RequestState, reason: str) -> RequestState:
+    """As HELM has it of a request that failed."""
+    result = RequestResult(
+        success=False,
+        cached=bool(state.result and state.result.cached),
+        error=reason,
+        completions=[GeneratedOutput(text="", logprob=0, tokens=[])],
+        embedding=[],
+        error_flags=ErrorFlags(is_retriable=False, is_fatal=False),
+    )
+    return replace(state, result=result)
+
+
+def _key_of(state: RequestState) -> Key:
+    return state.instance.id, state.train_trial_index, state.instance.perturbation
+
+
+def _may_be_the_answers(error: BaseException) -> bool:
+    """Whether an answer can have set off the error: its causes tell of what is missing, too."""
+    while error is not None:
+        # NLTK says so of data that are not there; KeyError and IndexError are other kinds of LookupError.
+        if isinstance(error, _OF_THE_ENVIRONMENT) or type(error) is LookupError:
+            return False
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return True
+
+
+def _place_of(error: BaseException) -> str:
+    """Where it was raised; the error's own text may quote the answer."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+_of_this_run: list[Unscorable] = []
+"""The last one is in use."""
+
+
+@contextmanager
+def of_a_run(unscorable: Unscorable) -> Iterator[Unscorable]:
+    """HELM's metrics give up what they cannot score to `unscorable`; runs follow each other."""
+    _of_this_run.append(unscorable)
+    try:
+        yield unscorable
+    finally:
+        _of_this_run.remove(unscorable)
+
+
+@cache
+def let_one_answer_fail_alone() -> None:
+    """Once for a process: metrics of each kind, and the one statistic that is derived from all.
+
+    Called when the answers are there: importing HELM's metrics takes a while.
+    """
+    from helm.benchmark.metrics import basic_metrics
+    from helm.benchmark.metrics.evaluate_instances_metric import EvaluateInstancesMetric
+    from helm.benchmark.metrics.metric import Processor
+    from helm.benchmark.metrics.output_processing_metric import OutputProcessingMetric
+
+    Processor.process = _processing(Processor.process)
+    EvaluateInstancesMetric.evaluate = _evaluating(EvaluateInstancesMetric.evaluate)
+    OutputProcessingMetric._process_request_state = _preparing(OutputProcessingMetric._process_request_state)
+    basic_metrics.compute_perplexity_metrics = _deriving(basic_metrics.compute_perplexity_metrics)
+
+
+def _processing(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Metrics that look at one answer."""
+
+    def process(self: Any, states: list[RequestState]) -> list[Any]:
+        try:
+            return helms_own(self, states)
+        except Exception as error:
+            if not _of_this_run or len(states) != 1:
+                raise
+            empty = _of_this_run[-1].give_up(states[0], type(self.metric).__name__, error)
+        try:
+            return helms_own(self, [empty])
+        except Exception:  # it bears no empty answer either; the instance has no value of this metric
+            return []
+
+    return process
+
+
+def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
+    """Metrics that look at all answers at once: which one it is that they do not bear is found one by one."""
+
+    def evaluate(self: Any, *arguments: Any, **named: Any) -> Any:
+        of_all = self.evaluate_instances
+
+        def without_those_that_fail(states: list[RequestState], path: str) -> Any:
+            try:
+                return of_all(states, path)
+            except Exception:
+                if not _of_this_run:
+                    raise
+                return of_all([_or_empty(of_all, state, path, type(self).__name__) for state in states], path)
+
+        self.evaluate_instances = without_those_that_fail
+        try:
+            return helms_own(self, *arguments, **named)
+        finally:
+            del self.evaluate_instances
+
+    return evaluate
+
+
+def _or_empty(of_all: Callable[..., Any], state: RequestState, path: str, scorer: str) -> RequestState:
+    """The request itself, or without its answer where the metric raises for it alone."""
+    try:
+        of_all([state], path)
+    except Exception as error:
+        return _of_this_run[-1].give_up(state, scorer, error)
+    return state
+
+
+def _preparing(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
+    """What a run entry's `process_output` makes of an answer before metrics look at it."""
+
+    def prepare(self: Any, state: RequestState) -> RequestState:
+        try:
+            return helms_own(self, state)
+        except Exception as error:
+            if not _of_this_run:
+                raise
+            return _of_this_run[-1].give_up(state, getattr(self.processor, "__name__", "its processor"), error)
+
+    return prepare
+
+
+def _deriving(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Perplexity is e to the power of what the endpoint says; no score is made of it."""
+
+    def derive(stats: Any) -> list[Any]:
+        try:
+            return helms_own(stats)
+        except OverflowError:
+            return []
+
+    return derive

@@ -1,0 +1,105 @@
+"""One answer on which a metric of HELM's raises: its instance fails, the run does not, and the folder stays usable."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.support import Outcome, Run
+from scripted_endpoint import PROBE, ScriptedEndpoint
+
+PlaceData = Callable[[Path, str], None]
+ENOUGH = 20
+TOO_MANY_DIGITS = "7" * 5000
+REASON = "HELM cannot score this answer: ValueError in MedecMetric (medec_metrics.py:"
+
+
+def failed_of(outcome: Outcome) -> list[dict[str, Any]]:
+    lines = (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
+    return [line for line in map(json.loads, lines) if line["error"]]
+
+
+def journal(outcome: Outcome) -> list[str]:
+    with closing(sqlite3.connect(outcome.output_dir / "cache.db")) as connection:
+        return [row[0] for row in connection.execute("SELECT error FROM attempts WHERE outcome = 'unscorable'")]
+
+
+def answering(chosen: Callable[[int], bool]) -> Callable[[str], str]:
+    """Too many digits for the prompts whose number in the order of arrival is chosen."""
+    order: dict[str, int] = {}
+
+    def answer(prompt: str) -> str:
+        if prompt == PROBE:
+            return "pong"
+        return TOO_MANY_DIGITS if chosen(order.setdefault(prompt, len(order))) else "CORRECT"
+
+    return answer
+
+
+@pytest.mark.medical_data
+def test_one_answer_of_too_many_digits_costs_one_instance(
+    run_program: Run, place_data: PlaceData, tmp_path: Path
+) -> None:
+    place_data(tmp_path / "out" / "helm", "medec")
+    with ScriptedEndpoint(answering(lambda number: number == 3)) as endpoint:
+        outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
+        asked = len(endpoint.requests)
+        again = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
+        assert len(endpoint.requests) == asked == ENOUGH
+    for each in (outcome, again):
+        assert each.returncode == 1, each.stderr
+        assert "Traceback" not in each.stderr
+        assert "nothing is left to ask for" in each.stderr
+        document = each.document()
+        counts = document["validity"]["instances"]
+        assert (counts["requested"], counts["scored"], counts["failed"]) == (ENOUGH, ENOUGH - 1, 1)
+        (failed,) = failed_of(each)
+        assert failed["error"].startswith(REASON)
+        assert failed["completion"] is None
+        assert failed["metrics"] == {}
+        assert any("1 of the failed were answered, and HELM cannot score" in note for note in document["validity"]["notes"])
+        scores = document["results"]["tasks"]["medec"]["metrics"]["score"]["scores"]
+        assert scores["medec_error_flag_accuracy"]["stats"]["count"] == ENOUGH - 1
+        assert scores["medec_error_sentence_accuracy.corrected"]["stats"]["count"] == ENOUGH - 1
+        low, high = document["validity"]["bounds"]["medec_error_flag_accuracy"]
+        assert high - low == pytest.approx(1 / ENOUGH)
+    assert TOO_MANY_DIGITS in (tmp_path / "out" / "responses" / "model.jsonl").read_text("utf-8")
+    assert [error[: len(REASON)] for error in journal(again)] == [REASON]
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("share", [1, 4])
+def test_what_raises_on_many_answers_is_a_defect_and_fails_the_run(
+    share: int, run_program: Run, place_data: PlaceData, tmp_path: Path
+) -> None:
+    place_data(tmp_path / "out" / "helm", "medec")
+    with ScriptedEndpoint(answering(lambda number: number % share == 0)) as endpoint:
+        outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
+    assert outcome.returncode == 4, outcome.stderr
+    assert "ValueError: Exceeds the limit" in outcome.stderr
+
+
+def test_a_log_probability_that_overflows(run_program: Run, endpoint: ScriptedEndpoint) -> None:
+    """-1e200 squared is no float; e to the power of a million is none either, but nobody is scored by it."""
+    plain = endpoint.reply
+    values = iter([-1e200, -1e6])
+
+    def reply(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = plain(path, headers, body)
+        if body["prompt"] != PROBE and (value := next(values, None)) is not None:
+            answer["choices"][0]["logprobs"]["token_logprobs"] = [value]
+        return status, answer
+
+    endpoint.reply = reply  # type: ignore[method-assign]
+    outcome = run_program(
+        "sample_medical_qa", endpoint.url, params={"limit_samples": ENOUGH, "parallelism": 1}, model_type="completions"
+    )
+    assert outcome.returncode == 1, outcome.stderr
+    (failed,) = failed_of(outcome)
+    assert "OverflowError in BasicGenerationMetric" in failed["error"]
