@@ -36,6 +36,7 @@ DISTRIBUTIONS = {
     "Levenshtein": "Levenshtein", "PIL": "pillow", "clang": "libclang", "cv2": "opencv-python-headless",
     "ffmpeg": "ffmpeg-python", "google": "google-api-python-client", "googleapiclient": "google-api-python-client",
     "httplib2": "google-api-python-client", "imagehash": "imagehash", "skimage": "scikit-image",
+    "pytrec_eval": "pytrec-eval-terrier",  # HELM's own choice, pytrec-eval, downloads sources while it is built
 }  # fmt: skip
 """Module -> what installs it, where the names differ by more than - and _."""
 MAY_BE_NEEDED = frozenset({"gdown", "jieba", "opencc", "pypinyin", "torch", "torchvision", "transformers", "unidecode"})
