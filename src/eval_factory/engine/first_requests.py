@@ -36,7 +36,7 @@ class FirstRequests:
 
     def failed(self, number: int, cause: str) -> str | None:
         """A request failed for good. The causes, where it was the last of the first and none was answered."""
-        if self._over or number >= self.most:
+        if number >= self.most:
             return None
         with self._lock:
             self._causes.append(cause)

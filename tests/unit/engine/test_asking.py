@@ -530,3 +530,17 @@ def test_an_answer_far_larger_than_its_tokens_is_none() -> None:
     answered, outcomes = ask(Replies(reply(200, huge), reply(200)))
     assert answered.body == GOOD
     assert "more than the 5 tokens granted can be" in outcomes[0]
+
+
+def test_an_answer_to_a_later_request_counts_too() -> None:
+    first = FirstRequests(2)
+    under_way = [first.begin(), first.begin()]
+    asker_of(Replies(reply(200)), first=first).ask(BODY, never_noted)
+    assert [first.failed(number, "x") for number in under_way] == [None, None]
+
+
+def test_only_a_bad_request_speaks_of_fields() -> None:
+    transport = Replies(reply(422, {"error": "Unsupported value: 'temperature'"}))
+    with pytest.raises(RequestFailed, match="HTTP 422"):
+        asker_of(transport).ask(BODY, lambda *_: None)
+    assert transport.sent == [BODY]

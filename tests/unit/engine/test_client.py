@@ -232,3 +232,29 @@ def test_a_judge_that_stops_names_itself_and_its_key(
     assert "config.params.extra.judges" in told
     assert "target." not in told
     assert f"warning: {told}" in capfd.readouterr().err
+
+
+def test_too_many_requests_cost_no_retry(tmp_path: Path) -> None:
+    class Busy(ScriptedEndpoint):
+        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            status, answer = super().reply(path, headers, body)
+            return (429, {"error": "slow down"}) if len(self.requests) == 1 else (status, answer)
+
+    with Busy(lambda _prompt: "B") as server:
+        assert endpoint_at(server, tmp_path, max_retries=0).make_request(REQUEST).success
+        assert len(server.requests) == 2
+
+
+def test_the_users_limits_are_those_of_the_endpoint(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[int | None, int | None]] = []
+    real = client.Turns
+
+    def turns(requests: int | None, tokens: int | None) -> Any:
+        given.append((requests, tokens))
+        return real(requests, tokens)
+
+    monkeypatch.setattr(client, "Turns", turns)
+    endpoint_at(server, tmp_path, requests_per_minute=3, tokens_per_minute=4)
+    assert given == [(3, 4)]

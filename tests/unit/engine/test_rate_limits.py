@@ -126,6 +126,7 @@ def test_the_tokens_of_a_request_are_its_text_and_what_it_is_granted(body: Mappi
 def test_granted() -> None:
     assert granted_tokens({"max_tokens": 5, "max_completion_tokens": 9}) == 9
     assert granted_tokens({"max_tokens": True}) == 0
+    assert granted_tokens({"max_tokens": -5}) == 0
     assert granted_tokens({"max_tokens": 5, "n": 0}) == 5
 
 

@@ -126,6 +126,7 @@ def test_a_proxy_of_another_kind_is_refused_by_its_variable(tmp_path: Path, monk
 class _SlowReader(_Answers):
     """Takes a request's body in pieces, with pauses between them."""
 
+    protocol_version = "HTTP/1.1"  # connections are used again
     pause_s = 0.0
 
     def do_POST(self) -> None:
