@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,3 +174,16 @@ def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) ->
     signed_in(tokens, tmp_path).header()
     kept = json.loads((tmp_path / FILE).read_text())
     assert kept["expires_at"] - time.time() <= auth.LIFETIME_UNKNOWN_S
+
+
+@pytest.mark.parametrize(
+    ("code", "description", "told"),
+    [
+        ("invalid_client", "who is it?", "(invalid_client) who is it?"),
+        ("invalid_client", None, "(invalid_client)"),
+        ({"message": "no", "param": "x"}, {"detail": "off"}, "(no) off"),
+        (None, "", "SimpleNamespace"),
+    ],
+)
+def test_what_a_token_endpoint_tells(code: object, description: object, told: str) -> None:
+    assert auth._told_by(SimpleNamespace(error=code, description=description)) == told
