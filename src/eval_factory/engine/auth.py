@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from urllib3.util.retry import Retry
 
 from eval_factory.engine.transport import certificates, certificates_hint, proxy_for
-from eval_factory.foreign_text import one_line
+from eval_factory.foreign_text import one_line, said_in
 from eval_factory.rundir import PRIVATE, write_atomic
 from eval_factory.secrets import Redactor, secret_in, variable_of
 
@@ -178,7 +178,7 @@ class OAuthSignIn:
             raise self._error("the token endpoint cannot be reached") from None
         except OAuth2Error as error:
             status = f"HTTP {statuses[-1]}: " if statuses else ""
-            raise self._error(f"{status}{error or type(error).__name__}") from None
+            raise self._error(f"{status}{_told_by(error)}") from None
         # expires_in may be 1e400, and the answer any JSON
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
@@ -194,6 +194,12 @@ class OAuthSignIn:
             "\n".join(lines) + "\n"
             f"  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
         )
+
+
+def _told_by(error: Any) -> str:
+    """`(code) description` of an error that a token endpoint answered; each may be anything that JSON knows."""
+    code, description = (said_in(said) if said else "" for said in (error.error, error.description))
+    return " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
 
 
 def _reason_of(error: BaseException) -> object:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -185,3 +186,16 @@ def test_a_lifetime_that_no_clock_can_hold(lifetime: float, tokens: TokenEndpoin
 def test_a_kept_lifetime_that_no_clock_can_hold(tokens: TokenEndpoint, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(json.dumps({"access_token": "kept-token-0123456789", "expires_at": 10**400}))
     assert signed_in(tokens, tmp_path).header() == "Bearer token-canary-0-0123456789"
+
+
+@pytest.mark.parametrize(
+    ("code", "description", "told"),
+    [
+        ("invalid_client", "who is it?", "(invalid_client) who is it?"),
+        ("invalid_client", None, "(invalid_client)"),
+        ({"message": "no", "param": "x"}, {"detail": "off"}, "(no) off"),
+        (None, "", "SimpleNamespace"),
+    ],
+)
+def test_what_a_token_endpoint_tells(code: object, description: object, told: str) -> None:
+    assert auth._told_by(SimpleNamespace(error=code, description=description)) == told
