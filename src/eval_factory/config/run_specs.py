@@ -34,6 +34,8 @@ class RunSpec:
     """Judges that HELM prescribes, and asks with its own clients unless the run spec takes a jury."""
     asks: str | None = None
     """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
+    zero_shot: bool = False
+    """Whether its prompts are known to hold no examples."""
 
     @property
     def known_parameters(self) -> Mapping[str, Mapping[str, Any]]:
