@@ -80,8 +80,10 @@ def real_names(task: Task, sources: Sources) -> Sources:
 def without_examples(task: Task, extra: Extra) -> Task:
     """With a note where trials are asked for and there is nothing to draw in each: HELM then makes one."""
     given = task.helm.arguments.get(TRIALS) or extra.num_train_trials
-    spec = load_index().run_specs.get(task.helm.run_spec) if str(given) not in ("None", "1") else None
-    if spec is None or not spec.zero_shot or task.helm.arguments.get(EXAMPLES, "0") != "0":
+    if str(given) in ("None", "1") or task.helm.arguments.get(EXAMPLES, "0") != "0":
+        return task
+    spec = load_index().run_specs.get(task.helm.run_spec)
+    if not task.helm.zero_shot and not (spec and spec.zero_shot):
         return task
     note = f"{TRIALS} ({given}) has no effect: the prompts of this benchmark hold no examples, so HELM makes one trial"
     return task.model_copy(update={"about": task.about.model_copy(update={"notes": (*task.about.notes, note)})})

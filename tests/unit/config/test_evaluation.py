@@ -193,6 +193,7 @@ def test_a_parameter_that_is_given_twice_keeps_its_own_source() -> None:
         ({"config.params.extra.num_train_trials": 3}, True),
         ({"config.params.extra.num_train_trials": 1}, False),
         ({}, False),
+        ({"config.type": "sample_medical_qa", "config.params.extra.num_train_trials": 2}, True),
         ({"config.type": "helm:medec:num_train_trials=2"}, True),
         ({"config.type": "helm:medec:num_train_trials=2,max_train_instances=3"}, False),
         ({"config.type": "helm:mmlu:subject=anatomy,num_train_trials=2"}, False),
