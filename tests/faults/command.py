@@ -44,5 +44,5 @@ def run_here(*arguments: str) -> Ended:
     shown = []
     for stream in streams:
         stream.flush()
-        shown.append(stream.buffer.getvalue().decode("utf-8"))  # type: ignore[attr-defined]
+        shown.append(stream.buffer.getvalue().decode("utf-8"))
     return Ended(code, shown[0], shown[1], took)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def test_codes(
     number: int, path: str | bytes | None, code: int, said: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(main.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     error = OSError(number, os.strerror(number), path) if path else OSError(number, os.strerror(number))
     assert main._code_of(error) == code
     assert said in capsys.readouterr().err
