@@ -43,6 +43,7 @@ MODULES_THAT_ASK = {
     "vlm_run_specs": "images",
 }
 """Modules whose every run spec asks for more than a text endpoint answers."""
+EXAMPLES = "max_train_instances"
 LANGUAGE_MODELING = "get_language_modeling_adapter_spec"
 
 Described = dict[str, Any]
@@ -100,6 +101,7 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "packages": packages_of(name, function),
         "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
         "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
+        "zero_shot": is_zero_shot(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}
 
@@ -107,6 +109,32 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
 def _log_probabilities(tree: ast.AST) -> str | None:
     adapters = {name for name in _names(tree) if name.endswith("_adapter_spec")}
     return "log probabilities" if adapters == {LANGUAGE_MODELING} else None
+
+
+def is_zero_shot(tree: ast.AST) -> bool | None:
+    """True where every adapter that the run spec may have shows no examples: there is nothing to draw in trials."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    adapters = [call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))]
+    return True if {_examples(call) for call in adapters} == {0} else None
+
+
+def _examples(call: ast.Call) -> int | None:
+    """How many examples an adapter shows; None where that is computed."""
+    from helm.benchmark.adaptation import adapter_spec, common_adapter_specs
+
+    given = next((keyword.value for keyword in call.keywords if keyword.arg == EXAMPLES), None)
+    if given is not None or any(keyword.arg is None for keyword in call.keywords):
+        return given.value if isinstance(given, ast.Constant) and isinstance(given.value, int) else None
+    name = ast.unparse(call.func)
+    helper = getattr(common_adapter_specs, name, None) or getattr(adapter_spec, name, None)
+    if helper is None:
+        return None
+    parameter = inspect.signature(helper).parameters.get(EXAMPLES)
+    if parameter is not None:
+        return parameter.default if isinstance(parameter.default, int) else None
+    inner = [node for node in ast.walk(ast.parse(inspect.getsource(helper))) if isinstance(node, ast.Call)]
+    numbers = {_examples(node) for node in inner if ast.unparse(node.func).endswith(("_adapter_spec", "AdapterSpec"))}
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def parameters(arguments: ast.arguments) -> dict[str, dict[str, Any]]:

@@ -67,10 +67,13 @@ def run_evaluation(
     redactor = Redactor.from_environment(env, evaluation.key_names())
     warnings = [f"warning: {text}" for text in evaluation.warnings]
     screen.writelines(f"{line}\n" for line in warnings)
+    wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if options.dry_run:
         output.write(own_lines(redactor.text(preview(evaluation, argv))))
+        output.flush()
+        screen.writelines(f"warning: a run would stop: {line}\n" for line in wrong[:1])
+        screen.writelines(f"  {line}\n" for line in wrong[1:])
         return
-    wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
     look_for_packages(plan.task_name, evaluation.task.helm.run_spec)

@@ -48,6 +48,10 @@ TYPES = ["pubmed_qa", "helm.medec", "clear", "ehrshot", "custom", "mtsamples_rep
          "helm:mmul", "helm:", "helm:mmlu:x", "nonsense", "helm:mmlu:subject=a,subject=b"]  # fmt: skip
 
 
+PLACES = [("clear", "data_path"), ("ehrshot", "data_path"), ("mimic_rrs", "data_path"), ("custom", "benchmark"), ("pubmed_qa", "data_dir"),
+          ("helm:custom_mcqa_scenario:path={}", None), ("helm:medhelm_configurable_benchmark:config_path={}", None)]  # fmt: skip
+
+
 def paths_of(tree: dict[str, Any], prefix: str = "") -> list[str]:
     found = []
     for key, value in tree.items():
@@ -141,6 +145,25 @@ def test_odd_values_are_refused_by_line(value: str) -> None:
                                       "config" + ".x" * 60 + "=1", "a='", ",,,", "config=1", "config.params.extra=[1]", "target=x"])  # fmt: skip
 def test_odd_overrides(override: str) -> None:
     assert dry_run(yaml.safe_dump(VALID), "--overrides", override).code == (0 if override == ",,," else 2)
+
+
+@pytest.mark.parametrize(("task", "name"), PLACES)
+@pytest.mark.parametrize("path", ["x" * 5000, "x/" * 3000, "x" * 256, "y.yml/x", "loop/x", "~no-such-user/x", "/dev/null", "/proc/self/mem", "."])
+def test_odd_paths(task: str, name: str | None, path: str) -> None:
+    Path("y.yml").touch()
+    Path("loop").symlink_to("loop")
+    extra = {"condition": "homelessness"} if task == "clear" else {"subject": "lab_anemia"} if task == "ehrshot" else {}
+    document = {
+        "config": {"type": task.format(path), "output_dir": "o", "params": {"extra": extra | ({name: path} if name else {})}},
+        "target": {"api_endpoint": {"url": "demo://baseline", "model_id": "m"}},
+    }  # fmt: skip
+    dry_run(yaml.safe_dump(document))
+    if name is not None:
+        real = check(run_here("run_eval", "--run_config", "x.yml", "--offline"))
+        assert real.code in (2, 3)
+    check(run_here("run_eval", "--run_config", path, "--dry_run"))
+    check(run_here("data", "ls", path))
+    assert check(run_here("leaderboard", "run", "lite", "--model", "m", "--model_url", "http://h/v1", "--dry_run", "--conf", path)).code
 
 
 scalars = st.one_of(

@@ -119,6 +119,18 @@ def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.parametrize("task", ["clear", "ehrshot", "mimic_rrs", "shc_sei_med"])
+def test_a_dry_run_says_which_data_are_not_there(task: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yml").write_text(run("ls", task).stdout)
+    finished = run("run_eval", "--run_config", "x.yml", "--dry_run", cwd=tmp_path)
+    assert finished.returncode == 0
+    assert "warning: a run would stop: config.params.extra.data_path: /path/to/data_path" in finished.stderr
+    assert f"{task} needs:" in finished.stderr
+    real = run("run_eval", "--run_config", "x.yml", cwd=tmp_path)
+    assert real.returncode == 3
+    assert "/path/to/data_path: there is no such" in real.stderr
+
+
 def test_a_terminal_gets_a_table_and_nobody_else_pays_for_it() -> None:
     terminal, program = pty.openpty()
     finished = subprocess.Popen(

@@ -27,6 +27,9 @@ from eval_factory.run.hangup import interrupt_on_signals
 from eval_factory.secrets import Redactor, names_a_secret
 
 PROGRAM = "eval-factory"
+PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
+"""What is wrong with a path that somebody gave, found by whoever looked at it first."""
+
 CLICKS_BROKEN_PIPE = 1
 """click itself ends the program so, whatever it is told, where a write to a pipe fails."""
 
@@ -225,6 +228,9 @@ def _code_of(error: OSError) -> int:
     if error.filename is None and nobody_reads(sys.stdout):
         silence(sys.stdout)
         return 0
+    if error.filename is not None and error.errno in PATHS_THAT_CANNOT_BE:
+        _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
+        return PrerequisiteError.exit_code
     if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
         return _report_defect(error)
     flush_or_silence(sys.stdout)

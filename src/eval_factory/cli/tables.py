@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from typing import IO, TextIO
 
 NUMBERS = frozenset({"instances", "data size", "size"})
 FOLDED = frozenset({"what it measures", "parameters", "needs", "where"})
@@ -74,7 +74,7 @@ def _text_column(columns: Sequence[str]) -> int:
     return next((number for number, name in enumerate(columns) if name in FOLDED), len(columns) - 1)
 
 
-def _show_below_each_other(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int, file: TextIO) -> None:
+def _show_below_each_other(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int, file: IO[str]) -> None:
     text = _text_column(columns)
     for row in rows:
         lines = textwrap.wrap(row[text], max(width, LEAST_FOLDED), initial_indent="  ", subsequent_indent="  ")

@@ -7,6 +7,7 @@ and said with its file, row and column. Messages never quote a cell: it may be a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ EXACT_MATCH = "exact_match"
 METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)
 """All that HELM's configurable benchmark computes."""
 
+_FILES = ("prompt_file", "dataset_file")
 _NEEDS = "name, description, prompt_file, dataset_file and metrics"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z")
 
@@ -96,35 +98,13 @@ def load_benchmark(path: Path) -> Benchmark:
         ConfigError: with every mistake that was found, but for a table with a great many.
     """
     found = Findings()
-    shape = _shape(path, load_mapping(path, _NEEDS))
+    shape, readable = _shape(path, load_mapping(path, _NEEDS), found)
     folder = path.parent
-    prompt_file = _absolute(folder, shape.prompt_file)
-    dataset_file = _absolute(folder, shape.dataset_file)
-    metrics = tuple(metric.name for metric in shape.metrics)
-    _check_metrics(path, shape, found)
-    columns = own_prompts.columns_of_prompt(path, prompt_file, found)
-    header = own_table.header_of(path, dataset_file, found)
-    judge_prompts = [
-        _absolute(folder, metric.prompt_file)
-        for metric in shape.metrics
-        if metric.name == JURY and metric.prompt_file is not None
-    ]
-    for judge_prompt in judge_prompts:
-        own_prompts.check_judge_prompt(path, judge_prompt, header, found)
-    instances = 0
-    if header is not None:
-        needing = next((name for name in metrics if name != JURY), None)
-        own_table.check_columns(prompt_file, dataset_file, columns, header, needing, found)
-        misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
-        if misled and own_table.INCORRECT in header:
-            found.problems.append(
-                f"{dataset_file}: HELM's {misled} takes an incorrect answer for as right as the correct one;"
-                f" leave out the column {own_table.INCORRECT} or the metric"
-            )
-        quasi = EXACT_MATCH in metrics
-        instances = own_table.check_rows(dataset_file, header, columns or [], found, quasi=quasi)
-    if found.problems:
+    instances = _check_files(path, readable, found)
+    if found.problems or shape is None:
         raise ConfigError(found.problems)
+    prompt_file, dataset_file = _absolute(folder, shape.prompt_file), _absolute(folder, shape.dataset_file)
+    judge_prompts = readable.judge_prompts(folder)
     files = [path, prompt_file, dataset_file, *judge_prompts]
     return Benchmark(
         path=path,
@@ -133,7 +113,7 @@ def load_benchmark(path: Path) -> Benchmark:
         prompt_file=prompt_file,
         dataset_file=dataset_file,
         max_tokens=shape.max_tokens,
-        metrics=metrics,
+        metrics=tuple(metric.name for metric in shape.metrics),
         judge_prompt_file=judge_prompts[0] if judge_prompts else None,
         instances=instances,
         sha256={Path(os.path.relpath(file, folder)).as_posix(): sha256_of(file) for file in files},
@@ -145,16 +125,67 @@ def _absolute(folder: Path, name: str) -> Path:
     return Path(os.path.abspath(folder / os.path.expanduser(name)))
 
 
-def _shape(path: Path, document: dict[str, Any]) -> _File:
+@dataclass(frozen=True)
+class _Readable:
+    """What of the file can be looked at, whatever is wrong with the rest."""
+
+    prompt_file: str | None
+    dataset_file: str | None
+    metrics: Mapping[int, _Metric]
+    """By their place in the list."""
+
+    def judge_prompts(self, folder: Path) -> list[Path]:
+        names = [metric.prompt_file for metric in self.metrics.values() if metric.name == JURY]
+        return [_absolute(folder, name) for name in names if name is not None]
+
+
+def _shape(path: Path, document: dict[str, Any], found: Findings) -> tuple[_File | None, _Readable]:
     try:
         shape = _File.model_validate(document)
     except ValidationError as error:
-        raise ConfigError([_explained(path, detail) for detail in error.errors(include_url=False)]) from None
+        found.problems += [_explained(path, detail) for detail in error.errors(include_url=False)]
+        return None, _readable(document)
     if not _NAME.match(shape.name):
-        raise ConfigError(
+        found.problems.append(
             f"{path}: name: must be letters, digits, - _ and . (it names folders), at most 80, got {shape.name!r}"
         )
-    return shape
+    return shape, _Readable(shape.prompt_file, shape.dataset_file, dict(enumerate(shape.metrics)))
+
+
+def _readable(document: Mapping[str, Any]) -> _Readable:
+    files = [name if isinstance(name, str) and name else None for name in map(document.get, _FILES)]
+    metrics = {}
+    given = document.get("metrics")
+    for number, metric in enumerate(given if isinstance(given, list) else []):
+        with contextlib.suppress(ValidationError):
+            metrics[number] = _Metric.model_validate(metric)
+    return _Readable(files[0], files[1], metrics)
+
+
+def _check_files(path: Path, readable: _Readable, found: Findings) -> int:
+    """Look at the files that are named, and at what one says of another; how many rows the table has."""
+    folder, metrics = path.parent, [metric.name for metric in readable.metrics.values()]
+    _check_metrics(path, readable.metrics, found)
+    columns = header = None
+    if readable.prompt_file is not None:
+        columns = own_prompts.columns_of_prompt(path, _absolute(folder, readable.prompt_file), found)
+    if readable.dataset_file is not None:
+        header = own_table.header_of(path, _absolute(folder, readable.dataset_file), found)
+    for judge_prompt in readable.judge_prompts(folder):
+        own_prompts.check_judge_prompt(path, judge_prompt, header, found)
+    if header is None or readable.dataset_file is None:
+        return 0
+    dataset_file = _absolute(folder, readable.dataset_file)
+    needing = next((name for name in metrics if name != JURY), None)
+    prompt_file = _absolute(folder, readable.prompt_file or "")
+    own_table.check_columns(prompt_file, dataset_file, columns, header, needing, found)
+    misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
+    if misled and own_table.INCORRECT in header:
+        found.problems.append(
+            f"{dataset_file}: HELM's {misled} takes an incorrect answer for as right as the correct one;"
+            f" leave out the column {own_table.INCORRECT} or the metric"
+        )
+    return own_table.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
 
 
 def _explained(path: Path, detail: Any) -> str:
@@ -173,14 +204,15 @@ def _explained(path: Path, detail: Any) -> str:
     return f"{path}: {where}: {expectation(detail)}"
 
 
-def _check_metrics(path: Path, shape: _File, found: Findings) -> None:
-    names = [metric.name for metric in shape.metrics]
-    for number, metric in enumerate(shape.metrics):
+def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) -> None:
+    names = [metric.name for metric in metrics.values()]
+    first = {metric.name: number for number, metric in reversed(list(metrics.items()))}
+    for number, metric in metrics.items():
         where = f"{path}: metrics.{number}"
         if metric.name not in METRICS:
             hint = did_you_mean(metric.name, METRICS) or f"; there are {', '.join(METRICS)}"
             found.problems.append(f"{where}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}")
-        elif names.index(metric.name) != number:
+        elif first[metric.name] != number:
             found.problems.append(f"{where}.name: {metric.name} stands there twice")
         if metric.name == JURY and metric.prompt_file is None:
             found.problems.append(f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt")
@@ -191,7 +223,7 @@ def _check_metrics(path: Path, shape: _File, found: Findings) -> None:
                 f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"
                 " or the default jury"
             )
-    if names[0] in BERTSCORES:
+    if 0 in metrics and names[0] in BERTSCORES:
         found.problems.append(
             f"{path}: metrics.0.name: HELM computes {names[0]} only where torch finds a GPU, so it cannot be the main"
             " metric; put another one first"

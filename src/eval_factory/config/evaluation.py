@@ -22,7 +22,7 @@ from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
 from eval_factory.config.plain_yaml import not_writable
 from eval_factory.config.run_entry import is_run_entry, near_name, task_of_run_entry
-from eval_factory.config.task_rules import BENCHMARK, with_extra, with_task_rules
+from eval_factory.config.task_rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.errors import ConfigError
 from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
 
@@ -128,6 +128,8 @@ def build_evaluation(
         run = with_task_rules(run, task, problems)
     if problems or run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
+    sources = real_names(task, sources)
+    task = without_examples(task, run.config.params.extra)
     warning = foreign.warning_of(strange)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else ())
 

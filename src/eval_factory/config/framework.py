@@ -120,6 +120,8 @@ class HelmEntry(_Strict):
     """None for a run spec of which HELM does not say it."""
     judges: tuple[str, ...] = ()
     parameters: dict[str, ScenarioParameter] = {}
+    zero_shot: bool = False
+    """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
     any_run_spec: bool = False
     """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
     arguments: dict[str, str] = {}

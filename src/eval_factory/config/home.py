@@ -1,16 +1,21 @@
-"""`~` at the beginning of a path, where no shell has replaced it: in a file, after `--option=`, in quotes."""
+"""Paths as users give them: `~` where no shell has replaced it (in a file, after `--option=`), and names too long."""
 
 from __future__ import annotations
 
 import os
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""In bytes: what Linux takes of a part of a path, and of a whole one."""
 
 
 def expanded(text: str) -> str:
     """The path with the home folder in place of `~` or `~user`.
 
     Raises:
-        ValueError: nobody knows that home; a folder that is named so would be made otherwise.
+        ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
     """
+    if len(os.fsencode(text)) > LONGEST_PATH or any(len(os.fsencode(p)) > LONGEST_NAME for p in text.split("/")):
+        raise ValueError(f"is too long for a path ({LONGEST_NAME} bytes a name, {LONGEST_PATH} in all)")
     path = os.path.expanduser(text)
     if path.startswith("~") and path == text:
         whose = text.partition("/")[0]

@@ -15,6 +15,9 @@ from eval_factory.config.quasi import becomes_nothing, note_on_quasi
 from eval_factory.foreign_text import printable
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
+QUESTION = "question"
+"""A column of the prompt that is called so is what is asked, whatever else the prompt shows."""
+
 MOST_PROBLEMS_SHOWN = 10
 
 
@@ -86,7 +89,7 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
                 )
                 continue
             cells = dict(zip(header, row, strict=True))
-            wrong = (*_row_problems(cells), *_id_problems(cells, named, count))
+            wrong = (*_row_problems(cells), *_id_problems(cells, named, count), *_prompt_problems(cells, columns))
             problems += [f"{where}, {problem}" for problem in wrong]
             asked.add(hash(tuple(row[index] for index in shown)), count)
             if quasi and becomes_nothing(cells.get(CORRECT, "")):
@@ -148,6 +151,14 @@ def _id_problems(row: Mapping[str, str], named: _Repeated, number: int) -> Itera
     earlier = named.add(name, number)
     if earlier is not None:
         yield f"column {ID}: is the same as in row {earlier}; {remedy}"
+
+
+def _prompt_problems(row: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
+    """An instance that asks nothing."""
+    asked = [name for name in columns if name in row]
+    questions = [name for name in asked if name.lower() == QUESTION] or asked
+    if questions and not any(row[name].strip() for name in questions):
+        yield f"column {' and '.join(questions)}: is empty, so nothing would be asked"
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:

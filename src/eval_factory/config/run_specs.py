@@ -38,6 +38,8 @@ class RunSpec:
     """What of an answer HELM executes (Python, C++, SQL ...) -> where in HELM; found by reading its source."""
     asks: str | None = None
     """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
+    zero_shot: bool = False
+    """Whether its prompts are known to hold no examples."""
 
     @property
     def known_parameters(self) -> Mapping[str, Mapping[str, Any]]:

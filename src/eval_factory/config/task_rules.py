@@ -13,8 +13,10 @@ from eval_factory.config.code_execution import refusal
 from eval_factory.config.explain import did_you_mean
 from eval_factory.config.framework import FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.config.layout import DATA_PATH, described, faults
+from eval_factory.config.merge import Source, Sources
 from eval_factory.config.model import Extra, RunConfig
 from eval_factory.config.run_entry import PATHS, WHERE, given_twice
+from eval_factory.config.run_specs import load_index
 
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
@@ -25,6 +27,8 @@ BENCHMARK = "benchmark"
 ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
 """Whose models the default judges are."""
 
+TRIALS, EXAMPLES = "num_train_trials", "max_train_instances"
+_EXTRA = "config.params.extra"
 _NOT_IN_A_ROLE = re.compile(r"[^a-z0-9_-]+")
 _NOT_IN_RUN_ENTRY = ","
 """HELM splits a run entry at commas and offers no way to quote one."""
@@ -62,6 +66,31 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
     update = _scenario_values(run, task, problems)
     return with_extra(run, update) if update else run
+
+
+def real_names(task: Task, sources: Sources) -> Sources:
+    """The sources of values with that of a parameter's other name under its first one, where the value is too."""
+    moved = dict(sources)
+    for name, rule in task.helm.parameters.items():
+        other, first = f"{_EXTRA}.{rule.other_name}", f"{_EXTRA}.{name}"
+        if rule.other_name is None or moved.get(other) in (None, Source.FRAMEWORK, Source.TASK):
+            continue
+        source = moved.pop(other)
+        if moved.get(first) in (None, Source.FRAMEWORK, Source.TASK):
+            moved[first] = source
+    return moved
+
+
+def without_examples(task: Task, extra: Extra) -> Task:
+    """With a note where trials are asked for and there is nothing to draw in each: HELM then makes one."""
+    given = task.helm.arguments.get(TRIALS) or extra.num_train_trials
+    if str(given) in ("None", "1") or task.helm.arguments.get(EXAMPLES, "0") != "0":
+        return task
+    spec = load_index().run_specs.get(task.helm.run_spec)
+    if not task.helm.zero_shot and not (spec and spec.zero_shot):
+        return task
+    note = f"{TRIALS} ({given}) has no effect: the prompts of this benchmark hold no examples, so HELM makes one trial"
+    return task.model_copy(update={"about": task.about.model_copy(update={"notes": (*task.about.notes, note)})})
 
 
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:

@@ -60,12 +60,8 @@ def _fields(tree: Any, path: str) -> Iterator[str]:
     elif isinstance(tree, (list, tuple)):
         for item in tree:
             yield from _fields(item, path)
-    elif _is_text_or_number(tree) and field_names_a_secret(path.rpartition(".")[2]) and _is_one(str(tree)):
+    elif isinstance(tree, (str, int)) and field_names_a_secret(path.rpartition(".")[2]) and _is_one(str(tree)):
         yield path
-
-
-def _is_text_or_number(value: object) -> bool:
-    return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
 def _is_one(value: str) -> bool:

@@ -67,6 +67,53 @@ def test_a_sound_one_with_a_jury(tmp_path: Path) -> None:
     assert "judge.txt" in found.sha256
 
 
+def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
+    document = {
+        "name": "my bench", "descripton": "x", "max_tokens": 0,
+        "metrics": [{"nam": "x"}, {"name": "exact_mach"}, {"name": "jury_score", "prompt_file": "judge.txt"}],
+    }  # fmt: skip
+    said = problems(tmp_path, document, prompt="{nothing}", data="question,correct_answer\nOne?,\n", judge="Rate.")
+    for expected in (
+        "unknown key descripton", "max_tokens: must be", "unknown key metrics.0.nam", "metrics.1.name: HELM's configurable",
+        "D/judge.txt: must hold {RESPONSE}", "{nothing} is no column of D/data.csv", "column correct_answer: is empty",
+    ):  # fmt: skip
+        assert expected in said
+    named = problems(tmp_path, {"name": "my bench", "prompt_file": "no.txt"}, data="question\nOne?\n")
+    for expected in ("name: must be letters", "D/no.txt: there is no such file", "has no column correct_answer"):
+        assert expected in named
+    without = problems(tmp_path, {"name": None, "prompt_file": 7, "dataset_file": None, "metrics": "x"})
+    assert sorted(line.split(": ")[1] for line in without.splitlines()) == ["dataset_file", "metrics", "name", "prompt_file"]
+
+
+def test_metrics_keep_their_numbers_where_one_is_wrong(tmp_path: Path) -> None:
+    twice = [{"nam": "x"}, {"name": "rouge_l"}, {"name": "rouge_l"}, {"name": "BERTScore-F"}]
+    said = problems(tmp_path, {"metrics": twice})
+    assert "metrics.2.name: rouge_l stands there twice" in said
+    assert "metrics.1.name" not in said
+    assert "torch" not in said
+
+
+@pytest.mark.parametrize(
+    ("prompt", "row", "said"),
+    [
+        ("{question}", "  ,x", "column question: is empty, so nothing would be asked"),
+        ("{question} {context}", ",x", "column question: is empty, so nothing would be asked"),
+        ("{text} {context}", " , ", "column text and context: is empty, so nothing would be asked"),
+    ],
+)
+def test_an_empty_question_is_a_mistake(prompt: str, row: str, said: str, tmp_path: Path) -> None:
+    first = "question" if "question" in prompt else "text"
+    data = f"{first},context,correct_answer\nOne?,c,A\n{row},A\n"
+    assert f"D/data.csv: row 2 (line 3), {said}" in problems(tmp_path, prompt=prompt, data=data)
+
+
+def test_an_empty_context_is_none(tmp_path: Path) -> None:
+    data = "Question,context,correct_answer\nOne?,,A\n"
+    assert load_benchmark(write(tmp_path, prompt="{Question} {context}", data=data)).instances == 1
+    data = "text,context,correct_answer\n,c,A\n"
+    assert load_benchmark(write(tmp_path, prompt="{text} {context}", data=data)).instances == 1
+
+
 def test_a_jury_alone_needs_no_right_answers(tmp_path: Path) -> None:
     judge = JUDGE_PROMPT.replace("{GOLD_RESPONSE}", "unknown")
     assert load_benchmark(write(tmp_path, JURY, data="question\nOne?\n", judge=judge)).instances == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from eval_factory.config.framework import load_framework
 from eval_factory.config.merge import Source
 from eval_factory.errors import ConfigError
 from eval_factory.plan import CHANGES_RESULTS, RUNTIME_ONLY, identity_of, leaves_of
+from eval_factory.preview import preview
 from unit.builders import MINIMAL, evaluation
 
 
@@ -198,3 +200,46 @@ def test_numbers_at_their_ends() -> None:
     assert run.config.params.request_timeout == 86_400
     assert run.config.params.extra.stop_after_failures == 0
     assert evaluation({"config.params.request_timeout": "30"}).run.config.params.request_timeout == 30  # of ${TIMEOUT}
+
+
+CLEAR = {"config.type": "clear", "config.params.extra.data_path": "/no/such"}
+CONDITION, SUBJECT = "config.params.extra.condition", "config.params.extra.subject"
+
+
+def test_a_parameter_is_listed_under_its_real_name() -> None:
+    found = evaluation({**CLEAR, SUBJECT: "homelessness"})
+    assert found.run.config.params.extra.condition == "homelessness"
+    assert found.sources[CONDITION] is Source.FLAG
+    assert SUBJECT not in found.sources
+    lines = [line.split() for line in preview(found, ["helm-run"]).splitlines()]
+    assert ["#", CONDITION, "flag:", "homelessness"] in lines
+    assert not [line for line in lines if line[1:2] == [SUBJECT]]
+
+
+def test_a_parameter_that_is_given_twice_keeps_its_own_source() -> None:
+    request = Request(flags={**MINIMAL, **CLEAR, CONDITION: "homelessness"}, overrides=(f"{SUBJECT}=homelessness",))
+    found = build_evaluation(request, load_framework(), {})
+    assert found.sources[CONDITION] is Source.FLAG
+    assert SUBJECT not in found.sources
+    other = evaluation({"config.type": "ehrshot", "config.params.extra.data_path": "/x", SUBJECT: "lab_anemia"})
+    assert other.sources[SUBJECT] is Source.FLAG
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"config.params.extra.num_train_trials": 3}, True),
+        ({"config.params.extra.num_train_trials": 1}, False),
+        ({}, False),
+        ({"config.type": "sample_medical_qa", "config.params.extra.num_train_trials": 2}, True),
+        ({"config.type": "helm:medec:num_train_trials=2"}, True),
+        ({"config.type": "helm:medec:num_train_trials=2,max_train_instances=3"}, False),
+        ({"config.type": "helm:mmlu:subject=anatomy,num_train_trials=2"}, False),
+        ({"config.type": "mental_health", "config.params.extra.data_path": "/x", "config.params.extra.num_train_trials": 3}, False),
+    ],
+)  # fmt: skip
+def test_trials_without_examples_have_no_effect_and_it_is_said(flags: dict[str, Any], said: bool) -> None:
+    found = evaluation(flags)
+    note = "has no effect: the prompts of this benchmark hold no examples"
+    assert any(note in text for text in found.task.about.notes) == said
+    assert (note in preview(found, [])) == said

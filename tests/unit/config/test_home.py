@@ -27,6 +27,13 @@ def test_nobodys_home_is_a_mistake() -> None:
         expanded("~no-such-user/x")
 
 
+@pytest.mark.parametrize("longest", ["x" * 255, "/".join(["x" * 194] * 21) + "x", "ü" * 127])
+def test_paths_that_are_too_long(longest: str) -> None:
+    assert expanded(longest) == longest
+    with pytest.raises(ValueError, match="is too long for a path"):
+        expanded(f"{longest}yy")
+
+
 def test_paths_of_a_run_config() -> None:
     found = evaluation({"config.output_dir": "~/o", "config.params.extra.data_dir": "~/d"})
     assert found.run.config.output_dir == "/home/me/o"

@@ -45,12 +45,14 @@ def test_what_only_sounds_like_a_secret_is_taken(fields: dict[str, Any]) -> None
 def test_where_it_stands() -> None:
     assert secret_field_of({"a": [{"b": {"my_key": VALUE}}]}) == "a.b.my_key"
     assert secret_field_of({"my_key": {"value": VALUE}}) == "my_key"
+    assert secret_field_of({"value": {"my_key": VALUE}}) == "value.my_key"
+    assert secret_field_of({"my_key": "Bearer ${A_LONG_NAME}"}) is None
     assert secret_field_of({"a": 1}) is None
 
 
 URLS = [f"https://h/v1#key={VALUE}", f"https://h/v1;key={VALUE}", f"https://h/v1?a=1;key={VALUE}", f"https://h/v1?PWD={VALUE}",
         f"https://h/v1?key=a/{VALUE}", f"https://h/v1#/x?api%2Dkey={VALUE}", f"https://h/a;token={VALUE}/b",
-        f"https://h?x=1&sig={VALUE}"]  # fmt: skip
+        f"https://h?x=1&sig={VALUE}", f"https://h/v1?%6Bey={VALUE}", f"https://h/v1?key={VALUE.replace('-', '%2D')}"]  # fmt: skip
 
 
 @pytest.mark.parametrize("url", URLS)

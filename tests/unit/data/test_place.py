@@ -59,7 +59,7 @@ def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_
 def test_a_file_that_another_task_reads_too_is_copied_to_where_this_one_looks(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = placing.load_sources()
+    table: Sources = placing.load_sources()  # type: ignore[attr-defined]
     other = table.tasks["pubmed_qa"].model_copy(update={"scenario": "other-questions"})
     with_other = table.model_copy(update={"tasks": {**table.tasks, "medbullets": other}})
     monkeypatch.setattr(placing, "load_sources", lambda: with_other)

@@ -53,6 +53,10 @@ def test_what_is_known_of_some() -> None:
     assert specs["boolq"].main_split == "valid"
     assert specs["math"].main_metrics == ("math_equiv_chain_of_thought", "math_equiv")
     assert specs["unitxt"].any_parameter
+    assert specs["medec"].zero_shot
+    assert specs["medhelm_configurable_benchmark"].zero_shot
+    assert not specs["mmlu"].zero_shot
+    assert not specs["mental_health"].zero_shot
     assert specs["vqa"].asks == "images"
     assert specs["the_pile"].asks == "log probabilities"
     assert specs["harm_bench"].prescribed_judges == ("openai/gpt-4o-2024-05-13",)
