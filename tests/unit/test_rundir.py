@@ -129,8 +129,10 @@ def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> No
     with (tmp_path / ".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         (tmp_path / ".lock.holder.json").write_text(json.dumps({"pid": 2**22 + 1, "host": "elsewhere", "since": "x"}))
+        open_before = os.listdir("/dev/fd")  # noqa: PTH208
         with pytest.raises(BusyError, match="process 4194305 on elsewhere, since x"), RunDir(tmp_path).locked(pytest.fail):
             pass
+        assert os.listdir("/dev/fd") == open_before  # noqa: PTH208
 
 
 def test_who_has_ended_is_known(tmp_path: Path) -> None:
