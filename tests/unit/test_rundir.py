@@ -116,13 +116,17 @@ def test_a_program_that_could_not_be_ended_keeps_the_folder(tmp_path: Path, monk
 
 
 def test_a_holder_that_is_not_written_down_yet_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.1)
+    monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.2)
+    monkeypatch.setattr(rundir, "UNKNOWN_HOLDER_S", 0.1)
     said: list[str] = []
     with (tmp_path / ".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked(said.append):
             pass
-    assert len(said) == 1
+        assert len(said) == 1
+        monkeypatch.setattr(rundir, "UNKNOWN_HOLDER_S", 0.3)
+        with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked(pytest.fail):
+            pass
 
 
 def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> None:
