@@ -26,7 +26,7 @@ PRIVATE = 0o600
 PUBLIC = 0o644
 PRIVATE_FOLDER = 0o700
 MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
-ORPHAN_WAIT_S = 30.0
+ORPHAN_WAIT_S = 60.0
 """How long a run waits for the processes of one that was killed: they end themselves, but a busy machine takes time."""
 UNKNOWN_HOLDER_S = 1.0
 """How long nothing is said of a holder that is not written down: it has only just begun, or is about to end."""

@@ -83,7 +83,7 @@ def test_an_orphan_that_ends_is_waited_for(tmp_path: Path) -> None:
         assert rundir.Holder(pid, socket.gethostname(), "x").is_gone
         assert json.loads((tmp_path / ".lock.holder.json").read_text())["pid"] == os.getpid()
     (told,) = said
-    assert f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 30 s" in told
+    assert f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 60 s" in told
 
 
 def test_an_orphan_that_goes_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
