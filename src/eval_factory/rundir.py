@@ -26,8 +26,10 @@ PRIVATE = 0o600
 PUBLIC = 0o644
 PRIVATE_FOLDER = 0o700
 MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
-ORPHAN_WAIT_S = 30.0
+ORPHAN_WAIT_S = 60.0
 """How long a run waits for the processes of one that was killed: they end themselves, but a busy machine takes time."""
+UNKNOWN_HOLDER_S = 1.0
+"""How long nothing is said of a holder that is not written down: it has only just begun, or is about to end."""
 LOCK_POLL_S = 0.05
 
 
@@ -268,30 +270,30 @@ class RunDir:
             ) from error
 
     def _wait_for(self, descriptor: int, say: Callable[[str], None]) -> None:
-        from filelock import lock_descriptor  # imported here: it loads asyncio, and `--dry_run` locks nothing
-
-        deadline = None
-        while True:
-            try:
-                if lock_descriptor(descriptor, blocking=False):
-                    return
-            except OSError as error:
-                raise PrerequisiteError(
-                    f"cannot lock {self.lock_file}: {error.strerror or error}\n"
-                    "  its file system (a network folder?) gives no locks, and two runs in one folder would pay twice\n"
-                    "  choose a folder on a local disk with --output_dir; what is there can be copied along"
-                ) from error
-            holder = self._holder()
-            now = time.monotonic()
-            if (holder is not None and not holder.is_gone) or (deadline is not None and now >= deadline):
+        started, said = time.monotonic(), False
+        while not self._try(descriptor):
+            holder, waited = self._holder(), time.monotonic() - started
+            if (holder is not None and not holder.is_gone) or waited >= ORPHAN_WAIT_S:
                 raise BusyError(self._in_use_by(holder))
-            if deadline is None:
-                deadline = now + ORPHAN_WAIT_S
+            if not said and (holder is not None or waited >= UNKNOWN_HOLDER_S):
+                said = True
                 say(
                     f"{self.root} is still in use by a run that has ended or was killed:"
                     f" waiting up to {ORPHAN_WAIT_S:.0f} s for what it started to end"
                 )
             time.sleep(LOCK_POLL_S)
+
+    def _try(self, descriptor: int) -> bool:
+        from filelock import lock_descriptor  # imported here: it loads asyncio, and `--dry_run` locks nothing
+
+        try:
+            return lock_descriptor(descriptor, blocking=False)
+        except OSError as error:
+            raise PrerequisiteError(
+                f"cannot lock {self.lock_file}: {error.strerror or error}\n"
+                "  its file system (a network folder?) gives no locks, and two runs in one folder would pay twice\n"
+                "  choose a folder on a local disk with --output_dir; what is there can be copied along"
+            ) from error
 
     def _holder(self) -> Holder | None:
         """None where nobody is written down, or nobody yet."""

@@ -18,7 +18,7 @@ from eval_factory.rundir import RunDir
 from faults.test_kills import INSTANCES, TASK, Endpoint, check_that_nothing_is_left
 from integration.support import program_environment
 
-TIMEOUT_S = 120
+TIMEOUT_S = 240
 
 
 def started(folder: Path, url: str, terminal: int, before: Callable[[], object] | None = None) -> subprocess.Popen[bytes]:

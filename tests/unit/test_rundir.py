@@ -83,7 +83,7 @@ def test_an_orphan_that_ends_is_waited_for(tmp_path: Path) -> None:
         assert rundir.Holder(pid, socket.gethostname(), "x").is_gone
         assert json.loads((tmp_path / ".lock.holder.json").read_text())["pid"] == os.getpid()
     (told,) = said
-    assert f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 30 s" in told
+    assert f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 60 s" in told
 
 
 def test_an_orphan_that_goes_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,21 +116,27 @@ def test_a_program_that_could_not_be_ended_keeps_the_folder(tmp_path: Path, monk
 
 
 def test_a_holder_that_is_not_written_down_yet_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.1)
+    monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.2)
+    monkeypatch.setattr(rundir, "UNKNOWN_HOLDER_S", 0.1)
     said: list[str] = []
     with (tmp_path / ".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked(said.append):
             pass
-    assert len(said) == 1
+        assert len(said) == 1
+        monkeypatch.setattr(rundir, "UNKNOWN_HOLDER_S", 0.3)
+        with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked(pytest.fail):
+            pass
 
 
 def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         (tmp_path / ".lock.holder.json").write_text(json.dumps({"pid": 2**22 + 1, "host": "elsewhere", "since": "x"}))
+        open_before = os.listdir("/dev/fd")  # noqa: PTH208
         with pytest.raises(BusyError, match="process 4194305 on elsewhere, since x"), RunDir(tmp_path).locked(pytest.fail):
             pass
+        assert os.listdir("/dev/fd") == open_before  # noqa: PTH208
 
 
 def test_who_has_ended_is_known(tmp_path: Path) -> None:

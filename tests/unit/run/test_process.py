@@ -90,9 +90,16 @@ def test_the_folder_is_held_for_the_program_and_free_after_it(tmp_path: Path) ->
     def look() -> None:
         held.append(json.loads(folder.lock_holder.read_text()).get("program"))
 
-    code = "import os, sys, time; time.sleep(0.5); print(os.getpid())"
+    code = (
+        "import os, time\n"
+        f"place = os.stat({str(folder.lock_file)!r})\n"
+        "time.sleep(0.5)\n"
+        "opened = [os.fstat(number) for number in range(3, 100) if os.path.exists(f'/dev/fd/{number}')]\n"
+        "print(os.getpid(), any(os.path.samestat(one, place) for one in opened))\n"
+    )
     _, tail = run(code, tmp_path / "log", look)
-    assert held[0] == int(tail[0])
+    assert tail == (f"{held[0]} True",)
+    assert not folder.lock_holder.exists()
     with folder.locked():
         assert json.loads(folder.lock_holder.read_text())["program"] is None
 
