@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from executed_code import executed_code
+
+from executed_code import executed_code  # type: ignore[import-not-found]  # beside this script
 
 INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "helm" / "index.json"
 PACKAGE = "helm.benchmark.run_specs."

@@ -139,7 +139,8 @@ def _import_path() -> list[str]:
 def _readable() -> list[str]:
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
     libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")]
-    return [place for place in dict.fromkeys([*SYSTEM, *sorted(prefixes), *_import_path(), *libraries]) if Path(place).exists()]
+    places = dict.fromkeys([*SYSTEM, *sorted(prefixes), *_import_path(), *libraries])
+    return [place for place in places if Path(place).exists()]
 
 
 def _sandboxed(sandbox: str, readable: list[str], folder: Path) -> list[str]:

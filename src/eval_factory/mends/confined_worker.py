@@ -126,7 +126,8 @@ class _Process:
 
     def __init__(self, target: Callable[[], None]) -> None:
         self._target = target
-        self._told = next(cell.cell_contents for cell in target.__closure__ or () if isinstance(cell.cell_contents, _Told))
+        held = (cell.cell_contents for cell in target.__closure__ or ())
+        self._told = next(value for value in held if isinstance(value, _Told))
         self._seconds = 0.0
 
     def start(self) -> None:
@@ -181,7 +182,7 @@ def command(question: dict[str, Any]) -> Any:
         def run(into: int) -> None:
             os.dup2(given.fileno(), 0)
             os.dup2(into, 1)
-            os.execvp(question["argv"][0], question["argv"])
+            os.execvp(question["argv"][0], question["argv"])  # noqa: S606 - no shell is wanted
 
         child = Child(run, seconds=question["seconds"], forks=question["forks"], keep=(given.fileno(),))
         output = child.output()

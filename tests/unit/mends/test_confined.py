@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import platform
+import shutil
 import socket
 import sys
 import threading
@@ -53,7 +54,8 @@ def in_child(prepare: Callable[[], object], *attempts: Callable[[], object]) -> 
     with os.fdopen(out, "rb") as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
-    return json.loads(text)
+    told: list[str] = json.loads(text)
+    return told
 
 
 @needs_landlock
@@ -199,7 +201,7 @@ def test_a_sandbox_that_does_not_work_is_not_used(tmp_path: Path, monkeypatch: p
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(confined.shutil, "which", lambda _name: str(broken))
+    monkeypatch.setattr(shutil, "which", lambda _name: str(broken))
     confined.confinement.cache_clear()
     try:
         found = confined.confinement()
