@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,6 +169,40 @@ def test_private_memory_is_roots_alone() -> None:
     assert os.read(out, 10) == b"10"
     os.close(out)
     os.close(into)
+
+
+@pytest.mark.skipif(not LINUX, reason="Linux's")
+def test_rights_and_lives_that_are_given_up() -> None:
+    out, into = os.pipe()
+    if (child := os.fork()) == 0:
+        kernel.give_up_privileges()
+        kernel.end_with_parent()
+        signal_number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(signal_number), 0, 0, 0)
+        lines = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
+        told = [lines["NoNewPrivs"], int(lines["CapEff"], 16), int(lines["CapPrm"], 16), signal_number.value]
+        os.write(into, json.dumps(told).encode())
+        os._exit(0)
+    os.close(into)
+    os.waitpid(child, 0)
+    with os.fdopen(out, "rb") as pipe:
+        assert json.loads(pipe.read()) == ["1", 0, 0, 9]
+
+
+def test_what_is_executed_gives_everything_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each of the locks is asked for, before anything is executed."""
+    calls: list[str] = []
+    locks = {name: lambda *_, name=name, **__: calls.append(name) for name in dir(kernel) if name[0].islower()}
+    monkeypatch.setattr(confined_worker, "kernel", SimpleNamespace(**locks), raising=False)
+    monkeypatch.setattr(confined_worker, "_settings", {"folder": str(tmp_path), "readable": []})
+
+    def run(into: int) -> None:
+        os.write(into, " ".join([*calls, str(Path.cwd()), str(os.getsid(0) == os.getpid())]).encode())
+
+    said = confined_worker.Child(run, seconds=5).output().decode().split()
+    assert said == [
+        "end_with_parent", "limit", "give_up_privileges", "restrict_files", "refuse_calls", str(tmp_path), "True",
+    ]  # fmt: skip
 
 
 @needs_landlock
