@@ -208,7 +208,7 @@ def test_what_is_executed_gives_everything_up(monkeypatch: pytest.MonkeyPatch, t
 @needs_landlock
 @needs_seccomp
 def test_a_trial_finds_nothing_open_here() -> None:
-    assert confined._still_can(None) == ()
+    assert confined._tried(None) == Confinement(None, ("Landlock", "seccomp"), ())
 
 
 def test_a_trial_finds_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,13 +220,15 @@ def test_a_trial_finds_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (fake / "kernel.py").write_text("def __getattr__(name):\n    return lambda *args, **kwargs: False\n")
     path = [str(tmp_path), *confined._import_path()]
     monkeypatch.setattr(confined, "_import_path", lambda: path)
-    assert set(confined._still_can(None)) == EVERYTHING
+    found = confined._tried(None)
+    assert set(found.still_can) == EVERYTHING
+    assert found.locks == ()
 
 
 @pytest.fixture
 def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without bubblewrap, whatever is installed here."""
-    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, ()))
+    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, (), ()))
     execution_record._known.clear()
     yield
     execution_record._known.clear()
@@ -243,8 +245,8 @@ def test_a_sandbox_that_does_not_work_is_not_used(tmp_path: Path, monkeypatch: p
     finally:
         confined.confinement.cache_clear()
     assert found.sandbox is None
-    assert found.by == ["a process of its own without keys, with limits of time, memory and file size"]
-    assert Confinement("/usr/bin/bwrap", ()).by[1:] == ["bubblewrap"]
+    assert found.by == ["a process of its own without keys, with limits of time, memory and file size", *found.locks]
+    assert Confinement("/usr/bin/bwrap", ("seccomp",), ()).by[1:] == ["bubblewrap", "seccomp"]
 
 
 @pytest.mark.usefixtures("_plain")
@@ -308,7 +310,7 @@ def test_an_answer_that_ends_its_process_is_counted(monkeypatch: pytest.MonkeyPa
         asked.append(question["kind"])
         if question["kind"] != "trial":
             raise NotConfinedError("gone")
-        return {}
+        return {"locks": [], "can": {}}
 
     monkeypatch.setattr(confined, "_asked", answer)
     with throw_away_folder() as folder:

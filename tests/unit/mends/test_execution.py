@@ -47,7 +47,7 @@ TESTS = [
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a helm-run of its own, without bubblewrap."""
-    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, ("sing",)))
+    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, (), ("sing",)))
     monkeypatch.setattr(kernel, "keep_memory_private", lambda: True)
     for module, name in (
         (code_metrics_helper, "check_correctness"), (code_metrics, "multiprocessing"), (correct, "subprocess"),
