@@ -1,8 +1,8 @@
 """Which run specs of the installed HELM execute what a model answered: found by reading HELM's source, for the index.
 
-From a run spec's function everything is followed that may be called: helpers that make metric specs, classes of metrics
-and annotators (named by texts), their methods, and what those use. What is not known to be harmless counts as execution,
-so that what another HELM adds is noticed: the index changes, and a test fails.
+From a run spec's function everything is followed that may be called: helpers that make metric specs, classes of
+metrics and annotators (named by texts), their methods, and what those use. What is not known to be harmless
+counts as execution, so that what another HELM adds is noticed: the index changes, and a test fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PACKAGES = {
     "gradio_client": "a remote service",
     "unitxt": "whatever unitxt's card says",
 }
-"""Package -> what runs where something of it is called; None: only what it is given to run, which is looked at itself."""
+"""Package -> what runs where something of it is called; None: what it is given to run, which is looked at itself."""
 SYSTEM_CALLS = re.compile(r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)\Z")
 LANGUAGES = {
     "helm.benchmark.metrics.codeinsights_correct_code_metrics": "C++",

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from executed_code import executed_code
+
+from executed_code import executed_code  # type: ignore[import-not-found]  # beside this script
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.helm_packages import packages_of, requirements

@@ -85,3 +85,13 @@ def test_framework_yml_is_found_in_a_wheel(root: Path, tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert found.stdout.strip() == str(tmp_path / "site" / "eval_factory" / "framework.yml")
+
+
+def test_every_test_that_a_promise_names_is_there(root: Path) -> None:
+    text = (root / "SECURITY.md").read_text("utf-8")
+    named = set(re.findall(r"tests/[\w/]+\.py", text))
+    assert len(named) > 20
+    assert {name for name in named if not (root / name).is_file()} == set()
+    _, *promises = text.partition("## What is not promised")[0].split("\n- **")
+    assert len(promises) > 15
+    assert all("`tests/" in promise.partition("\n## ")[0] for promise in promises)

@@ -16,7 +16,8 @@ DATA_ERRORS = frozenset(
         "FileNotFoundError", "LocalEntryNotFoundError", "gaierror", "NotADirectoryError", "TimeoutError",
         "RemoteDisconnected", "ReadTimeout", "SSLError", "ProxyError", "MaxRetryError", "NewConnectionError",
         "NameResolutionError", "GatedRepoError", "RepositoryNotFoundError", "LocalTokenNotFoundError",
-        "CalledProcessError", "DownloadError", "HfHubHTTPError", "ConnectError", "NoInstancesError", "DataInTheWayError",
+        "CalledProcessError", "DownloadError", "HfHubHTTPError", "ConnectError", "NoInstancesError",
+        "DataInTheWayError",
     }
 )  # fmt: skip
 """What is raised where data are not there or cannot be downloaded."""

@@ -194,6 +194,7 @@ def test_answers_that_attack_find_nothing(
     ways = document["provenance"]["code_execution"]
     assert ways["still_can"] == []
     assert ("bubblewrap" in ways["confined_by"]) == (sandbox == "bubblewrap")
+    assert not has_landlock() or ways["confined_by"][-2:] == ["Landlock", "seccomp"]
     assert any(note.startswith("what the model answered was executed") for note in document["validity"]["notes"])
     assert document["config"]["params"]["extra"]["allow_code_execution"] is True
     assert (outcome.output_dir / "logs" / "helm-run.log").stat().st_size < 1_000_000

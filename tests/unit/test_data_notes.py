@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.data_notes import NO_ROWS, notes_on_data
+from eval_factory.data_notes import NO_ROWS, NOT_CONFINED, notes_on_data
 from eval_factory.errors import HelmError
-from eval_factory.helm.names import LIMITED_RECORDS_FILE
+from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
 from eval_factory.notes import Importance
 from eval_factory.plan import Plan
 from unit.builders import plan
@@ -68,3 +68,43 @@ def test_a_damaged_record_is_helms_failure(tmp_path: Path) -> None:
     write(made, run_spec="ehrshot")
     with pytest.raises(HelmError, match=LIMITED_RECORDS_FILE):
         notes_on_data(made)
+
+
+def executed(made: Plan, **known: object) -> None:
+    (made.rundir.helm / CODE_EXECUTION_FILE).write_text(json.dumps(known))
+
+
+def humaneval(tmp_path: Path) -> Plan:
+    flags = {"config.type": "helm:code:dataset=humaneval", "config.params.extra.allow_code_execution": True}
+    made = plan({**flags, "config.output_dir": str(tmp_path)})
+    made.rundir.helm.mkdir(parents=True)
+    return made
+
+
+def test_how_answers_were_executed(tmp_path: Path) -> None:
+    made = humaneval(tmp_path)
+    assert notes_on_data(made) == []
+    executed(made, run_specs=["code"], by=["a process", "bubblewrap"], still_can=[])
+    assert notes_on_data(made) == [(Importance.BACKGROUND, "what the model answered was executed, in a process, in bubblewrap")]
+    executed(made, run_specs=["code"], by=["a process"], still_can=["use the network", "start processes"], ended=3)
+    assert notes_on_data(made) == [
+        (Importance.BACKGROUND, "what the model answered was executed, in a process"),
+        (Importance.DOUBTFUL, "NOT wholly confined on this machine: what was executed could use the network, start processes; install bubblewrap"),
+        (Importance.INCOMPLETE, "3 answers ended the process that executed them, and count as wrong"),
+    ]
+    executed(made, run_specs=["bird_sql"], by=["a process"], still_can=["use the network"])
+    assert notes_on_data(made) == []
+
+
+def test_queries_that_had_less_time_are_counted(tmp_path: Path) -> None:
+    made = here(tmp_path, "ehr_sql")
+    executed(made, shortened=7)
+    (note,) = notes_on_data(made)
+    assert note.importance == Importance.INCOMPLETE
+    assert note.text.startswith("7 queries of the model were ended after 1 s, because its slow ones had taken 600 s together")
+
+
+def test_what_is_not_confined_by_us_is_said(tmp_path: Path) -> None:
+    flags = {"config.type": "helm:bigcodebench:version=v0.1.3", "config.params.extra.allow_code_execution": True}
+    (note,) = notes_on_data(plan({**flags, "config.output_dir": str(tmp_path)}))
+    assert note == (Importance.DOUBTFUL, NOT_CONFINED)

@@ -145,7 +145,7 @@ _FLAGS = {
 @_option("max_retries", type=int, default=None, help="Further attempts where one fails.")
 @_option("data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
 @_option("offline", is_flag=True, help="Contact nothing but the endpoints.")
-@_option("allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers; 'ls' says which do.")
+@_option("allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
 @_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @_option("dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
 @_option("fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")

@@ -40,7 +40,8 @@ def why(run_spec: str, executes: Mapping[str, str]) -> str:
     places = "; ".join(f"{what}, in HELM's {place}" for what, place in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
         return f"executes what a model answers ({places}) in processes that only read and are ended after a time"
-    how = "where HELM does it, which eval-factory cannot confine" if run_spec in NOT_CONFINED else "in a confined process"
+    unconfined = run_spec in NOT_CONFINED
+    how = "where HELM does it, which eval-factory cannot confine" if unconfined else "in a confined process"
     if run_spec in ONLY_WITH:
         how += f"; with {'='.join(ONLY_WITH[run_spec])} alone"
     return f"executes what a model answers ({places}), {how}"
@@ -62,4 +63,6 @@ def wrong_processor(arguments: Mapping[str, str]) -> str | None:
     named = arguments.get(PROCESS_OUTPUT)
     if named is None or named.startswith(OUTPUT_PROCESSORS):
         return None
-    return f"{PROCESS_OUTPUT} names a function that is called with the answers; it has to be one of {OUTPUT_PROCESSORS}*"
+    return (
+        f"{PROCESS_OUTPUT} names a function that is called with the answers; it has to be one of {OUTPUT_PROCESSORS}*"
+    )

@@ -89,7 +89,8 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
             if scripts
             else ""
         )
-        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {type(cause).__name__}: {cause}{program}") from error
+        reason = f"{type(cause).__name__}: {cause}{program}"
+        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {reason}") from error
     finally:
         if scripts:
             shutil.rmtree(folder.parent, ignore_errors=True)

@@ -24,11 +24,8 @@ def main(repository: str, config: str | None, workspace: str) -> None:
     from datasets import load_dataset_builder
 
     kernel.give_up_privileges()
-    kernel.restrict_files(
-        [*READABLE, sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), *filter(None, sys.path), repository],
-        [workspace],
-        tcp=True,
-    )
+    python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), *filter(None, sys.path)]
+    kernel.restrict_files([*READABLE, *python, repository], [workspace], tcp=True)
     told: dict[str, Any]
     try:
         builder = load_dataset_builder(repository, config, cache_dir=workspace, trust_remote_code=True)
@@ -37,7 +34,8 @@ def main(repository: str, config: str | None, workspace: str) -> None:
         cause = error.__cause__ or error
         told = {"error": f"{type(cause).__name__}: {cause}"}
     else:
-        told = {"folder": builder.cache_dir, "config": builder.config.name, "version": str(builder.config.version or "0.0.0")}
+        version = str(builder.config.version or "0.0.0")
+        told = {"folder": builder.cache_dir, "config": builder.config.name, "version": version}
     (Path(workspace) / RESULT).write_text(json.dumps(told), encoding="utf-8")
 
 

@@ -127,7 +127,7 @@ def refuse_execution(job: Job, run: Sequence[Entry]) -> None:
         ConfigError: entries would execute what a model answers, and the user has not allowed it.
     """
     given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
-    wrong = list(dict.fromkeys(problem for _, arguments in given if (problem := wrong_processor(arguments)) is not None))
+    wrong = {wrong_processor(arguments) for _, arguments in given} - {None}
     if wrong:
         raise ConfigError([f"{job.origin}: {problem}" for problem in wrong])
     if job.plans[0].evaluation.run.config.params.extra.allow_code_execution:

@@ -44,13 +44,15 @@ class Confinement:
 
     sandbox: str | None
     """The program that makes a sandbox around the process."""
+    locks: tuple[str, ...]
+    """Of the kernel's, that are shut."""
     still_can: tuple[str, ...]
     """What the trial could do there, and should not."""
 
     @property
     def by(self) -> list[str]:
         own = "a process of its own without keys, with limits of time, memory and file size"
-        return [own, "bubblewrap"] if self.sandbox else [own]
+        return [own, *(["bubblewrap"] if self.sandbox else []), *self.locks]
 
 
 @cache
@@ -62,19 +64,19 @@ def confinement() -> Confinement:
     """
     for sandbox in (shutil.which(BUBBLEWRAP), None):
         try:
-            return Confinement(sandbox, _still_can(sandbox))
+            return _tried(sandbox)
         except NotConfinedError:
             if sandbox is None:
                 raise
     raise NotConfinedError("unreachable")
 
 
-def _still_can(sandbox: str | None) -> tuple[str, ...]:
+def _tried(sandbox: str | None) -> Confinement:
     with socket.create_server(("127.0.0.1", 0)) as server, tempfile.NamedTemporaryFile() as outside:
         question = {"kind": "trial", "port": server.getsockname()[1], "outside": outside.name, "pid": os.getpid()}
         with throw_away_folder() as folder:
             found = _asked(sandbox, question, folder, 2 * confined_worker.PROBE_S)
-    return tuple(name for name, can in found.items() if can)
+    return Confinement(sandbox, tuple(found["locks"]), tuple(name for name, can in found["can"].items() if can))
 
 
 def ask(question: Mapping[str, Any], folder: Path, seconds: float) -> Any:
@@ -95,7 +97,7 @@ def ask_or_none(question: Mapping[str, Any], folder: Path, seconds: float) -> An
     try:
         return ask(question, folder, seconds)
     except NotConfinedError:
-        _still_can(confinement().sandbox)
+        _tried(confinement().sandbox)
         execution_record.count(execution_record.ENDED)
         return None
 
@@ -139,7 +141,8 @@ def _import_path() -> list[str]:
 def _readable() -> list[str]:
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
     libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")]
-    return [place for place in dict.fromkeys([*SYSTEM, *sorted(prefixes), *_import_path(), *libraries]) if Path(place).exists()]
+    places = dict.fromkeys([*SYSTEM, *sorted(prefixes), *_import_path(), *libraries])
+    return [place for place in places if Path(place).exists()]
 
 
 def _sandboxed(sandbox: str, readable: list[str], folder: Path) -> list[str]:

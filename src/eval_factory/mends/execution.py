@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,9 @@ CPP_RUN_SPECS = frozenset(
 )  # fmt: skip
 CONFINED = SQL_RUN_SPECS | PYTHON_RUN_SPECS | CPP_RUN_SPECS
 
-BY_SQL_WORKERS = "processes of their own without keys, which open the database for reading only, with limits of time and memory"
+BY_SQL_WORKERS = (
+    "processes of their own without keys, which open the database for reading only, with limits of time and memory"
+)
 ASSEMBLY_LIMIT_S = 30
 LARGEST_ASSEMBLY = 64_000_000
 QUERY_LIMIT_S = 30.0
@@ -60,7 +63,7 @@ def confine(run_specs: Collection[str]) -> None:
         if ours & PYTHON_RUN_SPECS:
             _confine_python()
         if ours & CPP_RUN_SPECS:
-            _confine_cpp(ours)
+            _confine_cpp()
         execution_record.begin(ours, found.by, found.still_can)
 
 
@@ -93,7 +96,7 @@ class AppsProcess:
 
     exitcode = 0
 
-    def __init__(self, target: object, args: tuple[str, str, float, list[Any]]) -> None:
+    def __init__(self, target: object, args: tuple[str, str, float, list[Any]]) -> None:  # noqa: ARG002 - HELM's call
         self._root, self._completion, self._timeout, self._results = args
 
     def start(self) -> None:
@@ -111,11 +114,11 @@ class AppsProcess:
         return False
 
 
-def _confine_cpp(run_specs: Collection[str]) -> None:
+def _confine_cpp() -> None:
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
-    if run_specs != {"codeinsights_correct_code"}:  # its module needs packages that the others' does not
+    with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
 
         evaluation.subprocess = SimpleNamespace(run=run_compiler, CalledProcessError=subprocess.CalledProcessError)
@@ -153,7 +156,7 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
 
 
 def _confine_sql(run_specs: Collection[str]) -> None:
-    if run_specs & {"bird_sql", "spider"}:
+    if "bird_sql" in run_specs or "spider" in run_specs:
         from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
 
         BirdSQLAnnotator.annotate = annotate_by_rows
@@ -203,9 +206,12 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql.Rows, str 
     Raises:
         RuntimeError: the benchmark's own query is ended by a limit of ours: HELM would have had rows.
     """
-    limits = {"seconds": QUERY_LIMIT_S if of_model else GOLD_LIMIT_S, "largest": LARGEST_RESULT}
+    seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
-        return sql.execute(sql.whole(database), query, of_model=of_model, **limits) or [], None
+        found = sql.execute(
+            sql.whole(database), query, seconds=seconds, largest=LARGEST_RESULT, of_model=of_model
+        )
+        return found or [], None
     except sql.QueryFailed as failed:
         if failed.by_limit and not of_model:
             raise RuntimeError(f"{database.name}: the benchmark's own query was ended: {failed}") from None

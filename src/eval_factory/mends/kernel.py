@@ -1,6 +1,7 @@
 """What a process can give up for good, asked of Linux itself: nothing has to be installed, and no right is needed.
 
-Standard library only, for the process that executes what a model answered. Each function says whether the kernel did it.
+Standard library only, for the process that executes what a model answered. Each function says whether the kernel did
+it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import platform
 import resource
 import signal
+import stat
 import struct
 import sys
 from collections.abc import Iterable
@@ -97,8 +99,8 @@ def give_up_privileges() -> None:
 
 
 def restrict_files(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = False) -> bool:
-    """Landlock: other files cannot be opened, other processes not looked into; from Linux 6.7 on no TCP, from 6.12 on no
-    signals to others.
+    """Landlock: other files cannot be opened, other processes not looked into; from Linux 6.7 on no TCP, from 6.12 on
+    no signals to others.
 
     Args:
         tcp: whether connections are allowed all the same.
@@ -133,7 +135,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     except OSError:  # not there: nothing to allow
         return
     try:
-        if not os.path.isdir(path):
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= RIGHTS_OF_FILES
         libc.syscall(LANDLOCK_ADD, ruleset, RULE_PATH_BENEATH, struct.pack("=Qi", rights, place), 0)
     finally:

@@ -33,8 +33,8 @@ PROCESS_MEMORY = 1_000_000_000
 
 READY = b"ready\n"
 ROWS, FAILED, BROKEN, TOO_LARGE = "rows", "failed", "broken", "too_large"
-"""What an answer holds: the rows (None: there was nothing to execute), why the query failed, or why none can run; and whether
-the rows were too large."""
+"""What an answer holds: the rows (None: there was nothing to execute), why the query failed, or why none can run; and
+whether the rows were too large."""
 
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
 _FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zeroblob"})

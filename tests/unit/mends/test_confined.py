@@ -6,11 +6,13 @@ import ctypes
 import json
 import os
 import platform
+import shutil
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,7 +55,8 @@ def in_child(prepare: Callable[[], object], *attempts: Callable[[], object]) -> 
     with os.fdopen(out, "rb") as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
-    return json.loads(text)
+    told: list[str] = json.loads(text)
+    return told
 
 
 @needs_landlock
@@ -168,10 +171,44 @@ def test_private_memory_is_roots_alone() -> None:
     os.close(into)
 
 
+@pytest.mark.skipif(not LINUX, reason="Linux's")
+def test_rights_and_lives_that_are_given_up() -> None:
+    out, into = os.pipe()
+    if (child := os.fork()) == 0:
+        kernel.give_up_privileges()
+        kernel.end_with_parent()
+        signal_number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(signal_number), 0, 0, 0)
+        lines = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
+        told = [lines["NoNewPrivs"], int(lines["CapEff"], 16), int(lines["CapPrm"], 16), signal_number.value]
+        os.write(into, json.dumps(told).encode())
+        os._exit(0)
+    os.close(into)
+    os.waitpid(child, 0)
+    with os.fdopen(out, "rb") as pipe:
+        assert json.loads(pipe.read()) == ["1", 0, 0, 9]
+
+
+def test_what_is_executed_gives_everything_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each of the locks is asked for, before anything is executed."""
+    calls: list[str] = []
+    locks = {name: lambda *_, name=name, **__: calls.append(name) for name in dir(kernel) if name[0].islower()}
+    monkeypatch.setattr(confined_worker, "kernel", SimpleNamespace(**locks), raising=False)
+    monkeypatch.setattr(confined_worker, "_settings", {"folder": str(tmp_path), "readable": []})
+
+    def run(into: int) -> None:
+        os.write(into, " ".join([*calls, str(Path.cwd()), str(os.getsid(0) == os.getpid())]).encode())
+
+    said = confined_worker.Child(run, seconds=5).output().decode().split()
+    assert said == [
+        "end_with_parent", "limit", "give_up_privileges", "restrict_files", "refuse_calls", str(tmp_path), "True",
+    ]  # fmt: skip
+
+
 @needs_landlock
 @needs_seccomp
 def test_a_trial_finds_nothing_open_here() -> None:
-    assert confined._still_can(None) == ()
+    assert confined._tried(None) == Confinement(None, ("Landlock", "seccomp"), ())
 
 
 def test_a_trial_finds_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,13 +220,15 @@ def test_a_trial_finds_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (fake / "kernel.py").write_text("def __getattr__(name):\n    return lambda *args, **kwargs: False\n")
     path = [str(tmp_path), *confined._import_path()]
     monkeypatch.setattr(confined, "_import_path", lambda: path)
-    assert set(confined._still_can(None)) == EVERYTHING
+    found = confined._tried(None)
+    assert set(found.still_can) == EVERYTHING
+    assert found.locks == ()
 
 
 @pytest.fixture
 def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without bubblewrap, whatever is installed here."""
-    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, ()))
+    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, (), ()))
     execution_record._known.clear()
     yield
     execution_record._known.clear()
@@ -199,15 +238,15 @@ def test_a_sandbox_that_does_not_work_is_not_used(tmp_path: Path, monkeypatch: p
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(confined.shutil, "which", lambda _name: str(broken))
+    monkeypatch.setattr(shutil, "which", lambda _name: str(broken))
     confined.confinement.cache_clear()
     try:
         found = confined.confinement()
     finally:
         confined.confinement.cache_clear()
     assert found.sandbox is None
-    assert found.by == ["a process of its own without keys, with limits of time, memory and file size"]
-    assert Confinement("/usr/bin/bwrap", ()).by[1:] == ["bubblewrap"]
+    assert found.by == ["a process of its own without keys, with limits of time, memory and file size", *found.locks]
+    assert Confinement("/usr/bin/bwrap", ("seccomp",), ()).by[1:] == ["bubblewrap", "seccomp"]
 
 
 @pytest.mark.usefixtures("_plain")
@@ -271,7 +310,7 @@ def test_an_answer_that_ends_its_process_is_counted(monkeypatch: pytest.MonkeyPa
         asked.append(question["kind"])
         if question["kind"] != "trial":
             raise NotConfinedError("gone")
-        return {}
+        return {"locks": [], "can": {}}
 
     monkeypatch.setattr(confined, "_asked", answer)
     with throw_away_folder() as folder:

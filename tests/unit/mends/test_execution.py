@@ -29,6 +29,14 @@ int main() {
 {% for TEST in TESTCASES %}{% endfor %}
 return 0; }
 """
+FORGING = """import os
+for pipe in range(3, 256):
+    try:
+        os.write(pipe, {text!r}.encode())
+    except OSError:
+        pass
+os._exit(0)
+"""
 TESTS = [
     {"input": "cout << twice(2);", "output": "4"},
     {"input": "int n; cin >> n; cout << twice(n);", "std_in": "5", "output": "10\n"},
@@ -39,7 +47,7 @@ TESTS = [
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a helm-run of its own, without bubblewrap."""
-    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, ("sing",)))
+    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, (), ("sing",)))
     monkeypatch.setattr(kernel, "keep_memory_private", lambda: True)
     for module, name in (
         (code_metrics_helper, "check_correctness"), (code_metrics, "multiprocessing"), (correct, "subprocess"),
@@ -66,8 +74,13 @@ def test_what_is_known_of_another_helm_is_nothing(monkeypatch: pytest.MonkeyPatc
     execution.confine({"mmlu"})
 
 
-def test_what_is_written_down() -> None:
+def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    private: list[bool] = []
+    monkeypatch.setattr(kernel, "keep_memory_private", lambda: private.append(True))
+    execution.confine({"mmlu"})
+    assert private == []
     execution.confine({"code", "mmlu"})
+    assert private == [True]
     assert execution_record._known == {"run_specs": ["code"], "by": confined.confinement().by, "still_can": ["sing"]}
     execution.confine({"bird_sql"})
     assert execution_record._known == {"run_specs": ["bird_sql"], "by": [execution.BY_SQL_WORKERS], "still_can": []}
@@ -94,6 +107,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
         ("print(", [-2]),
         ("import os\nos._exit(0)", None),
         ("raise SystemExit", [False, False, False]),
+        *((FORGING.format(text=text), None) for text in ("[]", "5", '{"a": 1}', "[1.5]", "[" * 100_000, "no json")),
     ],
 )
 def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
