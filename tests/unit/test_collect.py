@@ -109,7 +109,7 @@ def test_all_answered(tmp_path: Path) -> None:
     assert result.groups["category"]["even"]["exact_match"].value == 1.0
 
 
-UNSCORABLE = {"result": {"error": f"{wire.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}}
+UNSCORABLE: dict[str, Any] = {"result": {"error": f"{wire.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}}
 
 
 def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path: Path) -> None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import re
 import time
 from collections.abc import Callable
 from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eval_factory import failures, secrets
 from eval_factory.config import quasi
@@ -107,24 +111,29 @@ def test_time_grows_as_the_text_does(name: str) -> None:
 
 
 def test_the_measure_tells_a_square_from_a_line() -> None:
-    def square(text: str) -> None:
-        for at in range(0, len(text), 8):
-            text.count("x", at)
-            text[at:].count("y")
-            text[at:].count("z")
-
-    assert is_steep(square, "eyJ-eyJ-")
+    token = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+")  # as it was looked for once
+    assert is_steep(token.search, "eyJ-eyJ-")
     assert not is_steep(str.upper, "eyJ-eyJ-")
+
+
+def with_end(read: Callable[[str], object], end: str) -> Callable[[str], object]:
+    return lambda text: read(text + end)
 
 
 @pytest.mark.parametrize(
     "ends", ["", "}", '"}', '"', "</think>", " x", "@", ".x.y", ":", "\n", "5", "\x00"], ids=repr
 )
 def test_a_different_end_changes_nothing(ends: str) -> None:
-    readers = [REDACTOR.text, judgement.injection_signs, unusable, READERS["errors of HELM's"]]
+    readers: list[Callable[[str], object]] = [REDACTOR.text, judgement.injection_signs, unusable, READERS["errors of HELM's"]]
     seeds = ["eyJ-eyJ-", "{", '{"a":', " ", "uthorization ", "Bearer a", "://a", "score ", "ignore all ", "accuracy is "]
     for read, seed in product(readers, seeds):
-        def with_end(text: str, read: Callable[[str], object] = read) -> object:
-            return read(text + ends)
+        assert not is_steep(with_end(read, ends), seed), (read, seed)
 
-        assert not is_steep(with_end, seed), (read, seed)
+
+FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
+
+
+@settings(max_examples=max(1, round(30 * FACTOR)), deadline=None, derandomize=FACTOR <= 1, database=None)
+@given(st.lists(st.sampled_from(SEEDS), min_size=2, max_size=4).map("".join), st.sampled_from(sorted(READERS)))
+def test_time_grows_as_mixtures_do(seed: str, name: str) -> None:
+    assert not is_steep(READERS[name], seed)

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eval_factory.engine.judgement import UnusableJudgement, injection_signs, judgement_in
 
@@ -119,3 +121,21 @@ def test_signs(answer: str) -> None:
 )
 def test_plain_answers_have_none(answer: str) -> None:
     assert injection_signs(answer) == []
+
+
+PARTS = st.sampled_from(
+    ["{", "}", "[", "]", '"', ":", ",", "\\", "accuracy", '"accuracy": ', '{"score": 5}', OWN, "&#1;", "&#99999999;", "%ff", "\\uD83D", "\ud83d",
+     "NaN", "1e999", "9" * 5000, "QUJDREVGR0hJSktM", "41" * 9, "\u0301", "\U000e0041", "```"]
+)  # fmt: skip
+SAID = st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(SAID, SAID)
+def test_any_text_is_a_judgement_or_is_unusable(text: str, judged: str) -> None:
+    assert "a ready-made judgement" in injection_signs(f"{judged} {READY_MADE}")
+    try:
+        found = judgement_in(text, CRITERIA, judged)
+    except UnusableJudgement:
+        return
+    assert {int(found[name]["score"]) for name in CRITERIA} <= {1, 2, 3, 4, 5}

@@ -43,10 +43,10 @@ def scenario(answers: list[str]) -> ScenarioState:
 
 def text_of(state: RequestState) -> str:
     assert state.result is not None
-    return state.result.completions[0].text
+    return str(state.result.completions[0].text)
 
 
-class Lengths(Metric):
+class Lengths(Metric):  # type: ignore[misc]
     """The length of the answer; raises on odd ones, and on empty ones where it is told to."""
 
     def __init__(self, error: Exception | None = None, *, bears_empty: bool = True) -> None:
@@ -60,7 +60,7 @@ class Lengths(Metric):
         return [Stat(MetricName("length")).add(len(text))]
 
 
-class Longest(EvaluateInstancesMetric):
+class Longest(EvaluateInstancesMetric):  # type: ignore[misc]
     def evaluate_instances(self, request_states: list[RequestState], eval_cache_path: str) -> list[Stat]:
         if any(text_of(state) == ODD for state in request_states):
             raise RecursionError
@@ -103,7 +103,7 @@ def test_a_second_metric_that_raises_on_the_same_answer_is_not_told_again() -> N
     with of_a_run(Unscorable(lambda _state, reason: told.append(reason))) as here:
         here.watch(state)
         for _ in range(2):
-            Lengths().evaluate(state, None, "", 1)  # type: ignore[arg-type]
+            Lengths().evaluate(state, None, "", 1)
     assert len(told) == 1
 
 
@@ -172,7 +172,7 @@ def test_a_processor_of_output_that_raises() -> None:
 def test_where_nothing_raises_all_is_as_helm_has_it() -> None:
     let_one_answer_fail_alone()
     answers = ["a", "", "abc"]
-    bare = [Lengths().evaluate(scenario(answers), None, "", 1), Longest().evaluate(scenario(answers), None, "", 1)]  # type: ignore[arg-type]
+    bare = [Lengths().evaluate(scenario(answers), None, "", 1), Longest().evaluate(scenario(answers), None, "", 1)]
     ours = [evaluated(Lengths(), scenario(answers)), evaluated(Longest(), scenario(answers))]
     assert json.dumps([asdict(one) for one in ours]) == json.dumps([asdict(one) for one in bare])
     state = scenario(answers)
@@ -185,7 +185,7 @@ def test_outside_a_run_nothing_is_hidden() -> None:
     let_one_answer_fail_alone()
     for metric in (Lengths(), Longest()):
         with pytest.raises((ValueError, RecursionError)):
-            metric.evaluate(scenario([ODD, "a", "b"]), None, "", 1)  # type: ignore[arg-type]
+            metric.evaluate(scenario([ODD, "a", "b"]), None, "", 1)
     assert unscorable._of_this_run == []
 
 
