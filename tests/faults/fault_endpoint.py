@@ -13,6 +13,8 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from typing_extensions import Self
+
 PROBE = "ping"
 FOR_EVER = 10**9
 STOP_HANGING_S = 5.0
@@ -54,7 +56,7 @@ class FaultEndpoint:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/v1"
 
-    def __enter__(self) -> FaultEndpoint:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 

@@ -17,6 +17,7 @@ from helm.common.request import Request
 from eval_factory.engine import client, session, store, wire
 from eval_factory.engine.client import Endpoint, EndpointStopped
 from eval_factory.engine.events import PROBED_VARIABLE, WARNING
+from eval_factory.engine.rate_limits import Turns
 from scripted_endpoint import ScriptedEndpoint
 
 REQUEST = Request(model="m/m", model_deployment="m/m", prompt="p", max_tokens=5, temperature=0.0)
@@ -249,12 +250,11 @@ def test_the_users_limits_are_those_of_the_endpoint(
     server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[tuple[int | None, int | None]] = []
-    real = client.Turns
 
     def turns(requests: int | None, tokens: int | None) -> Any:
         given.append((requests, tokens))
-        return real(requests, tokens)
+        return Turns(requests, tokens)
 
-    monkeypatch.setattr(client, "Turns", turns)
+    monkeypatch.setattr("eval_factory.engine.client.Turns", turns)
     endpoint_at(server, tmp_path, requests_per_minute=3, tokens_per_minute=4)
     assert given == [(3, 4)]
