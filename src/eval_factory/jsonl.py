@@ -34,7 +34,7 @@ def json_line(value: Any) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f"
+    return json.dumps(match[0])[1:-1]
 
 
 def _readable(value: Any) -> Any:

@@ -181,6 +181,11 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     assert low <= outcome.scores()["exact_match"] <= high
     assert high - low == pytest.approx(1 / 40)
     assert "NOT REPORTABLE" in outcome.stderr
+    (failure,) = document["validity"]["failures"]
+    assert (failure["role"], failure["count"]) == ("model", 1)
+    assert failure["cause"].startswith("HTTP 400: refused: ")
+    assert "  failed: 1 x HTTP 400: refused: " in outcome.stdout
+    assert "aorta" not in outcome.stdout + outcome.stderr + (outcome.output_dir / "report.html").read_text("utf-8")
     log = (outcome.output_dir / "logs" / "helm-run.log").read_text("utf-8")
     assert "aorta" not in log
     assert_nothing_leaked(outcome)
@@ -189,6 +194,12 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     again = run_program(TASK, endpoint.url)
     assert again.returncode == 0
     assert len(endpoint.requests) == before + 1
+    usage = again.document()["usage"]
+    assert (usage["requests"], usage["cached"], usage["retries"]) == (1, 39, 0)
+    assert usage["this_run"]["roles"]["model"]["requests"] == 1
+    assert (usage["all_runs"]["runs"], usage["all_runs"]["requests"], usage["all_runs"]["cached"]) == (2, 41, 39)
+    assert usage["all_runs"]["prompt_tokens"] == document["usage"]["prompt_tokens"] + usage["prompt_tokens"]
+    assert again.document()["validity"]["failures"] == []
 
 
 def test_a_reasoning_model_that_refuses_fields_is_asked_without_them(endpoint: ScriptedEndpoint, run_program: Run) -> None:

@@ -342,12 +342,20 @@ def test_a_run_spec_without_a_main_metric_of_helms_has_a_usual_one(tmp_path: Pat
     assert result.main_metric == "rouge_l"
     assert result.reportable
     assert any("HELM names none" in note for note in result.validity.notes)
+    with_gaps = [*states, state(2, None, instance={"references": []})]
+    values = {"odd": [1.0, 0.0, 0.0], "rouge_l": [0.5, 0.3, 0.0]}
+    first, second, *_ = result_of(tmp_path / "gaps", {"config.type": "helm:simple_mcqa"}, states=with_gaps, values=values).validity.notes
+    assert "instances failed" in first
+    assert "HELM names none" in second
 
 
 def test_a_run_without_any_score_is_not_reportable(tmp_path: Path) -> None:
-    result = result_of(tmp_path, {"config.type": "helm:simple_mcqa"}, states=[state(0, "yes")], values={"num_x": [1.0]})
+    states = [state(0, "yes"), state(1, None)]
+    result = result_of(tmp_path, {"config.type": "helm:simple_mcqa"}, states=states, values={"num_x": [1.0, 1.0]})
     assert (result.main_metric, result.reportable, dict(result.scores)) == ("none", False, {})
-    assert any("no score" in note for note in result.validity.notes)
+    first, second, *_ = result.validity.notes
+    assert "no score" in first
+    assert "instances failed" in second
 
 
 def test_toxicity_that_was_not_computed_is_said(tmp_path: Path) -> None:
@@ -534,5 +542,7 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
     )  # fmt: skip
     corrected = "med_dialog_accuracy.corrected"
     assert result.scores[corrected].stats.count == 2
+    assert (result.scores[corrected].metric, result.scores[corrected].split) == (corrected, TEST)
+    assert result.validity.notes[-1].startswith(corrected)  # a known defect weighs least
     assert result.validity.bounds[corrected] == (4.0, 4.0)
     assert any(note.startswith(corrected) and note.endswith("; 1 instance does not count in it") for note in result.validity.notes)

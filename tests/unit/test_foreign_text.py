@@ -47,6 +47,7 @@ def test_a_line_has_blanks_for_white_space_and_an_end() -> None:
     assert one_line("x" * 11, 10) == "x" * 10
     assert one_line("\x1b" * 10, 10) == "\\x1b\\x1b\\x"
     assert one_line(" " * 100 + "far", 10) == "far"
+    assert one_line(" " * 160 + "too far", 10) == ""
 
 
 def test_own_lines_stay_lines() -> None:
@@ -85,6 +86,8 @@ def test_what_an_error_quotes_of_the_prompt_is_left_out() -> None:
     assert whole == f"cannot take {QUOTED_PROMPT} today"
     assert one_line(f"no: {PROMPT[26:70]}; ok", prompt=[PROMPT]) == f"no: {QUOTED_PROMPT}; ok"
     assert one_line(f"no:{PROMPT[25:69]}ok", prompt=[PROMPT]) == f"no: {QUOTED_PROMPT} ok"
+    odd = "\u200b".join("chest pain and warfarin")
+    assert one_line(f"no: {odd}", prompt=[odd]) == f"no: {QUOTED_PROMPT}"
     twice = one_line(f"{PROMPT[:40]} and {PROMPT[30:]}", prompt=texts_in(sent))
     assert twice == f"{QUOTED_PROMPT} and {QUOTED_PROMPT}"
 
@@ -101,6 +104,7 @@ def test_how_much_is_a_quote(start: int, more: int) -> None:
 
 def test_a_short_prompt_is_known_whole() -> None:
     assert one_line("no: what is a dose?", prompt=texts_in(["what is a dose?"])) == f"no: {QUOTED_PROMPT}"
+    assert one_line("no: yes", prompt=["yes"]) == "no: yes"
     assert list(texts_in({"stop": "\n", "prompt": "x" * 12, "n": 1, "parts": ({"text": "y" * 11}, "z" * 12)})) == ["x" * 12, "z" * 12]
 
 

@@ -11,7 +11,7 @@ from eval_factory.jsonl import LARGEST_INTEGER_BITS, json_line
 LINE_BREAKS = "a\n\r\x0b\x0c\x1c\x85\u2028\u2029b"
 
 
-@pytest.mark.parametrize("text", [LINE_BREAKS, "\x1b\x9b\x7f\u202e\u200b\ufeff\U000e0041", "\ud800 half", "Ärztin 漢字 🙂 \xa0", ""])
+@pytest.mark.parametrize("text", [LINE_BREAKS, "\x1b\x9b\x7f\u202e\u200b\ufeff\U000e0041", "\ud800 half", "only\x7f", "Ärztin 漢字 🙂 \xa0", ""])
 def test_a_line_is_one_to_every_reader_and_says_the_same(text: str) -> None:
     line = json_line({"text": text, text: 1})
     assert line.splitlines() == [line]

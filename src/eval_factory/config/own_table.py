@@ -98,8 +98,8 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
         problems += not_utf8(file).problems
     except TableError as error:
         column = error.column
-        named = column is not None and column < len(header)
-        cell = f", column {printable(header[column or 0])}" if named else _number_of(column)
+        has_name = column is not None and column < len(header)
+        cell = f", column {printable(header[column or 0])}" if has_name else _number_of(column)
         problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")

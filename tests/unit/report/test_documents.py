@@ -151,6 +151,8 @@ def test_the_screen_shows_the_usage_of_this_run_by_role_and_of_all_runs(result: 
         "    model: 3 sent, 1 from the cache, 2 retries",
         "  with the 2 runs before: 9 sent, 1 from the cache, 2 retries; 90 prompt and 90 completion tokens",
     ]
+    twice = Usage(SpentByRole(spent(7, 40), {}), SpentByRole(spent(9, None), {}), 2, 1.0)
+    assert "  with the 1 run before: 9 sent, 1 from the cache, 2 retries" in shown(replace(result, usage=twice))
     alone = Usage(SpentByRole(spent(7, 40), {"model": spent(7, 40)}), SpentByRole(spent(7, 40), {}), 1, 1.0)
     assert len([line for line in shown(replace(result, usage=alone)) if "sent" in line]) == 1
     document = documents.usage(usage)
