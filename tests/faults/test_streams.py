@@ -107,6 +107,14 @@ def test_a_lasting_stream_loses_what_it_cannot_write() -> None:
     assert not stream.isatty()
 
 
+def test_what_a_lasting_stream_could_not_write_does_not_come_back() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        os.close(reading)
+        assert Lasting(stream).write("x") == 1
+        stream.flush()
+
+
 def test_who_reads_a_pipe() -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:

@@ -38,10 +38,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number in shown:
         name = columns[number]
-        right, whole = name in NUMBERS, name not in FOLDED
-        table.add_column(
-            name, justify="right" if right else "left", overflow="fold", no_wrap=whole, min_width=widths[number]
-        )
+        right = name in NUMBERS
+        table.add_column(name, justify="right" if right else "left", overflow="fold", min_width=widths[number])
     for row in rows:
         table.add_row(*(Text(row[number]) for number in shown))
     console.print(table)

@@ -90,7 +90,7 @@ def test_metrics_keep_their_numbers_where_one_is_wrong(tmp_path: Path) -> None:
     said = problems(tmp_path, {"metrics": twice})
     assert "metrics.2.name: rouge_l stands there twice" in said
     assert "metrics.1.name" not in said
-    assert "torch" not in said
+    assert "torch" not in said + problems(tmp_path, {"metrics": [{"nam": "x"}, {"name": "BERTScore-F"}]})
 
 
 @pytest.mark.parametrize(
