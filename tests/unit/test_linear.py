@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory import failures, secrets
+from eval_factory import causes, failures, foreign_text, secrets
 from eval_factory.config import quasi
 from eval_factory.demo import server
 from eval_factory.engine import disguise, judgement, runner, wire
 from eval_factory.errata.rules import Case, medcalc_by_category, medec_sentence
+from eval_factory.helm import packages
 from eval_factory.mends import sql
 
 SHORT, TIMES = 2_000, 8
@@ -58,7 +59,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
     "errors of HELM's": lambda text: runner.safe_message(ValueError(text), REDACTOR),
     "the last lines": lambda text: failures.raised_at_the_end([text]),
-    "a missing package": failures._MODULE.search,
+    "a missing package": packages.module_named_in,
+    "an error's text": lambda text: foreign_text.one_line(foreign_text.plain(text), prompt=[text[::-1]]),
+    "an error's cause": lambda text: causes.Causes().add("model", text),
     "NLTK's data": failures._NLTK_RESOURCE.search,
     "medec": lambda text: medec_sentence(Case("p", text, "3 x", 0.0)),
     "medcalc": lambda text: medcalc_by_category(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
