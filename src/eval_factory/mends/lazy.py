@@ -138,7 +138,7 @@ def _real_module(name: str) -> types.ModuleType:
     """The real module. Any number of threads may ask: the import system has its own locks."""
     root = name.partition(".")[0]
     _finder.roots.discard(root)
-    for loaded, module in list(sys.modules.items()):
+    for loaded, module in sys.modules.copy().items():  # of list(), a thread that imports can make a RuntimeError
         if isinstance(module, LazyModule) and loaded.partition(".")[0] == root:
             sys.modules.pop(loaded, None)
     module = importlib.import_module(name)
