@@ -12,8 +12,8 @@ from eval_factory.helm import output
 from eval_factory.plan import Plan
 from eval_factory.scores import Context, InstanceKey
 
-ONE_IN = 10
-"""A rule may raise on one answer, or on one in ten."""
+ONE_IN = 2
+"""A rule may raise on one answer, or on one in two."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Corrections:
 
     def contexts(self) -> list[Context]:
         """Once, after all instances. One without an answer has no value that counts; it keeps its place for the bounds,
-        unless another one takes it (of two that are the same). Raises what a rule raised on more than a few answers.
+        unless another one takes it (of two that are the same). Raises what a rule raised on most answers.
         """
         for key, case in self.unanswered:
             self._take(key, case, answered=False)

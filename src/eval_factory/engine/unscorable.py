@@ -4,7 +4,7 @@ HELM's metrics read answers with Python's own functions, and for some answers th
 digits, a float that overflows. HELM then gives up the whole run, and, because answers are kept, every later one too.
 Here such an instance gets what HELM gives to one whose request failed: an empty completion, and the reason.
 
-What raises for more than a few is a defect, of the environment or of HELM, and fails the run as before.
+What raises for most is a defect, of the environment or of HELM, and fails the run as before.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from helm.proxy.retry import NonRetriableException
 from eval_factory.engine import wire
 from eval_factory.errors import EvalFactoryError
 
-ONE_IN = 10
-"""The run fails where more than one answer, and more than one answer in ten, cannot be scored; or where none can."""
+ONE_IN = 2
+"""The run fails where more than one answer, and more than one answer in two, cannot be scored; or where none can. With
+fewer the result is there: it counts them as failed, says why, and its coverage says whether it may be reported."""
 
 _OF_THE_ENVIRONMENT = (
     OSError, ImportError, MemoryError, sqlite3.Error, NonRetriableException, EvalFactoryError, NotImplementedError,

@@ -109,9 +109,9 @@ def test_a_second_metric_that_raises_on_the_same_answer_is_not_told_again() -> N
 
 @pytest.mark.parametrize(
     ("odd", "plain", "fails"),
-    [(1, 0, True), (2, 0, True), (1, 1, False), (2, 2, True), (2, 17, True), (2, 18, False), (3, 27, False), (3, 26, True)],
+    [(1, 0, True), (2, 0, True), (1, 1, False), (2, 1, True), (2, 2, False), (3, 2, True), (3, 3, False), (9, 8, True)],
 )
-def test_more_than_a_few_fail_the_run_with_what_was_raised(odd: int, plain: int, fails: bool) -> None:
+def test_more_than_half_fail_the_run_with_what_was_raised(odd: int, plain: int, fails: bool) -> None:
     state = scenario([ODD] * odd + ["plain"] * plain)
     if fails:
         with pytest.raises(ValueError, match="that was odd"):
