@@ -6,6 +6,8 @@ import csv
 import gzip
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +16,8 @@ from typing import Any
 
 import openpyxl
 import pandas as pd
+
+from integration.support import TIMEOUT_S, program_environment
 
 CASES = range(6)
 _CASE = re.compile(r"case (\d+)\b")
@@ -218,8 +222,8 @@ def med_mcqa(_folder: Path, scenarios: Path) -> Invented:
 
 
 def medhallu(folder: Path, _scenarios: Path) -> Invented:
-    """A data set of the Hub, as a folder of its name in the current one."""
-    data = folder.parent / "UTAustin-AIHealth" / "MedHallu"
+    """A data set of the Hub, imported into a data bundle."""
+    data = folder / "hub" / "UTAustin-AIHealth" / "MedHallu"
     (data / "pqa_labeled").mkdir(parents=True)
     front = {"configs": [{"config_name": "pqa_labeled", "data_files": "pqa_labeled/*.parquet"}]}
     (data / "README.md").write_text(f"---\n{json.dumps(front)}\n---\n")
@@ -228,7 +232,10 @@ def medhallu(folder: Path, _scenarios: Path) -> Invented:
         for n in CASES
     ]  # fmt: skip
     pd.DataFrame(rows).to_parquet(data / "pqa_labeled" / "train.parquet")
-    return Invented(gold=lambda n: str(n % 2))
+    bundle = folder.parent / "bundle"
+    importing = [sys.executable, "-m", "eval_factory", "data", "import", str(folder), "--to", str(bundle)]
+    subprocess.run(importing, env=program_environment(), check=True, capture_output=True, timeout=TIMEOUT_S)
+    return Invented({"data_dir": str(bundle)}, gold=lambda n: str(n % 2))
 
 
 def medication_qa(_folder: Path, scenarios: Path) -> Invented:

@@ -183,9 +183,9 @@ def test_data_that_cannot_be_had(run_program: Run) -> None:
 
 
 def test_data_of_the_hub_that_cannot_be_had(run_program: Run) -> None:
-    outcome = run_program("helm:ifeval", "demo://baseline", env=OFFLINE)
+    outcome = run_program("helm:mmlu_pro", "demo://baseline", env=OFFLINE)
     assert outcome.returncode == 3
-    assert "google/IFEval" in outcome.stderr
+    assert "TIGER-Lab/MMLU-Pro" in outcome.stderr
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,11 @@ def test_a_prescribed_judge_elsewhere_that_fails(tmp_path: Path, run_program: Ru
     with ScriptedEndpoint(lambda _prompt: "I would rather not.") as endpoint, ScriptedEndpoint(lambda _p: "") as judge:
         judge.status = 400
         params = {"extra": {"judges": [{"name": "gpt", "model_id": "my/judge", "url": judge.url}]}}
-        outcome = run_program("helm:harm_bench", endpoint.url, params=params, env=OFFLINE)
+        probed = run_program("helm:harm_bench", endpoint.url, params=params, env=OFFLINE)
+        assert probed.returncode == 3, probed.stderr
+        assert "judge gpt: " in probed.stderr
+        assert not judge.requests
+        outcome = run_program("helm:harm_bench", endpoint.url, "--no_preflight", params=params, env=OFFLINE)
         assert judge.requests
     assert outcome.returncode == 3, outcome.stderr
     assert "could not be asked" in outcome.stderr

@@ -50,7 +50,7 @@ class Need:
     paths: tuple[str, ...] = ()
     missing: str | None = None
     """What is not there, for a message."""
-    placed: Mapping[str, str] = field(default_factory=dict)
+    placed: Mapping[str, str] = field(default_factory=dict, hash=False)
     """One of `paths` -> where the task reads it, where the bundle holds it as another task's file."""
 
 
