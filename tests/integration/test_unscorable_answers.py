@@ -91,7 +91,7 @@ def test_what_raises_on_every_answer_is_a_defect_and_fails_the_run(
     run_program: Run, place_data: PlaceData, tmp_path: Path
 ) -> None:
     place_data(tmp_path / "out" / "helm", "medec")
-    with ScriptedEndpoint(answering(lambda number: True)) as endpoint:
+    with ScriptedEndpoint(answering(lambda _number: True)) as endpoint:
         outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
     assert outcome.returncode == 4, outcome.stderr
     assert "ValueError: Exceeds the limit" in outcome.stderr
