@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,12 @@ from hypothesis import HealthCheck, settings
 # A busy machine is slow to draw examples: that is no failure.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# A shell that started the tests in the background, or `nohup`, has them ignore these; the programs that they start
+# would, too.
+with contextlib.suppress(ValueError):  # not in the main thread
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA_VARIABLE = "EVAL_FACTORY_MEDICAL_DATA"
