@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "eval_factory"
-GROUND = {"errors", "foreign_text", "jsonl", "notes", "secrets", "rundir", "results"}
+GROUND = {"causes", "errors", "foreign_text", "jsonl", "notes", "secrets", "rundir", "results"}
 LEFT_TO_RIGHT = [
-    "config", "plan", "keys", "helm", "demo", "mends", "engine", "run", "data", "own_data", "data_notes", "stats", "scores", "jury", "errata", "corrections", "provenance", "causes", "seen", "usage", "collect", "report", "resume", "failures", "logs", "preview", "prepare", "pipeline", "leaderboard", "cli",
+    "config", "plan", "keys", "helm", "demo", "mends", "engine", "run", "data", "own_data", "data_notes", "stats", "scores", "jury", "errata", "corrections", "provenance", "seen", "usage", "collect", "report", "resume", "failures", "logs", "preview", "prepare", "pipeline", "leaderboard", "cli",
 ]  # fmt: skip
 NEVER = {("run", "helm"), ("helm", "run"), ("run", "engine"), ("run", "config"), ("run", "plan"), ("demo", "config")}
 ENTRY = {"__init__", "__main__"}

@@ -10,6 +10,8 @@ from eval_factory.foreign_text import one_line
 from eval_factory.results import MODEL_ROLE, FailureCause
 
 LONGEST_CAUSE = 300
+LONGEST_SHOWN = 120
+"""On the screen; the files have it all."""
 MOST_CAUSES = 20
 """Of one role; what is rarer is counted together."""
 OTHERS = "other errors (see `error` in results.jsonl)"
@@ -78,6 +80,18 @@ class Causes:
             if rest := sum(group.count for group in groups[MOST_CAUSES:]):
                 found.append(FailureCause(role, rest, OTHERS, None))
         return tuple(found)
+
+
+def line_of(cause: FailureCause) -> str:
+    """For the screen: how often, why, and what to do."""
+    return f"{cause.count} x {shortened(cause.cause)}" + (f"; {cause.hint}" if cause.hint else "")
+
+
+def shortened(cause: str) -> str:
+    whole = cause.strip()
+    if whole.endswith(".") and not whole.endswith(VARIES):
+        whole = whole[:-1]
+    return whole if len(whole) <= LONGEST_SHOWN else f"{whole[:LONGEST_SHOWN].rstrip()} ..."
 
 
 @dataclass(frozen=True)

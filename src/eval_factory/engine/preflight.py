@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from eval_factory.causes import shortened
 from eval_factory.engine import wire
 from eval_factory.engine.asking import RETRIED_STATUSES, Asker, RequestFailed, StopAsking
 from eval_factory.engine.auth import sign_in
-from eval_factory.engine.first_requests import shortened
 from eval_factory.engine.stop_messages import StopMessages, messages_of
 from eval_factory.engine.transport import Transport
 from eval_factory.errors import PrerequisiteError

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
+from eval_factory.causes import Causes, line_of
 from eval_factory.engine.transport import proxy_variable
 from eval_factory.engine.wire import PATHS
 from eval_factory.results import MODEL_ROLE
 from eval_factory.secrets import secret_in
 
 REGARDLESS = "to ask on regardless: --overrides config.params.extra.stop_after_failures=0"
+SHOWN_CAUSES = 3
 NO_PROBE = "--no_preflight starts without asking this"
 
 
@@ -50,9 +52,17 @@ class StopMessages:
             f"  check {self._settings('model_id', 'url', 'api_key')}; {NO_PROBE}"
         )
 
-    def none_answered(self, number: int, causes: str) -> str:
+    def none_answered(self, number: int, errors: Iterable[str]) -> str:
+        causes = Causes()
+        for error in errors:
+            causes.add(self.role, error)
+        known = causes.listed()
+        lines = [f"  {line_of(cause)}" for cause in known[:SHOWN_CAUSES]]
+        if rest := sum(cause.count for cause in known[SHOWN_CAUSES:]):
+            lines.append(f"  {rest} x something else")
+        told = "\n".join(lines)
         return self._of_role(
-            f"the first {number} requests to {self.url} all failed:\n{causes}\n"
+            f"the first {number} requests to {self.url} all failed:\n{told}\n"
             f"  check {self._settings('url', 'model_id')}, and the server; then run the same command again\n"
             f"  {REGARDLESS}"
         )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eval_factory.causes import line_of
 from eval_factory.results import FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.rundir import RunDir
 
 MOST_NOTES = 5
 MOST_CAUSES = 5
-LONGEST_CAUSE = 120
-"""On the screen; the files have it all."""
 
 
 def summary(result: TaskResult, rundir: RunDir) -> str:
@@ -80,14 +79,9 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
     for cause in causes:
         if cause in shown:
             who = "failed" if cause.is_of_the_model else f"judge {cause.role}"
-            yield f"  {who}: {cause.count} x {_short(cause.cause)}" + (f"; {cause.hint}" if cause.hint else "")
+            yield f"  {who}: {line_of(cause)}"
     if more := len(causes) - len(shown):
         yield f"  {more} more {_plural(more, 'cause')} of failures: validity.failures, report.html"
-
-
-def _short(cause: str) -> str:
-    whole = cause.rstrip(". ")
-    return whole if len(whole) <= LONGEST_CAUSE else f"{whole[:LONGEST_CAUSE].rstrip()} ..."
 
 
 def _jury(jury: JuryReport | None) -> Iterator[str]:

@@ -495,7 +495,7 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
             asker.ask(BODY, lambda *_: None)
     with pytest.raises(StopAsking, match="the first 3 requests") as stop:
         asker.ask(BODY, lambda *_: None)
-    assert "  3 x HTTP 400: maximum context length is 768 tokens\n" in str(stop.value)
+    assert "  3 x HTTP 400: maximum context length is 768 tokens; try max_length" in str(stop.value)
     with pytest.raises(StopAsking, match="the first 3 requests"):
         asker.ask(BODY, lambda *_: None)
     assert len(transport.sent) == 3

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from eval_factory.engine import first_requests
-from eval_factory.engine.first_requests import FirstRequests, grouped, shortened
+from eval_factory.engine.first_requests import FirstRequests
 
 
 def test_the_last_of_the_first_says_why() -> None:
@@ -11,7 +10,7 @@ def test_the_last_of_the_first_says_why() -> None:
     assert first.failed(numbers[3], "later") is None  # of many at once, those that fail end sooner
     assert first.failed(numbers[0], "HTTP 500: a") is None
     assert first.failed(numbers[2], "HTTP 400: b") is None
-    assert first.failed(numbers[1], "HTTP 500: a") == "  2 x HTTP 500: a\n  1 x HTTP 400: b"
+    assert first.failed(numbers[1], "HTTP 500: a") == ("HTTP 500: a", "HTTP 400: b", "HTTP 500: a")
 
 
 def test_one_answer_is_enough() -> None:
@@ -29,20 +28,3 @@ def test_who_answered_before_is_not_stopped() -> None:
 def test_never() -> None:
     first = FirstRequests(0)
     assert [first.failed(first.begin(), "x") for _ in range(3)] == [None] * 3
-
-
-def test_causes_that_differ_in_a_number_are_one() -> None:
-    causes = [f"HTTP 400: request {number:08x}-ab has {number} tokens" for number in range(4)]
-    assert grouped(causes) == "  4 x HTTP 400: request 00000000-ab has 0 tokens"
-
-
-def test_the_rest_is_counted() -> None:
-    causes = ["a", "a", "a", "b", "b", "c", "c", "d", "e"]
-    assert grouped(causes) == "  3 x a\n  2 x b\n  2 x c\n  2 x something else"
-
-
-def test_long_causes_are_cut() -> None:
-    longest = "x" * first_requests.SHOWN_LENGTH
-    assert shortened(longest) == longest
-    assert shortened(longest + "y") == longest + " ..."
-    assert grouped([longest + "y"]).endswith("x ...")

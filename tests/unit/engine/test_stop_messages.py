@@ -64,7 +64,7 @@ def test_a_404_suggests_v1_where_the_url_has_no_path(url: str, hint: str) -> Non
 def test_every_message_of_a_judge_names_it_and_its_host() -> None:
     messages = messages_of("gpt", URL, "m", [], None, {})
     for told in (
-        messages.refused(404, ""), messages.refused_probe(400, "bad"), messages.none_answered(20, "  20 x HTTP 500: x"),
+        messages.refused(404, ""), messages.refused_probe(400, "bad"), messages.none_answered(20, ["HTTP 429: x"] * 20),
         messages.moved(301), messages.proxy_login(407, URL), messages.nobody_there("closed"), messages.gone("closed"),
     ):  # fmt: skip
         assert told.startswith("judge gpt: ")
@@ -74,9 +74,13 @@ def test_every_message_of_a_judge_names_it_and_its_host() -> None:
 
 
 def test_what_to_do_where_nothing_was_answered() -> None:
-    told = messages_of("model", URL, "m", [], None, {}).none_answered(20, "  20 x HTTP 500: x")
-    assert told.startswith(f"the first 20 requests to {URL} all failed:\n  20 x HTTP 500: x\n")
+    errors = [f"HTTP 400: maximum context length is 768 tokens, not {number}" for number in range(20)]
+    told = messages_of("model", URL, "m", [], None, {}).none_answered(20, errors)
+    cause = "20 x HTTP 400: maximum context length is 768 tokens, not ...; try max_length"
+    assert told.startswith(f"the first 20 requests to {URL} all failed:\n  {cause}")
     assert "--overrides config.params.extra.stop_after_failures=0" in told
+    rare = messages_of("model", URL, "m", [], None, {}).none_answered(9, "aaabbccde")
+    assert "all failed:\n  3 x a\n  2 x b\n  2 x c\n  2 x something else\n" in rare
     refused = messages_of("model", URL, "m", [], None, {}).refused_probe(400, "Invalid model name")
     assert "HTTP 400\n  it says: Invalid model name\n" in refused
     assert "target.api_endpoint: model_id, url and api_key" in refused
