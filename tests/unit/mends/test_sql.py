@@ -132,7 +132,7 @@ def test_a_large_result_is_given_whole(database: Path) -> None:
 
 def test_sqlite_has_no_more_memory_than_it_is_given(database: Path) -> None:
     with pytest.raises(QueryFailed, match="out of memory"):
-        execute(database, f"{COUNTING} SELECT x, randomblob(100000) FROM n ORDER BY 2")
+        execute(database, f"{COUNTING} SELECT x, printf('%.*c', 100000, 'a') || x FROM n ORDER BY 2")
 
 
 @pytest.mark.skipif(not hasattr(sqlite3.Connection, "setlimit"), reason="needs Python 3.11: SQLite's limits")
