@@ -16,7 +16,7 @@ from integration.support import program_environment
 
 PROGRAM = Path(__file__).with_name("answer_fuzz.py")
 TESTS = PROGRAM.parents[1]
-EXAMPLES = {"chat": 8, "completions": 8, "jury": 5}
+EXAMPLES = {"chat": 4, "completions": 4, "jury": 3}
 FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 TIMEOUT_S = 300
 
