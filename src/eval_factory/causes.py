@@ -66,13 +66,13 @@ class Causes:
         group.parts = [known if known == part else None for known, part in zip(group.parts, parts, strict=True)]
 
     def listed(self) -> tuple[FailureCause, ...]:
-        """The model's before the judges', and the most frequent first."""
+        """The model's before the judges', the most frequent first, equally frequent ones by their text."""
         by_role: dict[str, list[_Group]] = {}
         for (role, _), group in self._groups.items():
             by_role.setdefault(role, []).append(group)
         found = []
         for role in sorted(by_role, key=lambda role: (role != MODEL_ROLE, role)):
-            groups = sorted(by_role[role], key=lambda group: -group.count)
+            groups = sorted(by_role[role], key=lambda group: (-group.count, group.text()))
             found += [
                 FailureCause(role, group.count, group.text()[:LONGEST_CAUSE], hint_for(group.first, role))
                 for group in groups[:MOST_CAUSES]

@@ -57,6 +57,10 @@ def test_the_most_frequent_comes_first_and_the_rest_is_counted() -> None:
     assert sum(count for count, _ in found) == len(errors)
 
 
+def test_equally_frequent_causes_do_not_depend_on_the_order_of_answers() -> None:
+    assert listed("HTTP 500: b", "HTTP 400: a", "HTTP 422: c") == listed("HTTP 422: c", "HTTP 500: b", "HTTP 400: a")
+
+
 def test_a_cause_has_an_end() -> None:
     assert listed("x" * 1000) == [(1, "x" * LONGEST_CAUSE)]
 

@@ -23,7 +23,7 @@ from eval_factory.config.evaluation import Request
 from eval_factory.config.framework import Framework, load_framework
 from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.foreign_text import own_lines
-from eval_factory.run.hangup import interrupt_on_signals
+from eval_factory.run.hangup import forget_interrupts, interrupt_on_signals
 from eval_factory.secrets import Redactor, names_a_secret
 
 PROGRAM = "eval-factory"
@@ -220,6 +220,8 @@ def main() -> None:
         sys.exit(0)
     except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen
         sys.exit(_report_defect(error))
+    finally:
+        forget_interrupts()
     sys.exit(code if isinstance(code, int) else 0)
 
 

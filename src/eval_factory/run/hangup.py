@@ -18,6 +18,15 @@ def interrupt_on_signals() -> None:
         signal.signal(_HANGUP, _interrupt)
 
 
+def forget_interrupts() -> None:
+    """Let the exit code be the one that is asked for.
+
+    An interrupt inside an `exec` of text (a dataclass is made so) is noted by CPython even where it is caught, and
+    `python -m` then ends with SIGINT instead of the code. The next `exec` of text takes the note away.
+    """
+    exec("")  # noqa: S102
+
+
 def _interrupt(number: int, _frame: object) -> None:
     if number == _HANGUP:  # the kernel sends it, and then the shell: the second must not interrupt the tidying
         signal.signal(number, signal.SIG_IGN)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from eval_factory.run.hangup import interrupt_on_signals, not_to_be_hung_up
+from eval_factory.run.hangup import forget_interrupts, interrupt_on_signals, not_to_be_hung_up
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +58,17 @@ def test_another_thread_leaves_signals_alone() -> None:
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGHUP)]
+
+
+@pytest.mark.parametrize(("forgets", "code"), [("", -signal.SIGINT), ("forget_interrupts()", 130)])
+def test_an_interrupt_in_generated_code_does_not_change_the_exit_code(forgets: str, code: int, tmp_path: Path) -> None:
+    """The first case is CPython's own behaviour: once it is gone, `forget_interrupts` can go."""
+    (tmp_path / "interrupted.py").write_text(
+        "import sys\n"
+        "from eval_factory.run.hangup import forget_interrupts\n"
+        "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    pass\n"
+        f"{forgets}\n"
+        "sys.exit(130)\n"
+    )
+    ended = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, check=False)
+    assert ended.returncode == code
