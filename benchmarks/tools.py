@@ -187,8 +187,6 @@ def environment(name: str) -> Path:
     if not marker.is_file():
         print(f"installing {' '.join(REQUIREMENTS[name])} into {home.name} ...", flush=True)
         venv.create(home, with_pip=True, clear=True)
-        subprocess.run(
-            [str(programs / "python"), "-m", "pip", "install", "--quiet", *REQUIREMENTS[name]], check=True
-        )
+        subprocess.run([str(programs / "python"), "-m", "pip", "install", "--quiet", *REQUIREMENTS[name]], check=True)
         marker.touch()
     return programs

@@ -28,9 +28,7 @@ from eval_factory.rundir import write_atomic
     help="Name the model as given (openai/gpt-4), and the three judges as HELM's own jury; their keys are read from"
     " GPT_JUDGE_API_KEY, LLAMA_JUDGE_API_KEY and CLAUDE_JUDGE_API_KEY, then from OPENAI_API_KEY.",
 )
-def main(
-    model_name: str, base_url: str, openai_model_name: str | None, output_dir: Path, *, helm_names: bool
-) -> None:
+def main(model_name: str, base_url: str, openai_model_name: str | None, output_dir: Path, *, helm_names: bool) -> None:
     """Write model_deployments.yaml and model_metadata.yaml."""
     framework = load_framework()
     if helm_names and model_name.count("/") != 1:

@@ -30,7 +30,9 @@ def test_the_readmes_defaults_are_the_frameworks(root: Path) -> None:
     readme = (root / "README.md").read_text("utf-8")
     params = load_framework().defaults.config["params"]
     row = next(line for line in readme.splitlines() if "`config.params`: `limit_samples`" in line)
-    shown = f"all, {params['parallelism']}, {params['max_retries']}, {params['request_timeout']} s, the benchmark's, 1 |"
+    shown = (
+        f"all, {params['parallelism']}, {params['max_retries']}, {params['request_timeout']} s, the benchmark's, 1 |"
+    )
     assert params["limit_samples"] is None
     assert row.endswith(shown)
 
@@ -62,7 +64,9 @@ def test_a_lock_is_exact_has_hashes_and_names_no_address(name: str, root: Path) 
 def test_a_run_needs_no_torch_and_no_tools_of_tests(root: Path) -> None:
     run, tests = packages_of(root / LOCKS[0]), packages_of(root / LOCKS[1])
     assert "crfm-helm==0.5.16" in run
-    assert not [package for package in run if re.match(r"torch|transformers|nvidia|pytest|openai|types-|hypothesis", package)]
+    assert not [
+        package for package in run if re.match(r"torch|transformers|nvidia|pytest|openai|types-|hypothesis", package)
+    ]
     assert {"pytest", "pytest-xdist", "openai", "hypothesis"} <= {package.partition("==")[0] for package in tests}
     assert not {package.partition("==")[0] for package in run} & {package.partition("==")[0] for package in tests}
 

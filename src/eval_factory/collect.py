@@ -111,15 +111,26 @@ def collect(
         scores={name: scores[name] for name in sorted(scores, key=lambda name: name != main)} | helms,
         groups=scores_by_group(main_context, seen.members, missing, zero=as_zero) if main_context else {},
         validity=Validity(
-            instances, seen.judges, bounds, seen.ratings.report() if run.jury else None, notes.texts(),
-            seen.causes.listed(), main_split, {split: len(ids) for split, ids in sorted(seen.splits.items())},
+            instances,
+            seen.judges,
+            bounds,
+            seen.ratings.report() if run.jury else None,
+            notes.texts(),
+            seen.causes.listed(),
+            main_split,
+            {split: len(ids) for split, ids in sorted(seen.splits.items())},
         ),
         usage=usage,
         provenance=provenance_of(
             plan, run.scenario_name or entry.scenario, seen.prompts.hexdigest(), git_hash, data_bundle
         ),
         instances=_Records(
-            plan, run, contexts, answers, seen, jury_metric,
+            plan,
+            run,
+            contexts,
+            answers,
+            seen,
+            jury_metric,
             store.read_changes(plan.rundir.cache_db, plan.model.url, plan.model.model_id),
         ),
         reportable=reportable,
@@ -159,9 +170,7 @@ def _helms_own(contexts: Sequence[Context], jury_metric: str | None, seen: Seen)
     return found
 
 
-def _missing_of(
-    context: Context, jury_metric: str | None, seen: Seen, *, zero: bool
-) -> tuple[set[InstanceKey], bool]:
+def _missing_of(context: Context, jury_metric: str | None, seen: Seen, *, zero: bool) -> tuple[set[InstanceKey], bool]:
     """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""
     if _is_judged(context, jury_metric):
         return seen.failed | seen.unjudged, False

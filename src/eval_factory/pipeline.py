@@ -96,9 +96,7 @@ def run_evaluation(
             if not options.no_preflight:
                 settings |= preflight(plan, env, redactor, log, screen)
             place_data(plan, bundle, env, log)
-            ran = run_helm(
-                plan, argv, lock=lock, env=env, settings=settings, redactor=redactor, screen=screen, log=log
-            )
+            ran = run_helm(plan, argv, lock=lock, env=env, settings=settings, redactor=redactor, screen=screen, log=log)
         with not_to_be_hung_up():
             report(plan, argv, ran, read, redactor=redactor, output=output, log=log)
 
@@ -146,9 +144,7 @@ def data_of(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     return found
 
 
-def data_read(
-    plan: Plan, bundle: BundleInUse | None, own: Mapping[str, str], env: Mapping[str, str]
-) -> DataRead:
+def data_read(plan: Plan, bundle: BundleInUse | None, own: Mapping[str, str], env: Mapping[str, str]) -> DataRead:
     """By what the data of this run are known again; of the bundle as it is now, whatever becomes of it.
 
     Args:
@@ -399,9 +395,7 @@ def report(
     started = time.monotonic()
     home = framework_path().parent
     commit = git_hash(home) if home != Path(__file__).parent else None  # a wheel may lie in anybody's checkout
-    result = collect(
-        plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle
-    )
+    result = collect(plan, ran.runs, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
     command = shlex.join(argv)
     write_reports(result, plan.rundir, config=plan.evaluation.as_dict(), command=command, redactor=redactor)
     complete = not result.something_to_ask

@@ -316,4 +316,3 @@ def slug_of(model_id: str) -> str:
         return slug
     digest = hashlib.sha256(model_id.encode()).hexdigest()[:8]
     return f"{slug}-{digest}" if slug else digest
-

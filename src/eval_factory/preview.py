@@ -18,9 +18,7 @@ def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
     lines.append(to_yaml(evaluation.as_dict()).rstrip())
     lines.append("\n# values that are not defaults")
     shown = {
-        path: source
-        for path, source in evaluation.sources.items()
-        if source not in (Source.FRAMEWORK, Source.TASK)
+        path: source for path, source in evaluation.sources.items() if source not in (Source.FRAMEWORK, Source.TASK)
     }
     values = evaluation.as_dict()
     width = max((len(path) for path in shown), default=0)

@@ -69,9 +69,7 @@ def finished_run(plan: Plan, state: RunState | None, read: DataRead) -> list[Pat
     return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
 
 
-def remember(
-    plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead
-) -> None:
+def remember(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead) -> None:
     """Write down that a run ended."""
     state = RunState(
         identity=plan.identity,

@@ -126,12 +126,9 @@ def scores_by_group(
     groups: dict[str, dict[str, dict[str, Score]]] = {}
     for name, by_value in sorted(members.items()):
         values = {
-            value: {key: counted[key] for key in keys if key in counted}
-            for value, keys in sorted(by_value.items())
+            value: {key: counted[key] for key in keys if key in counted} for value, keys in sorted(by_value.items())
         }
         values = {value: kept for value, kept in values.items() if kept}
         if 2 <= len(values) <= min(MOST_GROUPS, len(context.values) // 2):
-            groups[name] = {
-                value: {context.label: _mean_score(context, kept)} for value, kept in values.items()
-            }
+            groups[name] = {value: {context.label: _mean_score(context, kept)} for value, kept in values.items()}
     return groups

@@ -77,7 +77,10 @@ _KEYS = (
         "uthorization", r"""[^\s"',;\\]+""", between=rf"{_HEADER}[Bb]earer\s+", whole_word=False, keep_beginning=True
     ),
     _Shape(
-        "uthorization", _unlike_words(_BASE64, 8), between=rf"{_HEADER}[Bb]asic\s+", whole_word=False,
+        "uthorization",
+        _unlike_words(_BASE64, 8),
+        between=rf"{_HEADER}[Bb]asic\s+",
+        whole_word=False,
         keep_beginning=True,
     ),
     _Shape("Bearer ", _unlike_words(_TOKEN68, 16), keep_beginning=True),
@@ -318,4 +321,3 @@ def user_info_of(url: str) -> list[str]:
     except ValueError:
         return []
     return [item for item in found if item]
-

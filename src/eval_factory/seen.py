@@ -151,9 +151,7 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
     return seen
 
 
-def notes_of(
-    plan: Plan, run: output.HelmRun, instances: Instances, seen: Seen, labels: Collection[str]
-) -> list[Note]:
+def notes_of(plan: Plan, run: output.HelmRun, instances: Instances, seen: Seen, labels: Collection[str]) -> list[Note]:
     """What the requests and answers of a run say of its scores."""
     notes: list[Note] = []
 

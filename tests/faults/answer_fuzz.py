@@ -48,7 +48,9 @@ numbers = st.one_of(
     st.booleans(), st.none(),
 )  # fmt: skip
 anything = st.recursive(
-    st.one_of(texts, numbers), lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)), max_leaves=8
+    st.one_of(texts, numbers),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
+    max_leaves=8,
 )
 finish_reasons = st.one_of(st.sampled_from(["stop", "length", "content_filter", "error", "tool_calls", ""]), anything)
 
@@ -64,7 +66,12 @@ def choices(kind: str) -> st.SearchStrategy[Any]:
     part = st.fixed_dictionaries({"type": st.just("text"), "text": texts})
     message = st.fixed_dictionaries(
         {"content": st.one_of(texts, texts, st.lists(st.one_of(part, anything), max_size=3), anything)},
-        optional={"role": anything, "reasoning_content": st.one_of(texts, anything), "tool_calls": anything, "refusal": anything},
+        optional={
+            "role": anything,
+            "reasoning_content": st.one_of(texts, anything),
+            "tool_calls": anything,
+            "refusal": anything,
+        },
     )
     return st.fixed_dictionaries({"message": message}, optional={**shared, "error": anything})
 
@@ -74,20 +81,33 @@ def bodies(kind: str) -> st.SearchStrategy[Any]:
     usage = st.fixed_dictionaries({}, optional={"prompt_tokens": anything, "completion_tokens": anything})
     formed = st.fixed_dictionaries(
         {"choices": st.lists(choices(kind), min_size=1, max_size=2)},
-        optional={"id": anything, "created": anything, "model": anything, "usage": st.one_of(usage, anything), "error": anything},
+        optional={
+            "id": anything,
+            "created": anything,
+            "model": anything,
+            "usage": st.one_of(usage, anything),
+            "error": anything,
+        },
     )
     return st.one_of(formed, formed, formed, anything, st.just(plain("B", kind)))
 
 
 def plain(text: str, kind: str) -> dict[str, Any]:
-    content: dict[str, Any] = {"text": text} if kind == "completions" else {"message": {"role": "assistant", "content": text}}
-    return {"choices": [{"index": 0, "finish_reason": "stop", **content}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    content: dict[str, Any] = (
+        {"text": text} if kind == "completions" else {"message": {"role": "assistant", "content": text}}
+    )
+    return {
+        "choices": [{"index": 0, "finish_reason": "stop", **content}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+    }
 
 
 RATING = {"score": 4, "explanation": "because"}
 CRITERIA = ("accuracy", "completeness", "clarity")
 ratings = st.one_of(
-    st.just(RATING), st.fixed_dictionaries({"score": st.one_of(st.integers(0, 6), anything), "explanation": anything}), anything
+    st.just(RATING),
+    st.fixed_dictionaries({"score": st.one_of(st.integers(0, 6), anything), "explanation": anything}),
+    anything,
 )
 judgements = st.fixed_dictionaries(dict.fromkeys(CRITERIA, ratings), optional={"overall": anything})
 
@@ -184,9 +204,7 @@ def call_helm_run_in_this_process() -> None:
             registered.append(True)
             register()
 
-    def run_logged(
-        argv: Sequence[str], *, env: dict[str, str], on_tick: Callable[[], None], **_: object
-    ) -> Finished:
+    def run_logged(argv: Sequence[str], *, env: dict[str, str], on_tick: Callable[[], None], **_: object) -> Finished:
         before, sys.argv = sys.argv, list(argv)
         environment = dict(os.environ)
         os.environ.update({name: value for name, value in env.items() if name != events.PARENT_VARIABLE})

@@ -98,7 +98,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def check(ended: Ended) -> Ended:
     assert ended.code in (0, 2, 3), ended.stderr + defect(ended)
     assert "Traceback" not in ended.stdout + ended.stderr
-    assert ended.code == 0 or ended.stderr.startswith(("eval-factory: ", "warning: ", "Usage: ", "Error: ")), ended.stderr
+    assert ended.code == 0 or ended.stderr.startswith(("eval-factory: ", "warning: ", "Usage: ", "Error: ")), (
+        ended.stderr
+    )
     assert ended.cpu_s < MOST_CPU_S
     return ended
 
@@ -124,7 +126,9 @@ def test_the_valid_one_is_valid() -> None:
 def test_odd_documents(text: str) -> None:
     assert dry_run(text).code == 2
     inside = "".join(f"        {line}\n" for line in text.splitlines())
-    lines = yaml.safe_dump(VALID).replace("        params_to_add:\n          seed: 1\n", f"        params_to_add:\n{inside}")
+    lines = yaml.safe_dump(VALID).replace(
+        "        params_to_add:\n          seed: 1\n", f"        params_to_add:\n{inside}"
+    )
     dry_run(lines)
     dry_run(yaml.safe_dump(VALID), "--overrides", f"target.api_endpoint.adapter_config.params_to_add={text}")
 
@@ -137,7 +141,9 @@ def test_odd_values_are_refused_by_line(value: str) -> None:
     ended = dry_run(text)
     assert ended.code == 2
     assert ended.stderr.startswith("eval-factory: x.yml: ")
-    flag = dry_run(yaml.safe_dump(VALID), "--overrides", f"target.api_endpoint.adapter_config.params_to_add={{seed: {value}}}")
+    flag = dry_run(
+        yaml.safe_dump(VALID), "--overrides", f"target.api_endpoint.adapter_config.params_to_add={{seed: {value}}}"
+    )
     assert flag.code == 2
 
 
@@ -148,7 +154,10 @@ def test_odd_overrides(override: str) -> None:
 
 
 @pytest.mark.parametrize(("task", "name"), PLACES)
-@pytest.mark.parametrize("path", ["x" * 5000, "x/" * 3000, "x" * 256, "y.yml/x", "loop/x", "~no-such-user/x", "/dev/null", "/proc/self/mem", "."])
+@pytest.mark.parametrize(
+    "path",
+    ["x" * 5000, "x/" * 3000, "x" * 256, "y.yml/x", "loop/x", "~no-such-user/x", "/dev/null", "/proc/self/mem", "."],
+)
 def test_odd_paths(task: str, name: str | None, path: str) -> None:
     Path("y.yml").touch()
     Path("loop").symlink_to("loop")
@@ -163,7 +172,11 @@ def test_odd_paths(task: str, name: str | None, path: str) -> None:
         assert real.code in (2, 3)
     check(run_here("run_eval", "--run_config", path, "--dry_run"))
     check(run_here("data", "ls", path))
-    assert check(run_here("leaderboard", "run", "lite", "--model", "m", "--model_url", "http://h/v1", "--dry_run", "--conf", path)).code
+    assert check(
+        run_here(
+            "leaderboard", "run", "lite", "--model", "m", "--model_url", "http://h/v1", "--dry_run", "--conf", path
+        )
+    ).code
 
 
 scalars = st.one_of(
@@ -175,7 +188,11 @@ values = st.recursive(
     scalars,
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
-        st.dictionaries(st.one_of(st.text(max_size=8), st.sampled_from([path.rpartition(".")[2] for path in PATHS])), inner, max_size=4),
+        st.dictionaries(
+            st.one_of(st.text(max_size=8), st.sampled_from([path.rpartition(".")[2] for path in PATHS])),
+            inner,
+            max_size=4,
+        ),
     ),
     max_leaves=12,
 )
@@ -208,7 +225,12 @@ def test_any_value_at_a_known_key(pairs: list[tuple[str, Any]]) -> None:
 
 
 @fuzz(150)
-@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 30), st.one_of(st.sampled_from(ODD), st.text(max_size=5))), max_size=4))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 900), st.integers(0, 30), st.one_of(st.sampled_from(ODD), st.text(max_size=5))),
+        max_size=4,
+    )
+)
 def test_a_valid_one_with_spans_exchanged(cuts: list[tuple[int, int, str]]) -> None:
     text = yaml.safe_dump(VALID)
     for start, length, put in cuts:
@@ -219,7 +241,9 @@ def test_a_valid_one_with_spans_exchanged(cuts: list[tuple[int, int, str]]) -> N
 arguments_ = st.text(st.characters(exclude_characters="\0"), max_size=40)
 overrides = st.one_of(
     arguments_,
-    st.tuples(st.sampled_from(PATHS), values).map(lambda pair: f"{pair[0]}={yaml.dump(pair[1], default_flow_style=True).strip()}"),
+    st.tuples(st.sampled_from(PATHS), values).map(
+        lambda pair: f"{pair[0]}={yaml.dump(pair[1], default_flow_style=True).strip()}"
+    ),
     st.tuples(st.sampled_from(PATHS), st.sampled_from(ODD)).map(lambda pair: f"{pair[0]}={pair[1]}".replace("\0", "")),
 )
 
@@ -235,7 +259,14 @@ FLAGS = ["--output_dir", "--eval_type", "--model_id", "--model_type", "--model_u
 
 
 @fuzz(120)
-@given(st.dictionaries(st.sampled_from(FLAGS), st.one_of(arguments_, st.sampled_from(TYPES), st.integers().map(str)), min_size=1, max_size=3))
+@given(
+    st.dictionaries(
+        st.sampled_from(FLAGS),
+        st.one_of(arguments_, st.sampled_from(TYPES), st.integers().map(str)),
+        min_size=1,
+        max_size=3,
+    )
+)
 def test_any_flags(flags: dict[str, str]) -> None:
     dry_run(yaml.safe_dump(VALID), *(f"{name}={value}" for name, value in flags.items()))
 

@@ -47,10 +47,15 @@ SETTINGS = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 
-text = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30), st.text(max_size=3).map(lambda t: t * 400)), max_size=4).map("".join)
+text = st.lists(
+    st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30), st.text(max_size=3).map(lambda t: t * 400)), max_size=4
+).map("".join)
 any_json = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), text),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["error", "message", "detail", "code", "x"]), inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["error", "message", "detail", "code", "x"]), inner, max_size=3),
+    ),
     max_leaves=4,
 )
 
@@ -186,7 +191,9 @@ def test_what_an_endpoint_says(role: str, status: int, body: bytes, server: Echo
 
 @examples(100)
 @given(status=st.sampled_from([200, *STATUSES]), body=bodies)
-@example(status=400, body=as_json({"error": "invalid_client", "error_description": "\x1b[2J\neval-factory: done \u202e"}))
+@example(
+    status=400, body=as_json({"error": "invalid_client", "error_description": "\x1b[2J\neval-factory: done \u202e"})
+)
 def test_what_a_token_server_says(status: int, body: bytes, server: Echo, tmp_path: Path) -> None:
     server.status, server.body = status, body
     env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": CANARY, "OPENAI_TOKEN_URL": server.url}
@@ -212,7 +219,11 @@ def hostile_body(number: int, prompt: str) -> bytes:
     """The n-th mischief in the n-th form; the note among them stands for the prompt."""
     mischief = HOSTILE[number % len(HOSTILE)]
     said = f"no {prompt if mischief is NOTE else mischief} more"
-    forms: list[Any] = [{"error": {"message": said, "input": prompt}}, {"detail": [{"msg": said, "input": prompt}]}, said]
+    forms: list[Any] = [
+        {"error": {"message": said, "input": prompt}},
+        {"detail": [{"msg": said, "input": prompt}]},
+        said,
+    ]
     form = forms[number // len(HOSTILE) % len(forms)]
     return form.encode("utf-8", "surrogatepass") if isinstance(form, str) else as_json(form)
 
@@ -247,7 +258,9 @@ def test_a_whole_run_shows_nothing_but_printable_text(tmp_path: Path) -> None:
     assert not any(prompt[-60:] in screen for prompt in quoted)
     for line in screen.split("\n"):
         assert line.isprintable(), line
-        assert not line.startswith(("eval-factory stops", "2026-01-01", "eval-factory: paid", "eval-factory: done")), line
+        assert not line.startswith(("eval-factory stops", "2026-01-01", "eval-factory: paid", "eval-factory: done")), (
+            line
+        )
     for name in ("logs/eval-factory.log", "logs/helm-run.log", "report.html", "evaluation_config.yaml"):
         written = (outcome.output_dir / name).read_text("utf-8")
         assert all(line.isprintable() for line in written.split("\n")), name

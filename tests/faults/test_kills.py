@@ -148,7 +148,9 @@ class Attempt:
 
 def committed(rundir: RunDir) -> Iterator[tuple[str, float]]:
     """(prompt, when its request was sent) of every answer that was written down."""
-    prompts = {row["key"]: json.loads(row["request"])["messages"][-1]["content"] for row in store.read_answers(rundir.cache_db)}
+    prompts = {
+        row["key"]: json.loads(row["request"])["messages"][-1]["content"] for row in store.read_answers(rundir.cache_db)
+    }
     for row in store.read_attempts(rundir.cache_db):
         if row["outcome"] == "answered":
             yield prompts[row["key"]], row["started"]

@@ -95,7 +95,10 @@ def test_what_another_try_mends_costs_nothing(tmp_path: Path) -> None:
 
 REFUSED = [*(Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)), None]
 GIVEN_UP = [
-    *(Fault(kind, FOR_EVER) for kind in (500, "closes", "not json", "no choices", "provider error", "null message", "not finite")),
+    *(
+        Fault(kind, FOR_EVER)
+        for kind in (500, "closes", "not json", "no choices", "provider error", "null message", "not finite")
+    ),
     None,
 ]
 
@@ -287,9 +290,7 @@ def test_a_clock_that_goes_backwards(tmp_path: Path) -> None:
         argv = command(tmp_path / "out", endpoint.url)
         shifted = {**environment(), "PYTHONPATH": str(tmp_path / "clock")}
         for _ in range(2):
-            finished = subprocess.run(
-                argv, env=shifted, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-            )
+            finished = subprocess.run(argv, env=shifted, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
             assert finished.returncode == 0, finished.stderr
         assert sum(endpoint.seen.values()) == INSTANCES + INSTANCES // 2
     outcome = Outcome(0, finished.stdout, finished.stderr, tmp_path / "out")

@@ -21,7 +21,9 @@ from integration.support import program_environment
 TIMEOUT_S = 240
 
 
-def started(folder: Path, url: str, terminal: int, before: Callable[[], object] | None = None) -> subprocess.Popen[bytes]:
+def started(
+    folder: Path, url: str, terminal: int, before: Callable[[], object] | None = None
+) -> subprocess.Popen[bytes]:
     argv = [
         sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(folder),
         "--model_url", url, "--model_id", "m", "--api_key_name", "TEST_MODEL_KEY",
@@ -104,7 +106,9 @@ def test_a_report_that_is_begun_is_written(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "late").mkdir()
     (tmp_path / "late" / "sitecustomize.py").write_text(LATE)
     usual = program_environment
-    monkeypatch.setitem(globals(), "program_environment", lambda **extra: usual(PYTHONPATH=str(tmp_path / "late"), **extra))
+    monkeypatch.setitem(
+        globals(), "program_environment", lambda **extra: usual(PYTHONPATH=str(tmp_path / "late"), **extra)
+    )
     outer, inner = pty.openpty()
     with Endpoint() as endpoint:
         shown: list[bytes] = []

@@ -18,7 +18,9 @@ def gold_answers(outcome: Outcome) -> dict[str, str]:
 
 
 def _gold(state: dict[str, Any]) -> str:
-    right: list[str] = [ref["output"]["text"] for ref in state["instance"].get("references", []) if "correct" in ref.get("tags", [])]
+    right: list[str] = [
+        ref["output"]["text"] for ref in state["instance"].get("references", []) if "correct" in ref.get("tags", [])
+    ]
     if (state["instance"].get("extra_data") or {}).get("is_impossible"):
         return ""  # EHRSQL: no query is the right answer
     mapping: dict[str, str] | None = state.get("output_mapping")

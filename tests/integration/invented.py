@@ -76,7 +76,9 @@ def n2c2(folder: Path, _scenarios: Path) -> Invented:
     (folder / "test").mkdir(parents=True)
     for n in CASES:
         met = ("met", "not met")[n % 2]
-        text = f"Record date: 2067-05-0{n + 1}\nNote of case {n}.\n{'*' * 100}\nRecord date: 2068-01-01\nLater, case {n}."
+        text = (
+            f"Record date: 2067-05-0{n + 1}\nNote of case {n}.\n{'*' * 100}\nRecord date: 2068-01-01\nLater, case {n}."
+        )
         xml = f'<PatientMatching><TEXT><![CDATA[{text}]]></TEXT><TAGS><ENGLISH met="{met}"/></TAGS></PatientMatching>'
         (folder / "test" / f"{n}.xml").write_text(xml)
     return Invented({"data_path": str(folder), "subject": "ENGLISH"}, lambda n: ("yes", "no")[n % 2])
@@ -86,17 +88,12 @@ def ehrshot(folder: Path, _scenarios: Path) -> Invented:
     for name in ("data", "metadata", "labels/guo_icu"):
         (folder / name).mkdir(parents=True)
     events = [
-        {"subject_id": n, "time": datetime(2020, 1, day), "code": f"case {n} {day}"}
-        for n in CASES
-        for day in (1, 2)
+        {"subject_id": n, "time": datetime(2020, 1, day), "code": f"case {n} {day}"} for n in CASES for day in (1, 2)
     ]
     pd.DataFrame(events).to_parquet(folder / "data" / "data.parquet")
     splits = pd.DataFrame([{"subject_id": n, "split": "held_out"} for n in CASES])
     splits.to_parquet(folder / "metadata" / "subject_splits.parquet")
-    labels = [
-        {"subject_id": n, "prediction_time": datetime(2020, 2, 1), "boolean_value": n % 2 == 0}
-        for n in CASES
-    ]
+    labels = [{"subject_id": n, "prediction_time": datetime(2020, 2, 1), "boolean_value": n % 2 == 0} for n in CASES]
     pd.DataFrame(labels).to_parquet(folder / "labels" / "guo_icu" / "labels.parquet")
     return Invented({"data_path": str(folder), "subject": "guo_icu"}, lambda n: ("yes", "no")[n % 2])
 
@@ -109,7 +106,8 @@ def medalign(folder: Path, _scenarios: Path) -> Invented:
     instructions = [{"instruction_id": n, "question": f"What of case {n}?", "person_id": n} for n in CASES]
     _write_csv(folder / "clinician-reviewed-model-responses.tsv", instructions, "\t")
     answers = [
-        {"instruction_id": n, "annotator_num": "Annotator_1", "clinician_response": f"All well with {n}."} for n in CASES
+        {"instruction_id": n, "annotator_num": "Annotator_1", "clinician_response": f"All well with {n}."}
+        for n in CASES
     ]
     _write_csv(folder / "clinician-instruction-responses.tsv", answers, "\t")
     return Invented({"data_path": str(folder)}, lambda n: f"All well with {n}.")
@@ -124,7 +122,8 @@ def dischargeme(folder: Path, _scenarios: Path) -> Invented:
     _write_csv(base / "radiology.csv.gz", [{"hadm_id": 100 + n, "text": "Clear lungs."} for n in CASES])
     _write_csv(base / "edstays.csv.gz", [{"hadm_id": 100 + n, "gender": "F"} for n in CASES])
     targets = [
-        {"hadm_id": 100 + n, "brief_hospital_course": f"Course {n}.", "discharge_instructions": f"Rest {n}."} for n in CASES
+        {"hadm_id": 100 + n, "brief_hospital_course": f"Course {n}.", "discharge_instructions": f"Rest {n}."}
+        for n in CASES
     ]
     _write_csv(base / "discharge_target.csv.gz", targets)
     return Invented({"data_path": str(folder)}, lambda n: f"Course {n}.")

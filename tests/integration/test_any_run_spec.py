@@ -190,7 +190,11 @@ def test_data_of_the_hub_that_cannot_be_had(run_program: Run) -> None:
 
 @pytest.mark.parametrize(
     ("entry", "package"),
-    [("melt_summarization_vietnews", "torch"), ("melt_synthetic_reasoning:mode=pattern_match", "transformers"), ("unitxt:card=x", "unitxt")],
+    [
+        ("melt_summarization_vietnews", "torch"),
+        ("melt_synthetic_reasoning:mode=pattern_match", "transformers"),
+        ("unitxt:card=x", "unitxt"),
+    ],
 )
 def test_a_package_that_is_not_installed(entry: str, package: str, run_program: Run) -> None:
     """While the run spec is built, while metrics are computed, while data are loaded."""
@@ -226,7 +230,10 @@ def test_judges_that_helm_prescribes_are_asked_by_our_client(tmp_path: Path, run
         env = {**OFFLINE, "GPT_JUDGE_API_KEY": judge_key}
         outcome = run_program("helm:harm_bench", endpoint.url, env=env)
         assert outcome.returncode == 0, outcome.stderr
-        used = {(body["model"], headers["Authorization"]) for body, headers in zip(endpoint.requests, endpoint.headers, strict=True)}
+        used = {
+            (body["model"], headers["Authorization"])
+            for body, headers in zip(endpoint.requests, endpoint.headers, strict=True)
+        }
     assert ("gpt-4o-2024-05-13", f"Bearer {judge_key}") in used
     assert outcome.document()["usage"]["requests"] == 4
     assert (outcome.output_dir / "responses" / "gpt.jsonl").is_file()

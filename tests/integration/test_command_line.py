@@ -146,7 +146,12 @@ def test_a_terminal_gets_a_table_and_nobody_else_pays_for_it() -> None:
     assert b"what it measures" in shown
     assert b"gpt, llama, claude" in shown
     code = "import sys\nfrom eval_factory.cli.main import cli\ncli.main(['ls'], standalone_mode=False)\nsys.exit('rich' in sys.modules)\n"
-    assert subprocess.run([sys.executable, "-c", code], env=program_environment(), capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], env=program_environment(), capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def test_ls_of_one_task_is_a_config_to_begin_with(tmp_path: Path) -> None:
@@ -172,7 +177,11 @@ def test_looking_never_imports_helm(root: Path) -> None:
     board = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run"]
     for arguments in (["ls"], ["ls", "--all"], ["ls", "helm:mmlu"], ["run_eval", "--run_config", config, "--dry_run"], ["leaderboard", "ls"], board):  # fmt: skip
         finished = subprocess.run(
-            [sys.executable, "-c", code, *arguments], env=program_environment(), capture_output=True, text=True, check=False
+            [sys.executable, "-c", code, *arguments],
+            env=program_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert finished.returncode == 0, finished.stderr
 

@@ -164,7 +164,9 @@ def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> 
 
 def test_several_metrics_the_first_is_the_main_one(example: Path, run_program: Run) -> None:
     text = (example / "benchmark.yaml").read_text("utf-8")
-    (example / "benchmark.yaml").write_text(text.replace("- name: exact_match", "- name: rouge_l\n  - name: exact_match"))
+    (example / "benchmark.yaml").write_text(
+        text.replace("- name: exact_match", "- name: rouge_l\n  - name: exact_match")
+    )
     data = (example / "data.csv").read_text("utf-8")
     (example / "data.csv").write_text(re.sub(r",(incorrect_answers|\"\[.*)$", "", data, flags=re.MULTILINE), "utf-8")
     with ScriptedEndpoint(lambda _prompt: "B") as endpoint:

@@ -262,7 +262,11 @@ def bird(folder: Path) -> Path:
         connection.execute("CREATE TABLE pupil (name TEXT, age INTEGER)")
         connection.executemany("INSERT INTO pupil VALUES (?, ?)", [("Ann", 10), ("Bo", 11)])
     connection.close()
-    gold = {0: "SELECT name FROM pupil WHERE age > 10", 1: "SELECT count(*), avg(age) FROM pupil", 2: "SELECT age FROM pupil"}
+    gold = {
+        0: "SELECT name FROM pupil WHERE age > 10",
+        1: "SELECT count(*), avg(age) FROM pupil",
+        2: "SELECT age FROM pupil",
+    }
     rows = [
         {"question_id": number, "db_id": "school", "question": f"Question {number}?", "evidence": "", "SQL": query}
         for number, query in gold.items()
@@ -290,5 +294,3 @@ def test_sql_that_a_model_writes_only_reads(tmp_path: Path, run_program: Run) ->
     assert database.read_bytes() == before
     assert sorted(path.name for path in database.parent.iterdir()) == ["school.sqlite"]
     assert "for reading only" in outcome.document()["provenance"]["code_execution"]["confined_by"][0]
-
-

@@ -109,6 +109,8 @@ def test_missing_sentence_tokenizer_is_said(run_program: Run, tmp_path: Path) ->
     invented = MAKERS["medbullets_freetext"](tmp_path, tmp_path / "out" / "helm" / "scenarios")
     env = {"NLTK_DATA": str(tmp_path), "HOME": str(tmp_path), "HTTPS_PROXY": "http://127.0.0.1:9"}
     with ScriptedEndpoint(lambda prompt: gold_for(invented, prompt)) as endpoint:
-        outcome = run_program("medbullets_freetext", endpoint.url, "--no_preflight", env={**env, "NO_PROXY": "127.0.0.1"})
+        outcome = run_program(
+            "medbullets_freetext", endpoint.url, "--no_preflight", env={**env, "NO_PROXY": "127.0.0.1"}
+        )
     assert outcome.returncode == 3
     assert "need NLTK's resource punkt_tab" in outcome.stderr

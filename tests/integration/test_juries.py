@@ -141,7 +141,9 @@ def test_judges_that_all_fail_leave_no_score(
     medication_questions(tmp_path / "out" / "helm")
     jury.all_fail = True
     params = {"limit_samples": 4, "extra": {"judges": JUDGES}, "max_retries": 0}
-    outcome = run_program("medication_qa", jury.url, "--no_preflight", params=params, env=environment_of("medication_qa", request))
+    outcome = run_program(
+        "medication_qa", jury.url, "--no_preflight", params=params, env=environment_of("medication_qa", request)
+    )
     assert outcome.returncode == 1, outcome.stderr
     document = outcome.document()
     assert document["validity"]["instances"]["unjudged"] == 4
@@ -202,9 +204,7 @@ def test_judges_work_side_by_side(run_program: Run, tmp_path: Path, request: pyt
     assert 8 <= most <= 10
 
 
-def test_the_default_jury_at_the_targets_url(
-    endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
-) -> None:
+def test_the_default_jury_at_the_targets_url(endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path) -> None:
     """The product's three judges with the product's variables: one of its own, two of the main key's."""
     medication_questions(tmp_path / "out" / "helm")
     endpoint.answer = lambda prompt: judgement(prompt, 3) if "Output Format:" in prompt else "Take it with water."
@@ -215,5 +215,8 @@ def test_the_default_jury_at_the_targets_url(
     log = (outcome.output_dir / "logs" / "eval-factory.log").read_text("utf-8")
     assert "Using GPT judge API key from environment variable for model: gpt-4o-2024-05-13" in log
     assert "LLAMA_JUDGE_API_KEY is not set, setting to TEST_MODEL_KEY" in log
-    used = {(body["model"], headers["Authorization"][-4:]) for body, headers in zip(endpoint.requests, endpoint.headers, strict=True)}
+    used = {
+        (body["model"], headers["Authorization"][-4:])
+        for body, headers in zip(endpoint.requests, endpoint.headers, strict=True)
+    }
     assert ("gpt-4o-2024-05-13", "GPTX") in used

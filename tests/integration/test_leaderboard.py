@@ -57,7 +57,12 @@ def lead(tmp_path: Path) -> Lead:
 
 
 def command(
-    folder: Path, url: str, *arguments: str, name: str = "lite", conf: str = CONF, models: tuple[str, ...] = ("test/model",)
+    folder: Path,
+    url: str,
+    *arguments: str,
+    name: str = "lite",
+    conf: str = CONF,
+    models: tuple[str, ...] = ("test/model",),
 ) -> list[str]:
     file = folder / "small.conf"
     file.write_text(conf, encoding="utf-8")
@@ -78,7 +83,9 @@ def loaded(path: Path) -> Any:
 
 def means(folder: Path) -> dict[str, float]:
     stats = loaded(folder / "stats.json")
-    return {stat["name"]["name"]: stat["mean"] for stat in stats if "mean" in stat and "perturbation" not in stat["name"]}
+    return {
+        stat["name"]["name"]: stat["mean"] for stat in stats if "mean" in stat and "perturbation" not in stat["name"]
+    }
 
 
 def test_several_entries_in_one_run_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lead: Lead) -> None:
@@ -115,7 +122,10 @@ def test_several_entries_in_one_run_and_nothing_asked_twice(endpoint: ScriptedEn
     assert more.returncode == 0, more.stderr
     assert "complete already" not in more.stderr
     assert "3 runs of test/model with other settings or entries were moved to" in more.stderr
-    aside = {path.parent.name: path.read_bytes() for path in (more.output_dir / "helm" / "set_aside" / "lite").glob("*/*/stats.json")}
+    aside = {
+        path.parent.name: path.read_bytes()
+        for path in (more.output_dir / "helm" / "set_aside" / "lite").glob("*/*/stats.json")
+    }
     assert aside == before
     assert 18 < len(endpoint.requests) <= 24 + 18
     asked = [json.dumps(request, sort_keys=True) for request in endpoint.requests]
@@ -145,9 +155,15 @@ def test_several_models_are_compared(endpoint: ScriptedEndpoint, lead: Lead) -> 
     assert {path: path.read_bytes() for path in before} == before
     assert len(loaded(suite_of(third) / "runs_to_run_suites.json")) == 9
     named = (third.output_dir / "model_configs" / "model_metadata.yaml").read_text("utf-8")
-    assert {line.split()[-1] for line in named.splitlines() if "display_name" in line} == {"org/first", "second", "third"}
+    assert {line.split()[-1] for line in named.splitlines() if "display_name" in line} == {
+        "org/first",
+        "second",
+        "third",
+    }
     assert [row["model_id"] for row in rows_of(third)] == ["org/first"] * 3 + ["second"] * 3 + ["third"] * 3
-    assert {(row["state"], row["requested"], row["main_metric"]) for row in rows_of(third)} == {("in the tables", 4, "exact_match")}
+    assert {(row["state"], row["requested"], row["main_metric"]) for row in rows_of(third)} == {
+        ("in the tables", 4, "exact_match")
+    }
 
     again = lead(endpoint.url, "--max-eval-instances", "4", models=("org/first", "third"))
     assert again.returncode == 0, again.stderr
@@ -184,7 +200,9 @@ def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lea
     conf = 'entries: [{description: "mmlu:subject=anatomy,model=text", priority: 1}]'
     absent = lead(endpoint.url, conf=conf, env={"https_proxy": "http://127.0.0.1:9"})
     assert absent.returncode == 3, absent.stderr
-    assert "DownloadError: https://people.eecs.berkeley.edu/~hendrycks/data.tar could not be downloaded" in absent.stdout
+    assert (
+        "DownloadError: https://people.eecs.berkeley.edu/~hendrycks/data.tar could not be downloaded" in absent.stdout
+    )
     assert f"unpack it yourself as {mmlu}" in absent.stdout
     for part, split in (("dev", "dev"), ("val", "val"), ("test", "test")):
         (mmlu / part).mkdir(parents=True)
@@ -192,7 +210,10 @@ def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lea
     for _ in range(2):
         empty = lead(endpoint.url, conf=conf)
         assert empty.returncode == 3, empty.stderr
-        assert "NoInstancesError: HELM's scenario found no instances in its data: is the path to them right?" in empty.stdout
+        assert (
+            "NoInstancesError: HELM's scenario found no instances in its data: is the path to them right?"
+            in empty.stdout
+        )
         assert "NOT REPORTABLE" not in empty.stderr
     assert [(row["state"], row["main_metric"]) for row in rows_of(empty)] == [("failed", None)]
     assert endpoint.requests == []
@@ -205,7 +226,10 @@ def test_the_second_run_of_a_helm_run_scores_as_it_would_alone(endpoint: Scripte
     last = sorted(RUN_NAMES)[1]
     files = ("stats.json", "per_instance_stats.json", "scenario_state.json")
     whole = {name: (suite_of(together) / last / name).read_bytes() for name in files}
-    alone = lead(endpoint.url, conf="\n".join(line for line in CONF.splitlines() if "description" not in line or "shortest" in line))
+    alone = lead(
+        endpoint.url,
+        conf="\n".join(line for line in CONF.splitlines() if "description" not in line or "shortest" in line),
+    )
     assert alone.returncode == 0, alone.stderr
     assert "1 runs in the tables" in alone.stdout
     assert not (suite_of(alone) / sorted(RUN_NAMES)[0]).exists()  # of the other conf: gone from the tables
@@ -318,7 +342,9 @@ def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: Scripted
     assert "2 runs are complete already" in again.stderr
     assert len(endpoint.requests) == asked + 1
     assert shortest in loaded(suite_of(again) / "runs_to_run_suites.json")
-    assert not (again.output_dir / "helm" / "withheld").is_dir() or not list((again.output_dir / "helm" / "withheld").rglob("*.json"))
+    assert not (again.output_dir / "helm" / "withheld").is_dir() or not list(
+        (again.output_dir / "helm" / "withheld").rglob("*.json")
+    )
 
 
 def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> None:
@@ -426,11 +452,16 @@ def test_medhelm_with_its_jury(
     asked = [request["model"] for request in endpoint.requests]
     judges = {"gpt-4o-2024-05-13", "meta/llama-3.3-70b-instruct", "claude-3-7-sonnet-20250219"}
     assert {model: asked.count(model) for model in asked} == {"test/model": 4, **dict.fromkeys(judges, 2)}
-    keys = {(r["model"] == "gpt-4o-2024-05-13", h["Authorization"]) for r, h in zip(endpoint.requests, endpoint.headers, strict=True)}
+    keys = {
+        (r["model"] == "gpt-4o-2024-05-13", h["Authorization"])
+        for r, h in zip(endpoint.requests, endpoint.headers, strict=True)
+    }
     assert keys == {(True, "Bearer gpt-judge-canary-0123456789"), (False, f"Bearer {CANARY}")}
     (table, *_) = loaded(suite_of(outcome, "medhelm_public") / "groups" / "medhelm_scenarios.json")
     (row,) = table["rows"]
-    shown = {head["value"].partition(" - ")[0]: cell.get("value") for head, cell in zip(table["header"], row, strict=True)}
+    shown = {
+        head["value"].partition(" - ")[0]: cell.get("value") for head, cell in zip(table["header"], row, strict=True)
+    }
     assert shown["ACI-Bench"] == 4.0
     assert shown["PubMedQA"] is not None
 
@@ -466,7 +497,10 @@ def test_judges_elsewhere_and_data_of_a_bundle(
     assert "does not hold all that helm:medbullets reads" in outcome.stderr
     assert outcome.returncode == 3, outcome.stderr  # medbullets is not in the bundle
     assert "medhelm_public: 4 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
-    rows = {row["run"].partition(":")[0].partition(",")[0]: row for row in loaded(outcome.output_dir / "leaderboard.json")["leaderboards"]["medhelm_public"]}
+    rows = {
+        row["run"].partition(":")[0].partition(",")[0]: row
+        for row in loaded(outcome.output_dir / "leaderboard.json")["leaderboards"]["medhelm_public"]
+    }
     assert (rows["aci_bench"]["main_metric"], rows["aci_bench"]["score"]) == ("aci_bench_accuracy", 4.0)
     assert rows["medbullets"]["state"] == "failed"
     assert "offline" in rows["medbullets"]["reason"]

@@ -17,9 +17,7 @@ from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 30
 PlaceData = Callable[[Path, str], None]
-LEVERS = [
-    lever.__name__ for lever in (startup.read_yaml_with_the_c_parser, *startup.LEVERS, *scoring.LEVERS)
-]
+LEVERS = [lever.__name__ for lever in (startup.read_yaml_with_the_c_parser, *startup.LEVERS, *scoring.LEVERS)]
 
 
 def again(outcome: Outcome, without: str, env: dict[str, str]) -> tuple[dict[str, bytes], str]:

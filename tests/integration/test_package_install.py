@@ -31,7 +31,9 @@ def stand_in(name: str, version: str, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr(f"{info}/RECORD", f"{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
 
@@ -98,7 +100,9 @@ def test_one_command_installs_what_a_jury_needs(installed: Path, run_program: Ru
         assert outcome.returncode == 0, outcome.stderr
         assert not (other / "was_run").exists()
         scores = outcome.scores()
-        assert {"rouge_l", "summarization_coverage", "summarization_density", "summarization_compression"} <= set(scores)
+        assert {"rouge_l", "summarization_coverage", "summarization_density", "summarization_compression"} <= set(
+            scores
+        )
         assert outcome.document()["validity"]["instances"]["unjudged"] == 0
         params = {"extra": {"judges": JUDGES}, "max_retries": 0}
         here = run_program(

@@ -41,8 +41,17 @@ def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[di
     entry = f"{task}{',' if ':' in task else ':'}model={MODEL}"
     subprocess.run(
         [
-            str(Path(sys.executable).parent / "helm-run"), "--run-entries", entry, "--suite", "bare",
-            "--max-eval-instances", str(INSTANCES), "--output-path", str(folder), "--local-path", str(local),
+            str(Path(sys.executable).parent / "helm-run"),
+            "--run-entries",
+            entry,
+            "--suite",
+            "bare",
+            "--max-eval-instances",
+            str(INSTANCES),
+            "--output-path",
+            str(folder),
+            "--local-path",
+            str(local),
             "--disable-cache",
         ],
         env=program_environment(**env),

@@ -72,7 +72,9 @@ def test_quickstart_documents(quickstart: Outcome) -> None:
 
 def test_quickstart_lines(quickstart: Outcome) -> None:
     results = [json.loads(line) for line in (quickstart.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
-    instances = [json.loads(line) for line in (quickstart.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
+    instances = [
+        json.loads(line) for line in (quickstart.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
+    ]
     assert len(results) == len(instances) == 40
     assert {line["id"] for line in results} == {line["id"] for line in instances}
     assert all(line["id"].startswith("sample-") for line in results)  # the table's own ids
@@ -126,7 +128,9 @@ def test_the_endpoint_gets_the_key_and_the_model_id(endpoint: ScriptedEndpoint, 
 
 def test_completions_endpoint(endpoint: ScriptedEndpoint, run_program: Run) -> None:
     url = endpoint.url + "/chat/completions"
-    outcome = run_program(TASK, url, params={"limit_samples": 3, "temperature": 0.7, "max_new_tokens": 9}, model_type="completions")
+    outcome = run_program(
+        TASK, url, params={"limit_samples": 3, "temperature": 0.7, "max_new_tokens": 9}, model_type="completions"
+    )
     assert outcome.returncode == 0, outcome.stderr
     assert set(endpoint.paths) == {"/v1/completions"}
     assert {(r["temperature"], r["max_tokens"]) for r in endpoint.requests} == {(0.7, 9)}
@@ -202,7 +206,9 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     assert again.document()["validity"]["failures"] == []
 
 
-def test_a_reasoning_model_that_refuses_fields_is_asked_without_them(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+def test_a_reasoning_model_that_refuses_fields_is_asked_without_them(
+    endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
     usual = endpoint.reply
 
     def picky(path: str, headers: dict[str, str], body: dict[str, object]) -> tuple[int, dict[str, object]]:
@@ -296,7 +302,9 @@ def test_an_interrupt_ends_everything_and_keeps_the_answers(
     assert len(endpoint.requests) <= 40 + 2  # at most what was in flight is asked twice
 
 
-def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
+def test_a_second_run_in_the_same_folder_is_refused(
+    tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint
+) -> None:
     from eval_factory.rundir import RunDir
 
     folder = RunDir(tmp_path / "out")
@@ -325,8 +333,13 @@ def test_what_somebody_else_keeps_in_the_folder_is_neither_deleted_nor_replaced(
         path.write_text("mine")
     outcome = run_program(TASK, endpoint.url, *arguments)
     assert outcome.returncode == 2, outcome.stderr
-    assert "is no output folder of eval-factory, and holds what a run would replace or delete: report.html, responses" in outcome.stderr
-    assert {path: path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()} == dict.fromkeys(theirs, "mine")
+    assert (
+        "is no output folder of eval-factory, and holds what a run would replace or delete: report.html, responses"
+        in outcome.stderr
+    )
+    assert {path: path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()} == dict.fromkeys(
+        theirs, "mine"
+    )
     assert endpoint.probes == 0
 
 
@@ -351,7 +364,10 @@ def small_ehr_sql(folder: Path, gold: list[str]) -> bytes:
         connection.execute("INSERT INTO patient VALUES (1)")
     connection.close()
     (folder / "eicu.sql").write_text("CREATE TABLE patient\n(\n id INTEGER\n);\n")
-    rows = [{"question": f"How many, {n}?", "query": query, "is_impossible": query == "null"} for n, query in enumerate(gold)]
+    rows = [
+        {"question": f"How many, {n}?", "query": query, "is_impossible": query == "null"}
+        for n, query in enumerate(gold)
+    ]
     for split in ("train", "valid", "test"):
         (folder / f"ehrsql_{split}.json").write_text(json.dumps(rows if split == "test" else []))
     return (folder / "eicu.sqlite").read_bytes()

@@ -125,7 +125,11 @@ OWN_VARIABLES = {
         ),
         pytest.param(
             {"gpt_judge_api_key": "GPT_JUDGE_API_KEY"},
-            {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "OPENAI_SCOPE": "awsanthropic-readwrite"},
+            {
+                "OPENAI_CLIENT_ID": CLIENT_ID,
+                "OPENAI_CLIENT_SECRET": CLIENT_SECRET,
+                "OPENAI_SCOPE": "awsanthropic-readwrite",
+            },
             {"gpt": MAIN, "llama": MAIN, "claude": MAIN},
             id="method 2: OAuth variables beside the main key",
         ),

@@ -63,7 +63,9 @@ def test_one_answer_of_too_many_digits_costs_one_instance(
         assert failed["error"].startswith(REASON)
         assert failed["completion"] is None
         assert failed["metrics"] == {}
-        assert any("1 of the failed were answered, and HELM cannot score" in note for note in document["validity"]["notes"])
+        assert any(
+            "1 of the failed were answered, and HELM cannot score" in note for note in document["validity"]["notes"]
+        )
         scores = document["results"]["tasks"]["medec"]["metrics"]["score"]["scores"]
         assert scores["medec_error_flag_accuracy"]["stats"]["count"] == ENOUGH - 1
         assert scores["medec_error_sentence_accuracy.corrected"]["stats"]["count"] == ENOUGH - 1

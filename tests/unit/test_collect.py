@@ -65,10 +65,10 @@ def write_run(
     worst = {"name": "robustness", "computed_on": "worst", "robustness": True}
     aggregated.append({"name": {"name": "exact_match", "split": TEST, "perturbation": worst}, "count": 1, "mean": 0.0})
     if perturbation:
-        aggregated.append({"name": {"name": "exact_match", "split": TEST, "perturbation": perturbation}, "count": 1, "mean": 0.25})
-        per_instance.append(
-            {"instance_id": "p", "perturbation": perturbation, "train_trial_index": 0, "stats": []}
+        aggregated.append(
+            {"name": {"name": "exact_match", "split": TEST, "perturbation": perturbation}, "count": 1, "mean": 0.25}
         )
+        per_instance.append({"instance_id": "p", "perturbation": perturbation, "train_trial_index": 0, "stats": []})
     folder.mkdir(parents=True)
     documents = {
         "run_spec.json": {"name": "r", "metric_specs": metric_specs or []},
@@ -121,7 +121,9 @@ def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path
     notes = [note for note in result.validity.notes if "failed" in note]
     assert len(notes) == 2
     assert not any("the same command" in note for note in notes)
-    assert notes[1].startswith("1 of the failed were answered, and HELM cannot score the answer: ValueError in SomeMetric")
+    assert notes[1].startswith(
+        "1 of the failed were answered, and HELM cannot score the answer: ValueError in SomeMetric"
+    )
     for name in values:
         assert result.scores[name].stats.count == 3
         assert result.validity.bounds[name] == (0.5, 0.75)
@@ -177,7 +179,9 @@ def test_right_answers_that_are_nothing_to_the_quasi_metrics_are_counted(tmp_pat
 def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
     states = [state(0, "yes"), state(1, None), state(2, "yes"), state(3, "no")]
     result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 1.0, 0.0]})
-    assert result.scores["exact_match"].value == helm_mean({("a", 0, None): 1.0, ("b", 0, None): 1.0, ("c", 0, None): 0.0})
+    assert result.scores["exact_match"].value == helm_mean(
+        {("a", 0, None): 1.0, ("b", 0, None): 1.0, ("c", 0, None): 0.0}
+    )
     assert result.scores["exact_match"].stats.count == 3
     assert result.validity.bounds["exact_match"] == (0.5, 0.75)
     assert (result.validity.instances.failed, result.validity.instances.scored) == (1, 3)
@@ -245,7 +249,11 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     """HELM gives it full marks: 13 of its run specs have a default score of 1."""
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": None}}
     silent = {"aci_bench": {"prompt_text": "p", "a": None}}
-    states = [state(0, "text", annotations=judged), state(1, "text", annotations=silent), state(2, "t", annotations=judged)]
+    states = [
+        state(0, "text", annotations=judged),
+        state(1, "text", annotations=silent),
+        state(2, "t", annotations=judged),
+    ]
     result = result_of(
         tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
         values={"aci_bench_accuracy": [4.0, 1.0, 4.0], "exact_match": [0.0, 1.0, 0.0]},
@@ -344,7 +352,9 @@ def test_a_run_spec_without_a_main_metric_of_helms_has_a_usual_one(tmp_path: Pat
     assert any("HELM names none" in note for note in result.validity.notes)
     with_gaps = [*states, state(2, None, instance={"references": []})]
     values = {"odd": [1.0, 0.0, 0.0], "rouge_l": [0.5, 0.3, 0.0]}
-    first, second, *_ = result_of(tmp_path / "gaps", {"config.type": "helm:simple_mcqa"}, states=with_gaps, values=values).validity.notes
+    first, second, *_ = result_of(
+        tmp_path / "gaps", {"config.type": "helm:simple_mcqa"}, states=with_gaps, values=values
+    ).validity.notes
     assert "instances failed" in first
     assert "HELM names none" in second
 
@@ -363,7 +373,10 @@ def test_toxicity_that_was_not_computed_is_said(tmp_path: Path) -> None:
     result = result_of(tmp_path, states=[state(0, "yes")], values={"exact_match": [1.0]}, metric_specs=[spec])
     assert any("Perspective API" in note for note in result.validity.notes)
     other = result_of(
-        tmp_path / "b", states=[state(0, "yes")], values={"exact_match": [1.0], "toxic_frac": [0.0]}, metric_specs=[spec]
+        tmp_path / "b",
+        states=[state(0, "yes")],
+        values={"exact_match": [1.0], "toxic_frac": [0.0]},
+        metric_specs=[spec],
     )
     assert not any("Perspective API" in note for note in other.validity.notes)
 
@@ -386,7 +399,11 @@ def test_another_number_of_instances_than_was_known_is_said(tmp_path: Path, flag
 
 def test_failures_are_grouped_by_cause(tmp_path: Path) -> None:
     too_long = "HTTP 400: the maximum context length is 768 tokens, you requested {}"
-    states = [state(0, "yes"), *(state(i, None, result={"error": too_long.format(800 + i)}) for i in (1, 2)), state(3, None)]
+    states = [
+        state(0, "yes"),
+        *(state(i, None, result={"error": too_long.format(800 + i)}) for i in (1, 2)),
+        state(3, None),
+    ]
     states[3]["result"] = None
     causes = result_of(tmp_path, states=states, values={"exact_match": FOUR}).validity.failures
     assert [(cause.role, cause.count, cause.cause) for cause in causes] == [
@@ -545,4 +562,7 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
     assert (result.scores[corrected].metric, result.scores[corrected].split) == (corrected, TEST)
     assert result.validity.notes[-1].startswith(corrected)  # a known defect weighs least
     assert result.validity.bounds[corrected] == (4.0, 4.0)
-    assert any(note.startswith(corrected) and note.endswith("; 1 instance does not count in it") for note in result.validity.notes)
+    assert any(
+        note.startswith(corrected) and note.endswith("; 1 instance does not count in it")
+        for note in result.validity.notes
+    )

@@ -85,11 +85,16 @@ def test_how_answers_were_executed(tmp_path: Path) -> None:
     made = humaneval(tmp_path)
     assert notes_on_data(made) == []
     executed(made, run_specs=["code"], by=["a process", "bubblewrap"], still_can=[])
-    assert notes_on_data(made) == [(Importance.BACKGROUND, "what the model answered was executed, in a process, in bubblewrap")]
+    assert notes_on_data(made) == [
+        (Importance.BACKGROUND, "what the model answered was executed, in a process, in bubblewrap")
+    ]
     executed(made, run_specs=["code"], by=["a process"], still_can=["use the network", "start processes"], ended=3)
     assert notes_on_data(made) == [
         (Importance.BACKGROUND, "what the model answered was executed, in a process"),
-        (Importance.DOUBTFUL, "NOT wholly confined on this machine: what was executed could use the network, start processes; install bubblewrap"),
+        (
+            Importance.DOUBTFUL,
+            "NOT wholly confined on this machine: what was executed could use the network, start processes; install bubblewrap",
+        ),
         (Importance.INCOMPLETE, "3 answers ended the process that executed them, and count as wrong"),
     ]
     executed(made, run_specs=["bird_sql"], by=["a process"], still_can=["use the network"])
@@ -101,7 +106,9 @@ def test_queries_that_had_less_time_are_counted(tmp_path: Path) -> None:
     executed(made, shortened=7)
     (note,) = notes_on_data(made)
     assert note.importance == Importance.INCOMPLETE
-    assert note.text.startswith("7 queries of the model were ended after 1 s, because its slow ones had taken 600 s together")
+    assert note.text.startswith(
+        "7 queries of the model were ended after 1 s, because its slow ones had taken 600 s together"
+    )
 
 
 def test_what_is_not_confined_by_us_is_said(tmp_path: Path) -> None:

@@ -71,9 +71,15 @@ def test_judges_that_helm_asks_itself() -> None:
 @pytest.mark.parametrize(
     ("tail", "found"),
     [
-        (["Traceback", '  File "x.py"', "ModuleNotFoundError: No module named 'torch'"], "ModuleNotFoundError: No module named 'torch'"),
+        (
+            ["Traceback", '  File "x.py"', "ModuleNotFoundError: No module named 'torch'"],
+            "ModuleNotFoundError: No module named 'torch'",
+        ),
         (["urllib.error.URLError: <urlopen error>"], "URLError: <urlopen error>"),
-        (["helm.common.optional_dependencies.OptionalDependencyNotInstalled: Optional"], "OptionalDependencyNotInstalled: Optional"),
+        (
+            ["helm.common.optional_dependencies.OptionalDependencyNotInstalled: Optional"],
+            "OptionalDependencyNotInstalled: Optional",
+        ),
         (["AssertionError"], "AssertionError"),
         (["KeyError: 'all'", "and a second line"], "KeyError: 'all' and a second line"),
         (["Exception: Unitxt card or recipe must be specified"], "Exception: Unitxt card or recipe must be specified"),

@@ -49,7 +49,9 @@ def test_agreement_is_below_chance() -> None:
 def test_cohens_example_by_hand() -> None:
     """Quadratic weights on (1,1), (2,3), (3,3), (5,4): observed 2/16/4; expected over all 16 pairs 74/16/16."""
     report = ratings(a=[1, 2, 3, 5], b=[1, 3, 3, 4]).report()
-    assert report.weighted_kappa["a/b"] == pytest.approx(1 - (2 / 4) / (sum((x - y) ** 2 for x in (1, 2, 3, 5) for y in (1, 3, 3, 4)) / 16))
+    assert report.weighted_kappa["a/b"] == pytest.approx(
+        1 - (2 / 4) / (sum((x - y) ** 2 for x in (1, 2, 3, 5) for y in (1, 3, 3, 4)) / 16)
+    )
 
 
 def test_what_is_not_defined_is_absent() -> None:

@@ -124,12 +124,26 @@ def with_end(read: Callable[[str], object], end: str) -> Callable[[str], object]
     return lambda text: read(text + end)
 
 
-@pytest.mark.parametrize(
-    "ends", ["", "}", '"}', '"', "</think>", " x", "@", ".x.y", ":", "\n", "5", "\x00"], ids=repr
-)
+@pytest.mark.parametrize("ends", ["", "}", '"}', '"', "</think>", " x", "@", ".x.y", ":", "\n", "5", "\x00"], ids=repr)
 def test_a_different_end_changes_nothing(ends: str) -> None:
-    readers: list[Callable[[str], object]] = [REDACTOR.text, judgement.injection_signs, unusable, READERS["errors of HELM's"]]
-    seeds = ["eyJ-eyJ-", "{", '{"a":', " ", "uthorization ", "Bearer a", "://a", "score ", "ignore all ", "accuracy is "]
+    readers: list[Callable[[str], object]] = [
+        REDACTOR.text,
+        judgement.injection_signs,
+        unusable,
+        READERS["errors of HELM's"],
+    ]
+    seeds = [
+        "eyJ-eyJ-",
+        "{",
+        '{"a":',
+        " ",
+        "uthorization ",
+        "Bearer a",
+        "://a",
+        "score ",
+        "ignore all ",
+        "accuracy is ",
+    ]
     for read, seed in product(readers, seeds):
         assert not is_steep(with_end(read, ends), seed), (read, seed)
 

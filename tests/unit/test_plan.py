@@ -81,7 +81,5 @@ def test_how_many_first_requests_may_fail_holds_for_every_role() -> None:
 @pytest.mark.parametrize("oauth", [None, "openai"])
 def test_the_main_key_goes_to_the_targets_host_only(oauth: str | None) -> None:
     judges = [{"name": "near", "model_id": "m"}, {"name": "far", "model_id": "m", "url": "https://other.example/v1"}]
-    here = plan(
-        {"config.type": "aci_bench", "config.params.extra.judges": judges, "target.api_endpoint.oauth": oauth}
-    )
+    here = plan({"config.type": "aci_bench", "config.params.extra.judges": judges, "target.api_endpoint.oauth": oauth})
     assert [judge.key_names for judge in here.judges] == [("OPENAI_API_KEY",), ()]

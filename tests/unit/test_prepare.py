@@ -60,10 +60,16 @@ def test_empty_folders_are_nobodys(tmp_path: Path) -> None:
 
 def test_of_many_files_some_are_named(tmp_path: Path) -> None:
     put(tmp_path / "five", "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl")
-    with pytest.raises(ConfigError, match=r"delete: instances.jsonl, report.html, results.jsonl, results.yml, run_config.yml\n"):
+    with pytest.raises(
+        ConfigError, match=r"delete: instances.jsonl, report.html, results.jsonl, results.yml, run_config.yml\n"
+    ):
         claim(RunDir(tmp_path / "five"))
-    put(tmp_path, "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "leaderboard.json")
-    with pytest.raises(ConfigError, match=r"instances.jsonl, leaderboard.json, report.html, results.jsonl, results.yml and 1 more\n"):
+    put(
+        tmp_path, "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "leaderboard.json"
+    )
+    with pytest.raises(
+        ConfigError, match=r"instances.jsonl, leaderboard.json, report.html, results.jsonl, results.yml and 1 more\n"
+    ):
         claim(RunDir(tmp_path))
 
 
@@ -123,13 +129,23 @@ def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> Non
     claim(rundir)
     ready_store(rundir, LOG)
     kept = ["helm/scenarios/medec/a.csv", "results.set-aside-20260101-000000/results.yml", "notes.txt"]
-    put(tmp_path, *kept, "helm/runs/x/y/stats.json", "responses/model.jsonl", "report.html", ".run_state.json", "cache.db-wal")
+    put(
+        tmp_path,
+        *kept,
+        "helm/runs/x/y/stats.json",
+        "responses/model.jsonl",
+        "report.html",
+        ".run_state.json",
+        "cache.db-wal",
+    )
     start_over(rundir)
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {*kept, ".eval-factory"}
 
 
-def test_what_a_killed_run_had_not_finished_goes_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_killed_run_had_not_finished_goes_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rundir = RunDir(tmp_path)
     claim(rundir)
     unfinished = [

@@ -134,7 +134,10 @@ def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> No
         fcntl.flock(other, fcntl.LOCK_EX)
         (tmp_path / ".lock.holder.json").write_text(json.dumps({"pid": 2**22 + 1, "host": "elsewhere", "since": "x"}))
         open_before = os.listdir("/dev/fd")  # noqa: PTH208
-        with pytest.raises(BusyError, match="process 4194305 on elsewhere, since x"), RunDir(tmp_path).locked(pytest.fail):
+        with (
+            pytest.raises(BusyError, match="process 4194305 on elsewhere, since x"),
+            RunDir(tmp_path).locked(pytest.fail),
+        ):
             pass
         assert os.listdir("/dev/fd") == open_before  # noqa: PTH208
 
@@ -185,7 +188,9 @@ def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
     assert rundir.root.stat().st_mode & 0o777 == tmp_path.joinpath("a").stat().st_mode & 0o777
 
 
-@pytest.mark.parametrize(("umask", "mode", "found"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)])
+@pytest.mark.parametrize(
+    ("umask", "mode", "found"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)]
+)
 def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path) -> None:
     before = os.umask(umask)
     try:

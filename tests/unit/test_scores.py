@@ -133,7 +133,9 @@ _VALUES = st.dictionaries(
     st.floats(0, 1),
     min_size=1,
 )
-_SOME_MISSING = _VALUES.flatmap(lambda values: st.tuples(st.just(values), st.sets(st.sampled_from(sorted(values, key=str)))))
+_SOME_MISSING = _VALUES.flatmap(
+    lambda values: st.tuples(st.just(values), st.sets(st.sampled_from(sorted(values, key=str))))
+)
 
 
 @given(_VALUES)

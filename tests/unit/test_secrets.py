@@ -31,9 +31,16 @@ KEY = "plain-looking-value-77"
 @pytest.mark.parametrize(
     "text",
     [
-        "sk-0123456789abcdef", "nvapi-abcdefgh12345678", "hf_abcdefghijklmnop", "Authorization: Bearer abc.def-123",
-        "http://user:pass@proxy:8080", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", '{"authorization": "Bearer x"}',
-        "authorization=basic dTpwYXNz", "Bearer 9bQzCANARY7Kd0PLx2Mn", "got Basic dXNlcjpwYXNzd29yZA==",
+        "sk-0123456789abcdef",
+        "nvapi-abcdefgh12345678",
+        "hf_abcdefghijklmnop",
+        "Authorization: Bearer abc.def-123",
+        "http://user:pass@proxy:8080",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+        '{"authorization": "Bearer x"}',
+        "authorization=basic dTpwYXNz",
+        "Bearer 9bQzCANARY7Kd0PLx2Mn",
+        "got Basic dXNlcjpwYXNzd29yZA==",
     ],
 )
 def test_shapes_are_redacted(text: str) -> None:
@@ -46,7 +53,7 @@ def test_known_values_are_redacted_also_when_quoted_for_a_url() -> None:
         assert redactor.text(f"x {text} y") == f"x {REDACTED} y"
 
 
-ODD_KEY = "sk/Canary+5f&3a9c\"1e7b2?d48~"
+ODD_KEY = 'sk/Canary+5f&3a9c"1e7b2?d48~'
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64": lambda key: base64.b64encode(key.encode()).decode(),
     "base64, one before": lambda key: base64.b64encode(f"u{key}".encode()).decode(),
@@ -62,7 +69,9 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "for a URL, twice": lambda key: quote(quote(key, safe=""), safe=""),
     "for a URL, every character": lambda key: "".join(f"%{ord(letter):02X}" for letter in key),
     "for a URL, every character, small": lambda key: "".join(f"%{ord(letter):02x}" for letter in key),
-    "for a URL, every other character": lambda key: "".join(f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)),
+    "for a URL, every other character": lambda key: "".join(
+        f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)
+    ),
     "JSON": lambda key: json.dumps(key),
     "JSON, every character": lambda key: "".join(f"\\u{ord(letter):04x}" for letter in key),
     "JSON, every character, large": lambda key: "".join(f"\\u{ord(letter):04X}" for letter in key),
@@ -111,8 +120,12 @@ def test_ordinary_text_is_left_alone() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Basic metabolic panel reveals sodium 133", "Basic Conditioning Factors", "the Basic Otorhinolaryngological exam",
-        "Bearer of the BRCA1 mutation", "Bearer of otorhinolaryngological news", "Prior authorization: Basic metabolic panel",
+        "Basic metabolic panel reveals sodium 133",
+        "Basic Conditioning Factors",
+        "the Basic Otorhinolaryngological exam",
+        "Bearer of the BRCA1 mutation",
+        "Bearer of otorhinolaryngological news",
+        "Prior authorization: Basic metabolic panel",
     ],
 )
 def test_clinical_text_is_left_alone(text: str) -> None:
@@ -133,7 +146,9 @@ def test_no_shape_touches_the_real_data(medical_data: Path) -> None:
     assert texts > 1000
 
 
-@pytest.mark.parametrize("value", ["secret", "ollama", "EMPTY", "none", "sk-1", "Gastroenterology", "not-required", "abc123XY"])
+@pytest.mark.parametrize(
+    "value", ["secret", "ollama", "EMPTY", "none", "sk-1", "Gastroenterology", "not-required", "abc123XY"]
+)
 def test_a_placeholder_is_no_secret(value: str) -> None:
     text = f"gastric {value}ion of ollama/llama3 in /data/{value}/x"
     assert is_placeholder(value)

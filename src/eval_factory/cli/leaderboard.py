@@ -34,9 +34,7 @@ def list_leaderboards(as_json: bool) -> None:
 @click.option("--model_type", default=None, help="chat or completions.")
 @click.option("--api_key_name", default=None, help="NAME of the environment variable that holds the key.")
 @click.option("--conf", type=HomePath(), default=None, help="The leaderboard's run entries (HOCON).")
-@click.option(
-    "--data_dir", type=HomePath(), default=None, help="A data bundle: confs and data are read from it."
-)
+@click.option("--data_dir", type=HomePath(), default=None, help="A data bundle: confs and data are read from it.")
 @click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
 @click.option("--max_eval_instances", type=int, default=None, help="Instances a run; the leaderboard's if not given.")
 @click.option("--parallelism", type=int, default=None, help="Requests at the same time.")
@@ -47,7 +45,10 @@ def list_leaderboards(as_json: bool) -> None:
 @click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option(
-    "--allow_code_execution", "--allow-code-execution", "allow_code_execution", is_flag=True,
+    "--allow_code_execution",
+    "--allow-code-execution",
+    "allow_code_execution",
+    is_flag=True,
     help="Let entries execute what the model answers.",
 )
 @click.option("--dry_run", is_flag=True, help="Check everything, print HELM's commands; start and write nothing.")

@@ -33,6 +33,7 @@ OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
 MOST_SHOWN = 200
 """Characters of a wrong value."""
 
+
 @dataclass(frozen=True)
 class Request:
     """What the command line said: the file, the flags that were given, the overrides."""
@@ -134,9 +135,7 @@ def build_evaluation(
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else ())
 
 
-def _user_layers(
-    request: Request, env: Mapping[str, str], problems: list[str]
-) -> list[tuple[Source, dict[str, Any]]]:
+def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[tuple[Source, dict[str, Any]]]:
     layers: list[tuple[Source, dict[str, Any]]] = []
     if request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
@@ -177,9 +176,7 @@ def _task_layer(task: Task | None) -> dict[str, Any]:
     return {"config": config}
 
 
-def _chosen_task(
-    layers: list[tuple[Source, dict[str, Any]]], framework: Framework, problems: list[str]
-) -> Task | None:
+def _chosen_task(layers: list[tuple[Source, dict[str, Any]]], framework: Framework, problems: list[str]) -> Task | None:
     name: Any = None
     for _, tree in layers:
         config = tree.get("config")
@@ -200,9 +197,7 @@ def _chosen_task(
     return task
 
 
-def _validated(
-    merged: dict[str, Any], sources: Sources, request: Request, problems: list[str]
-) -> RunConfig | None:
+def _validated(merged: dict[str, Any], sources: Sources, request: Request, problems: list[str]) -> RunConfig | None:
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
@@ -239,9 +234,7 @@ def _shown(value: object) -> str:
 
 
 def _origin(path: str, sources: Sources, request: Request) -> str:
-    source = next(
-        (s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None
-    )
+    source = next((s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None)
     if source is Source.FILE:
         return f"{request.run_config}: "
     if source in (Source.FLAG, Source.OVERRIDE):
@@ -315,5 +308,3 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
             "about": task.about.model_copy(update=about),
         }
     )
-
-

@@ -132,7 +132,6 @@ class HelmEntry(_Strict):
     prescribed_judges: tuple[str, ...] = ()
     """Deployments that HELM asks with its own clients."""
 
-
     @property
     def fixed(self) -> dict[str, str] | None:
         """Arguments that are not the user's to choose; None where there are none."""

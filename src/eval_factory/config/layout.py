@@ -22,10 +22,7 @@ def described(layout: Sequence[FileLayout], values: Values) -> list[str]:
 def _line(entry: FileLayout) -> str:
     where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
     kind = f" ({entry.format})" if entry.format else ""
-    columns = [
-        f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name
-        for name in entry.columns
-    ]
+    columns = [f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name for name in entry.columns]
     parts = [f"with the columns {', '.join(columns)}"] if columns else []
     for path, attributes in entry.elements.items():
         told = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())

@@ -357,9 +357,7 @@ def _refuse_other_things(root: Path) -> None:
         return
     other = next((name for name in files_under(root) if name != LOCK and not name.startswith(STAGING_PREFIX)), None)
     if other is not None:
-        raise ConfigError(
-            f"{root}: is not empty and no data bundle (it holds {printable(other)}); name another folder"
-        )
+        raise ConfigError(f"{root}: is not empty and no data bundle (it holds {printable(other)}); name another folder")
 
 
 def refuse_inside(root: Path, path: Path, what: str) -> None:

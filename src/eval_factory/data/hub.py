@@ -65,9 +65,7 @@ def prepare_cache(
             shutil.move(built / name, target)
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
-    staging.hub.append(
-        HubEntry(id=dataset.id, config=dataset.config, revision=revision, folder=folder, source=source)
-    )
+    staging.hub.append(HubEntry(id=dataset.id, config=dataset.config, revision=revision, folder=folder, source=source))
 
 
 def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:

@@ -127,9 +127,7 @@ def read_manifest(root: Path) -> Manifest:
         hint = f"make one: eval-factory data pull TASK --to {root} (or data import, data unpack)"
         if (root / COMMIT).exists():
             hint = f"its making was interrupted; this finishes it: eval-factory data verify {root}"
-        raise PrerequisiteError(
-            f"{root}: is no data bundle: {MANIFEST}: {error.strerror or error}\n  {hint}"
-        ) from None
+        raise PrerequisiteError(f"{root}: is no data bundle: {MANIFEST}: {error.strerror or error}\n  {hint}") from None
     return parse_manifest(text, str(path))
 
 

@@ -48,9 +48,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: Say) -> None:
     """
     unknown = [name for name in tasks if sources.asked(name) is None and name != LEADERBOARDS]
     if unknown:
-        raise ConfigError(
-            f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)"
-        )
+        raise ConfigError(f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)")
     failures: list[str] = []
     fetcher = Fetcher(connections=AT_ONCE)
     try:

@@ -191,8 +191,7 @@ class OAuthSignIn:
         shown = one_line(self._redactor.text(reason), REASON_LIMIT)
         lines = [f"Error creating {self.service} OAuth token: {shown}", *([hint] if hint else [])]
         return SignInError(
-            "\n".join(lines) + "\n"
-            f"  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
+            "\n".join(lines) + f"\n  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"
         )
 
 

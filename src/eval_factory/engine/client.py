@@ -165,9 +165,7 @@ class Endpoint:
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
         self._session.events.emit(events.WARNING, role=self._role, message=f"a request failed: {message}")
-        self._session.store.journal(
-            Attempt(key, self._role, 1, "failed", None, message, time.time(), 0.0)
-        )
+        self._session.store.journal(Attempt(key, self._role, 1, "failed", None, message, time.time(), 0.0))
         return message
 
     def forget(self, request: Request, reason: str) -> None:
@@ -235,9 +233,7 @@ class Endpoint:
             self._set_aside(key, str(error))
             return None
         tokens = wire.usage_of(response)
-        self._session.store.journal(
-            Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *tokens)
-        )
+        self._session.store.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *tokens))
         return _Reply(response, latency, created, cached=True)
 
     def _ask(self, key: str, body: dict[str, Any], random: str | None) -> _Reply:
@@ -262,8 +258,15 @@ class Endpoint:
         self._session.store.save(
             Answer(key, self._role, self._model_id, body, answered.body, answered.started, answered.latency_s),
             Attempt(
-                key, self._role, answered.attempt, "answered", 200, "; ".join(adjustments) or None,
-                answered.started, answered.latency_s, *tokens,
+                key,
+                self._role,
+                answered.attempt,
+                "answered",
+                200,
+                "; ".join(adjustments) or None,
+                answered.started,
+                answered.latency_s,
+                *tokens,
             ),
             changed,
         )

@@ -40,9 +40,7 @@ def probe(endpoint: EndpointPlan, env: Mapping[str, str], redactor: Redactor, sa
     asked_url = wire.request_url(url, endpoint.type, use_nvcf=endpoint.use_nvcf)
     oauth = None if endpoint.oauth is None else asdict(endpoint.oauth)
     signed = sign_in(key=first_secret(env, endpoint.key_names), oauth=oauth, env=env, redactor=redactor, say=say)
-    messages = messages_of(
-        endpoint.role, redactor.text(asked_url), endpoint.model_id, endpoint.key_names, oauth, env
-    )
+    messages = messages_of(endpoint.role, redactor.text(asked_url), endpoint.model_id, endpoint.key_names, oauth, env)
     asker = Asker(
         Transport(url, timeout_s=min(TIMEOUT_S, endpoint.request_timeout), connections=1),
         url=asked_url,

@@ -62,11 +62,7 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
         if pause is not None:
             return pause
     for prefix in _PREFIXES:
-        resets = {
-            name: pause
-            for name in _RESETS
-            if (pause := _until(given.get(prefix + name))) is not None
-        }
+        resets = {name: pause for name in _RESETS if (pause := _until(given.get(prefix + name))) is not None}
         used_up = [pause for name, pause in resets.items() if _number(given.get(prefix + _RESETS[name])) == 0]
         if resets:
             return max(used_up or resets.values())

@@ -130,9 +130,11 @@ class ResponseStore:
         """
         if key not in self._keys:
             return None
-        row = self._reader().execute(
-            "SELECT response, latency_s, created FROM responses WHERE key = ?", (key,)
-        ).fetchone()
+        row = (
+            self._reader()
+            .execute("SELECT response, latency_s, created FROM responses WHERE key = ?", (key,))
+            .fetchone()
+        )
         if row is None:
             return None
         return wire.parse_kept(row[0]), row[1], row[2]

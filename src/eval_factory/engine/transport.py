@@ -150,8 +150,7 @@ class Transport:
         self._pools = _pool_manager(url, connections)
         watch = _Watch(timeout_s)
         self._pools.pool_classes_by_scheme = {
-            scheme: _watched(pool, watch)
-            for scheme, pool in self._pools.pool_classes_by_scheme.items()
+            scheme: _watched(pool, watch) for scheme, pool in self._pools.pool_classes_by_scheme.items()
         }
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"

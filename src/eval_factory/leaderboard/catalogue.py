@@ -91,9 +91,7 @@ def find(name: str) -> Leaderboard:
     for row in known.values():
         organization = wanted.removeprefix(f"{row.name}_")
         if row.names_no_organization and organization != wanted and organization.replace("_", "").isalnum():
-            return row.model_copy(
-                update={"name": wanted, "conf": row.conf.replace(ORGANIZATION, organization)}
-            )
+            return row.model_copy(update={"name": wanted, "conf": row.conf.replace(ORGANIZATION, organization)})
     near = get_close_matches(wanted, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     raise ConfigError(f"no leaderboard is called {name!r}\n  {hint} ('eval-factory leaderboard ls' lists them)")

@@ -79,9 +79,7 @@ class Job:
         )
 
     def summarize_command(self) -> list[str]:
-        return commands.summarize_command(
-            self.rundir, suite=self.suite, schema=self.schema, debug=self.request.debug
-        )
+        return commands.summarize_command(self.rundir, suite=self.suite, schema=self.schema, debug=self.request.debug)
 
     def server_command(self) -> list[str]:
         return commands.server_command(self.rundir, suite=self.suite)

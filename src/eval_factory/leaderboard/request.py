@@ -123,8 +123,6 @@ def _task(row: Leaderboard, judges: Sequence[str]) -> Task:
         name=row.name,
         description=row.description,
         defaults={"config": defaults},
-        helm=HelmEntry(
-            run_spec=row.name, scenario=row.name, main_metric=None, prescribed_judges=tuple(judges)
-        ),
+        helm=HelmEntry(run_spec=row.name, scenario=row.name, main_metric=None, prescribed_judges=tuple(judges)),
         about=About(tags=(), access=row.access, source=row.conf, instances=None),
     )

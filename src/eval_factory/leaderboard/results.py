@@ -47,9 +47,7 @@ def main_score_of(folder: Path) -> tuple[str, float | None]:
         for stat in run.stats
         if stat.mean is not None and output.is_score(stat.name.name)
     }
-    entry = HelmEntry(
-        run_spec=name, scenario=name, main_metric=None, any_run_spec=True, main_metrics=spec.main_metrics
-    )
+    entry = HelmEntry(run_spec=name, scenario=name, main_metric=None, any_run_spec=True, main_metrics=spec.main_metrics)
     metric, _ = chosen_main_metric(entry, list(values))
     return metric, values.get(metric)
 

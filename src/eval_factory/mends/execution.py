@@ -208,9 +208,7 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql.Rows, str 
     """
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
-        found = sql.execute(
-            sql.whole(database), query, seconds=seconds, largest=LARGEST_RESULT, of_model=of_model
-        )
+        found = sql.execute(sql.whole(database), query, seconds=seconds, largest=LARGEST_RESULT, of_model=of_model)
         return found or [], None
     except sql.QueryFailed as failed:
         if failed.by_limit and not of_model:

@@ -16,6 +16,7 @@ CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 script and the Hub keeps its own conversion for the newest one alone. The newest is read then, and the result says so.
 """
 
+
 class DataInTheWayError(Exception):
     """Something of a data set's name lies in the working directory."""
 

@@ -49,7 +49,9 @@ def test_a_flag_beats_the_file_and_overrides_beat_the_flag(name: str, config: Pa
     assert ["#", path, "--overrides:", str(type(value)(1))] in both
 
 
-@pytest.mark.parametrize(("name", "value"), [("limit_samples", "ten"), ("limit_samples", "0"), ("top_p", "1.5"), ("parallelism", "1.5")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("limit_samples", "ten"), ("limit_samples", "0"), ("top_p", "1.5"), ("parallelism", "1.5")]
+)
 def test_a_value_that_is_none_is_a_mistake(name: str, value: str, config: Path) -> None:
     result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", f"--{name}", value])
     assert result.exit_code != 0

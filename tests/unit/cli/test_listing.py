@@ -57,7 +57,13 @@ def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> Non
 
 def test_all_that_is_known_of_a_task() -> None:
     text = ls("med_dialog")
-    for said in ("med_dialog_accuracy", "gpt, llama, claude", "public", "CodaLab", "subset: may be given, default healthcaremagic, one of"):
+    for said in (
+        "med_dialog_accuracy",
+        "gpt, llama, claude",
+        "public",
+        "CodaLab",
+        "subset: may be given, default healthcaremagic, one of",
+    ):
         assert said in text
     record = json.loads(ls("med_dialog", "--json"))
     assert yaml.safe_load(record["example"])["config"]["params"]["extra"] == {"subset": "healthcaremagic"}
@@ -108,7 +114,10 @@ def test_all_run_specs() -> None:
 
 def test_what_executes_answers_says_so() -> None:
     text = ls("helm:code").replace("\n#   ", " ")
-    assert "it executes what a model answers (Python, in HELM's code_metrics_helper.RuntimeModule, code_metrics_helper.check_correctness), in a confined process" in text
+    assert (
+        "it executes what a model answers (Python, in HELM's code_metrics_helper.RuntimeModule, code_metrics_helper.check_correctness), in a confined process"
+        in text
+    )
     assert "refused without --allow_code_execution, or config.params.extra.allow_code_execution: true" in text
     lines = {line.split()[0]: line for line in ls("--all").splitlines()}
     assert lines["helm:code"].endswith("[executes what the model answers (Python): needs --allow_code_execution]")
@@ -170,7 +179,12 @@ def test_json_of_all_tasks_keeps_its_fields() -> None:
 
 
 def test_names_nearly_written() -> None:
-    for given, near in (("mmul", "'helm:mmlu'"), ("helm:mmul", "'mmlu'"), ("medek", "'medec'"), ("mmulu", "'helm:mmlu'")):
+    for given, near in (
+        ("mmul", "'helm:mmlu'"),
+        ("helm:mmul", "'mmlu'"),
+        ("medek", "'medec'"),
+        ("mmulu", "'helm:mmlu'"),
+    ):
         result = CliRunner().invoke(cli, ["ls", given])
         assert f"did you mean {near}?" in str(result.exception)
     for given in ("nonsense", "helm:nonsense-nonsense"):

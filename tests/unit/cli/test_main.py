@@ -23,7 +23,9 @@ def test_a_message_without_text_is_a_line(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "eval-factory: \n"
 
 
-def test_the_traceback_of_a_defect_is_printable(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_traceback_of_a_defect_is_printable(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main._report_defect(ValueError("odd \x1b[2J")) == 70
     (file,) = tmp_path.glob("eval-factory-defect-*.log")

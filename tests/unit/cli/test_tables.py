@@ -44,7 +44,8 @@ def test_below_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("available", "expected"), [(57, [0, 1, 2, 3]), (56, [0, 1, 2]), (39, [0, 1, 2]), (38, [0, 2]), (32, [0, 2]), (31, [])]
+    ("available", "expected"),
+    [(57, [0, 1, 2, 3]), (56, [0, 1, 2]), (39, [0, 1, 2]), (38, [0, 2]), (32, [0, 2]), (31, [])],
 )
 def test_columns_that_fit(available: int, expected: list[int]) -> None:
     columns, widths = ("task", "access", "what it measures", "source"), (10, 5, 20, 16)

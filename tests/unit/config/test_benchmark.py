@@ -82,7 +82,12 @@ def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
     for expected in ("name: must be letters", "D/no.txt: there is no such file", "has no column correct_answer"):
         assert expected in named
     without = problems(tmp_path, {"name": None, "prompt_file": 7, "dataset_file": None, "metrics": "x"})
-    assert sorted(line.split(": ")[1] for line in without.splitlines()) == ["dataset_file", "metrics", "name", "prompt_file"]
+    assert sorted(line.split(": ")[1] for line in without.splitlines()) == [
+        "dataset_file",
+        "metrics",
+        "name",
+        "prompt_file",
+    ]
 
 
 def test_metrics_keep_their_numbers_where_one_is_wrong(tmp_path: Path) -> None:
@@ -140,7 +145,10 @@ def test_a_jury_alone_needs_no_right_answers(tmp_path: Path) -> None:
         ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
         ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l stands there twice"),
         ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
-        ({"metrics": [{"name": "jury_score"}]}, "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt"),
+        (
+            {"metrics": [{"name": "jury_score"}]},
+            "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt",
+        ),
         ({"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]}, "only jury_score has prompt_file and judges"),
         ({"prompt_file": "no.txt"}, "D/no.txt: there is no such file; D/bench.yaml names it as prompt_file"),
         ({"dataset_file": "no.csv"}, "D/no.csv: there is no such file; D/bench.yaml names it as dataset_file"),
@@ -185,33 +193,63 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
         ("", "D/data.csv: has no rows; the first line names the columns"),
         ("question,correct_answer\n", "D/data.csv: has no rows below its first line"),
         ("question,correct_answer\n\n\n", "has no rows below its first line"),
-        ("question,corect_answer\nOne?,A\n", "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?"),
+        (
+            "question,corect_answer\nOne?,A\n",
+            "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?",
+        ),
         ("question\nOne?\n", "has no column correct_answer, which exact_match needs; it has question"),
         ("question,correct_answer\nOne?,A\nTwo?, \n", "row 2 (line 3), column correct_answer: is empty"),
         ("question,question,correct_answer\n1,2,3\n", "line 1: two columns have the name 'question'"),
         ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
         ("question,correct_answer\nOne, two?,A\n", "row 1 (line 2): has 3 cells where the first line names 2 columns"),
         ("question,correct_answer\nOne?\n", "row 1 (line 2): has 1 cells where"),
-        ('question,correct_answer\n"One?,A\n', "row 1 (line 2), column question: the quote that opens the cell is never closed"),
-        ('question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000, "row 2 (line 5), column correct_answer: the quote that opens the cell is never closed"),
-        ('question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n', "row 1 (line 2), column question: the quote that opens the cell is closed on line 4 before the cell's end"),
-        ('question,"correct_answer\nOne?,A\n', "D/data.csv: line 1, column 2: the quote that opens the cell is never closed"),
+        (
+            'question,correct_answer\n"One?,A\n',
+            "row 1 (line 2), column question: the quote that opens the cell is never closed",
+        ),
+        (
+            'question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000,
+            "row 2 (line 5), column correct_answer: the quote that opens the cell is never closed",
+        ),
+        (
+            'question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n',
+            "row 1 (line 2), column question: the quote that opens the cell is closed on line 4 before the cell's end",
+        ),
+        (
+            'question,"correct_answer\nOne?,A\n',
+            "D/data.csv: line 1, column 2: the quote that opens the cell is never closed",
+        ),
         ("question,correct_answer\nOne?,A\na\0b,A\n", "row 2 (line 3), column question: holds a NUL character"),
         ("question,correct\0_answer\nOne?,A\n", "D/data.csv: line 1, column 2: holds a NUL character"),
-        ("question;correct_answer\nOne, two?;A\n", "D/data.csv: its columns are separated by semicolons; save it as CSV with commas"),
+        (
+            "question;correct_answer\nOne, two?;A\n",
+            "D/data.csv: its columns are separated by semicolons; save it as CSV with commas",
+        ),
         ('"question"\t"correct_answer"\n"One?"\t"A"\n', "its columns are separated by tabs"),
         ('{"question": "One?", "correct_answer": "A"}\n', "D/data.csv: is JSON, not CSV"),
         ('[\n  {"question": "One?"}\n]\n', "D/data.csv: is JSON, not CSV"),
-        (b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff", "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'"),
+        (
+            b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff",
+            "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'",
+        ),
         (b"\xd0\xcf\x11\xe0\xa1\xb1", "D/data.csv: is an Excel or Word file"),
         (DATA.encode("utf-16"), "D/data.csv: is UTF-16, not UTF-8"),
         (b"\x1f\x8b\x08\x00", "D/data.csv: is compressed by gzip"),
-        ("id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n", "row 3 (line 4), column id: is the same as in row 1"),
+        (
+            "id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n",
+            "row 3 (line 4), column id: is the same as in row 1",
+        ),
         ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
         ('id,question,correct_answer\n1,One?,A\n"  ",Two?,A\n', "row 2 (line 3), column id: is empty"),
         (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
-        (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is no JSON'),
-        (DATA + "Three?,A,\n", "column incorrect_answers: must be a JSON list of texts such as [\"B\", \"C\"]; it is empty (write [] for none)"),
+        (
+            DATA + "Three?,A,B\n",
+            'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is no JSON',
+        ),
+        (
+            DATA + "Three?,A,\n",
+            'column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is empty (write [] for none)',
+        ),
         (DATA + 'Three?,A,"{""B"": 1}"\n', "; it is an object"),
         (DATA + 'Three?,A,"""B"""\n', "; it is a text"),
         (DATA + 'Three?,A,"[""B"", 3]"\n', "; its entry 2 is a number"),
@@ -239,9 +277,15 @@ def test_a_file_of_another_kind_is_one_mistake(tmp_path: Path, data: str | bytes
         (JUDGE_PROMPT.replace("$$5", "$5"), "D/judge.txt: line 1: write $$ for a dollar sign"),
         (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is filled with nothing"),
         ("{RESPONSE}", "says no criteria; it needs a block such as <rubric_criteria>"),
-        ("{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>", "line 2: what stands in <rubric_criteria> is no JSON object"),
+        (
+            "{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>",
+            "line 2: what stands in <rubric_criteria> is no JSON object",
+        ),
         ("{RESPONSE}<rubric_criteria>{}</rubric_criteria>", "<rubric_criteria> names no criterion"),
-        (JUDGE_PROMPT.replace('"score", ', ""), "the criterion 'accuracy' must have a list of fields, 'score' among them"),
+        (
+            JUDGE_PROMPT.replace('"score", ', ""),
+            "the criterion 'accuracy' must have a list of fields, 'score' among them",
+        ),
         (JUDGE_PROMPT.replace('["score", "explanation"]', '"score"'), "the criterion 'accuracy' must have a list"),
     ],
 )
@@ -275,7 +319,10 @@ def test_all_mistakes_at_once_but_not_a_thousand(tmp_path: Path) -> None:
 
 
 def test_a_message_never_quotes_a_cell(tmp_path: Path) -> None:
-    text = problems(tmp_path, data='question,correct_answer,incorrect_answers\nx,canary,"[""canary""]"\nx,canary,canary\nx,"canary"z,[]\n')
+    text = problems(
+        tmp_path,
+        data='question,correct_answer,incorrect_answers\nx,canary,"[""canary""]"\nx,canary,canary\nx,"canary"z,[]\n',
+    )
     assert "canary" not in text
     assert "row 1" in text
     assert "row 2" in text
@@ -313,7 +360,9 @@ def test_paths_are_relative_to_the_yaml(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     path = write(tmp_path)
     moved = path.rename(tmp_path / "deep" / "bench.yaml")
-    moved.write_text(moved.read_text().replace("prompt.txt", "../prompt.txt").replace("data.csv", f"{tmp_path}/data.csv"))
+    moved.write_text(
+        moved.read_text().replace("prompt.txt", "../prompt.txt").replace("data.csv", f"{tmp_path}/data.csv")
+    )
     found = load_benchmark(moved)
     assert found.prompt_file == tmp_path / "prompt.txt"
     assert set(found.sha256) == {"bench.yaml", "../prompt.txt", "../data.csv"}

@@ -47,7 +47,9 @@ def test_what_helm_executes_and_who_confines_it() -> None:
     assert set(found) == CONFINED | NOT_CONFINED | NEEDS_NO_PERMISSION
     assert not CONFINED & (NOT_CONFINED | NEEDS_NO_PERMISSION)
     assert set(ONLY_WITH) <= set(found)
-    assert {name for name, spec in load_index().run_specs.items() if needs_permission(name, spec)} == set(found) - {"ehr_sql"}
+    assert {name for name, spec in load_index().run_specs.items() if needs_permission(name, spec)} == set(found) - {
+        "ehr_sql"
+    }
 
 
 def test_our_own_tasks_need_no_permission() -> None:
@@ -65,7 +67,9 @@ def test_our_own_tasks_need_no_permission() -> None:
     ],
 )  # fmt: skip
 def test_refused_without_permission(entry: str) -> None:
-    with pytest.raises(ConfigError, match=r"executes what a model answers .*; it is refused unless you allow it:") as raised:
+    with pytest.raises(
+        ConfigError, match=r"executes what a model answers .*; it is refused unless you allow it:"
+    ) as raised:
         evaluation({"config.type": f"helm:{entry}"})
     assert f"--allow_code_execution, or {KEY}: true" in str(raised.value)
     allowed = evaluation({"config.type": f"helm:{entry}", KEY: True})
@@ -96,7 +100,18 @@ def test_a_leaderboards_entries_too(flag: str, tmp_path: Path, monkeypatch: pyte
     Path("own.conf").write_text(
         'entries: [{description: "code:dataset=humaneval,model=code", priority: 1}, {description: "boolq:model=text", priority: 1}]'
     )
-    arguments = ["leaderboard", "run", "lite", "--conf", "own.conf", "--model", "m", "--model_url", "https://h.example/v1", "--dry_run"]
+    arguments = [
+        "leaderboard",
+        "run",
+        "lite",
+        "--conf",
+        "own.conf",
+        "--model",
+        "m",
+        "--model_url",
+        "https://h.example/v1",
+        "--dry_run",
+    ]
     refused = click.testing.CliRunner().invoke(cli, arguments)
     assert isinstance(refused.exception, ConfigError)
     assert "own.conf: code executes what a model answers" in str(refused.exception)
@@ -105,13 +120,26 @@ def test_a_leaderboards_entries_too(flag: str, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_a_function_that_is_called_with_the_answers_is_one_of_helms(allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_is_called_with_the_answers_is_one_of_helms(
+    allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     helms_own = "helm.benchmark.metrics.output_processors.remove_deepseek_r1_thinking"
     assert evaluation({"config.type": f"helm:boolq:process_output={helms_own}"})
     with pytest.raises(ConfigError, match="process_output names a function that is called with the answers"):
         evaluation({"config.type": "helm:boolq:process_output=os.system", KEY: allowed})
     monkeypatch.chdir(tmp_path)
     Path("own.conf").write_text('entries: [{description: "boolq:model=text,process_output=os.system", priority: 1}]')
-    arguments = ["leaderboard", "run", "lite", "--conf", "own.conf", "--model", "m", "--model_url", "https://h.example/v1", "--dry_run"]
+    arguments = [
+        "leaderboard",
+        "run",
+        "lite",
+        "--conf",
+        "own.conf",
+        "--model",
+        "m",
+        "--model_url",
+        "https://h.example/v1",
+        "--dry_run",
+    ]
     refused = click.testing.CliRunner().invoke(cli, [*arguments, *(["--allow_code_execution"] if allowed else [])])
     assert "process_output names a function" in str(refused.exception)

@@ -34,7 +34,9 @@ def test_the_line_of_a_fault_is_where_its_quote_opens(tmp_path: Path) -> None:
     rng = random.Random(3)  # noqa: S311 - any tables do
     file = tmp_path / "data.csv"
     for _ in range(300):
-        rows = [['"' + rng.choice(["a", 'b""c', "d\ne", "f,g", "h\r\n\r\ni"]) + '"' for _ in range(3)] for _ in range(6)]
+        rows = [
+            ['"' + rng.choice(["a", 'b""c', "d\ne", "f,g", "h\r\n\r\ni"]) + '"' for _ in range(3)] for _ in range(6)
+        ]
         row, column = rng.randrange(1, 6), rng.randrange(3)
         rows[row][column] = '"stray'
         text = "\n".join(",".join(cells) for cells in rows)

@@ -99,7 +99,11 @@ def test_jinja_stays_text() -> None:
 
 def test_data_path_becomes_absolute() -> None:
     found = evaluation(
-        {"config.type": "clear", "config.params.extra.condition": "unemployment", "config.params.extra.data_path": "some/where"}
+        {
+            "config.type": "clear",
+            "config.params.extra.condition": "unemployment",
+            "config.params.extra.data_path": "some/where",
+        }
     )
     assert Path(found.run.config.params.extra.data_path or "").is_absolute()
 
@@ -107,7 +111,11 @@ def test_data_path_becomes_absolute() -> None:
 def test_a_comma_in_a_path_is_refused() -> None:
     with pytest.raises(ConfigError, match="no comma"):
         evaluation(
-            {"config.type": "clear", "config.params.extra.condition": "unemployment", "config.params.extra.data_path": "a,b"}
+            {
+                "config.type": "clear",
+                "config.params.extra.condition": "unemployment",
+                "config.params.extra.data_path": "a,b",
+            }
         )
 
 
@@ -151,7 +159,9 @@ def test_subject_is_another_name_of_clears_condition() -> None:
     assert by_subject.run == by_condition.run
     assert identity_of(by_subject) == identity_of(by_condition)
     with pytest.raises(ConfigError, match="condition and subject are the same setting of clear and differ"):
-        evaluation({**CLEAR, "config.params.extra.subject": "chronic_pain", "config.params.extra.condition": "unemployment"})
+        evaluation(
+            {**CLEAR, "config.params.extra.subject": "chronic_pain", "config.params.extra.condition": "unemployment"}
+        )
     with pytest.raises(ConfigError, match=r"condition: must be one of .*, got 'depression'"):
         evaluation({**CLEAR, "config.params.extra.subject": "depression"})
     with pytest.raises(ConfigError, match="condition: is missing"):

@@ -104,7 +104,11 @@ def test_the_task_is_the_type(task: str) -> None:
 
 def test_one_s_own_run_config_is_one() -> None:
     info = load_framework().framework
-    own = {"framework_name": info.name, "pkg_name": info.pkg_name, "command": f"helm-run --plugins {info.pkg_name}.engine"}
+    own = {
+        "framework_name": info.name,
+        "pkg_name": info.pkg_name,
+        "command": f"helm-run --plugins {info.pkg_name}.engine",
+    }
     assert evaluation(own).warnings == ("keys without an effect here: pkg_name, command, framework_name",)
 
 

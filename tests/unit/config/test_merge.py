@@ -22,7 +22,11 @@ def test_later_layers_win_and_are_remembered() -> None:
 
 def test_null_means_the_default() -> None:
     merged, sources = merge(
-        [(Source.FRAMEWORK, FRAMEWORK), (Source.FILE, {"a": {"x": 2}, "b": None}), (Source.OVERRIDE, {"a": {"x": None}})]
+        [
+            (Source.FRAMEWORK, FRAMEWORK),
+            (Source.FILE, {"a": {"x": 2}, "b": None}),
+            (Source.OVERRIDE, {"a": {"x": None}}),
+        ]
     )
     assert merged["a"]["x"] == 1
     assert merged["b"] == 5
@@ -82,7 +86,11 @@ def test_null_after_a_mapping_forgets_its_sources() -> None:
 
 def test_null_restores_only_what_it_names() -> None:
     merged, sources = merge(
-        [(Source.FRAMEWORK, {"a": {"x": 1}, "ab": 2}), (Source.FILE, {"a": {"x": 5}, "ab": 6}), (Source.FLAG, {"a": None})]
+        [
+            (Source.FRAMEWORK, {"a": {"x": 1}, "ab": 2}),
+            (Source.FILE, {"a": {"x": 5}, "ab": 6}),
+            (Source.FLAG, {"a": None}),
+        ]
     )
     assert merged == {"a": {"x": 1}, "ab": 6}
     assert sources == {"a.x": Source.FRAMEWORK, "ab": Source.FILE}
@@ -99,7 +107,11 @@ def test_restored_defaults_are_copies() -> None:
     """Whoever changes the merged tree changes no default: the framework is read once for many runs."""
     framework = {"list": [{"x": 1}], "section": {"deep": [1]}}
     merged, _ = merge(
-        [(Source.FRAMEWORK, framework), (Source.FILE, {"list": [], "section": {"deep": []}}), (Source.FLAG, {"list": None, "section": None})]
+        [
+            (Source.FRAMEWORK, framework),
+            (Source.FILE, {"list": [], "section": {"deep": []}}),
+            (Source.FLAG, {"list": None, "section": None}),
+        ]
     )
     merged["list"][0]["x"] = 9
     merged["section"]["deep"].append(2)

@@ -59,7 +59,9 @@ def test_what_is_refused(text: str, said: str) -> None:
     assert not isinstance(raised.value, YamlSyntaxError)
 
 
-@pytest.mark.parametrize(("text", "said"), [("a: [", "line 1, column 5"), ("a: *b", "undefined alias 'b'"), ("a: \x01", "is not valid YAML")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("a: [", "line 1, column 5"), ("a: *b", "undefined alias 'b'"), ("a: \x01", "is not valid YAML")]
+)
 def test_no_yaml(text: str, said: str) -> None:
     with pytest.raises(YamlSyntaxError, match=said):
         parse(text)

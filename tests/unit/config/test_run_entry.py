@@ -52,7 +52,9 @@ def test_blanks_are_not_part_of_it() -> None:
     assert evaluation({"config.type": "helm: mmlu : subject = philosophy "}).task.name == PHILOSOPHY
 
 
-@pytest.mark.parametrize("name", ["cleva:task=x,version=v1", "babi_qa", "unitxt:card=a,anything=b", "big_bench:task=a,subtask="])
+@pytest.mark.parametrize(
+    "name", ["cleva:task=x,version=v1", "babi_qa", "unitxt:card=a,anything=b", "big_bench:task=a,subtask="]
+)
 def test_valid(name: str) -> None:
     allowed = {"config.params.extra.allow_code_execution": True}  # unitxt may execute what its card says
     assert evaluation({"config.type": f"helm:{name}", **allowed}).task.name == f"helm:{name}"

@@ -22,7 +22,9 @@ PLACE = "target.api_endpoint.adapter_config.params_to_add"
     ],
 )  # fmt: skip
 def test_a_secret_written_out_is_refused_and_not_shown(fields: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"params_to_add: must not hold a secret in its field .*\$\{NAME_OF") as raised:
+    with pytest.raises(
+        ConfigError, match=r"params_to_add: must not hold a secret in its field .*\$\{NAME_OF"
+    ) as raised:
         evaluation({PLACE: fields})
     assert VALUE not in str(raised.value)
     assert "123456789012" not in str(raised.value)

@@ -65,7 +65,9 @@ def sources(**origins: str) -> Sources:
                 "own": {"scenario": "own", "own_data": True},
             },
             "tiktoken": {"words": {"path": "0123", "url": "{raw}/words", "sha256": digest(VOCABULARY)}},
-            "nltk": {"punkt_tab": {"url": "{raw}/punkt_tab.zip", "folder": "tokenizers", "members": "punkt_tab/english/"}},
+            "nltk": {
+                "punkt_tab": {"url": "{raw}/punkt_tab.zip", "folder": "tokenizers", "members": "punkt_tab/english/"}
+            },
         }
     )
 

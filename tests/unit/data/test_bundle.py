@@ -209,7 +209,9 @@ def test_a_list_of_files_names_files(name: object, tmp_path: Path) -> None:
 PATH = "scenarios/medbullets/medbullets_op5.csv"
 
 
-@pytest.mark.parametrize(("altered", "complete"), [(False, ["medbullets", "medbullets_freetext"]), (True, ["medbullets"])])
+@pytest.mark.parametrize(
+    ("altered", "complete"), [(False, ["medbullets", "medbullets_freetext"]), (True, ["medbullets"])]
+)
 def test_a_file_serves_every_task_that_reads_it(altered: bool, complete: list[str], tmp_path: Path) -> None:
     (file,) = load_sources().tasks["medbullets"].files
     digest = "0" * 64 if altered else str(file.sha256)

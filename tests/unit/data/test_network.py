@@ -17,7 +17,12 @@ def test_endpoints_judges_tokens_and_cloud_functions() -> None:
         }
     )  # fmt: skip
     env = {"OPENAI_TOKEN_URL": "https://token.example/t", "NVCF_STATUS_URL": "https://status.example/s"}
-    urls = ["https://host.example/v1", "https://token.example/t", "http://judge.example:8080/v1", "https://status.example/s"]
+    urls = [
+        "https://host.example/v1",
+        "https://token.example/t",
+        "http://judge.example:8080/v1",
+        "https://status.example/s",
+    ]
     assert urls_of(this, env) == urls
     places = json.loads(variables_for(this, env)["EVAL_FACTORY_OFFLINE"])
     assert places == [["host.example", 443], ["token.example", 443], ["judge.example", 8080], ["status.example", 443]]

@@ -123,7 +123,8 @@ def test_the_variables_name_copies(bundle: Path, tmp_path: Path) -> None:
     variables = variables_of(found, this)
     helm = tmp_path / "out/helm"
     assert variables == {
-        "EVAL_FACTORY_FILE_LISTS": str(helm / "file_lists"), "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken")
+        "EVAL_FACTORY_FILE_LISTS": str(helm / "file_lists"),
+        "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken"),
     }  # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
     for copy in ("file_lists/notes.json", "tiktoken/0123", "scenarios/notes/a 1.txt"):
         assert (helm / copy).read_bytes() == (bundle / copy).read_bytes()
@@ -143,7 +144,9 @@ def test_what_is_missing_or_altered_is_named_with_the_command(bundle: Path, tmp_
     with pytest.raises(PrerequisiteError, match=r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to"):
         check_data(plan_of("medcalc_bench", tmp_path, bundle), {})
     (bundle / "scenarios/questions/data/set.json").write_text("x")
-    with pytest.raises(PrerequisiteError, match=r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa"):
+    with pytest.raises(
+        PrerequisiteError, match=r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa"
+    ):
         check_data(plan_of("pubmed_qa", tmp_path, bundle), {})
     check_data(plan_of("mtsamples_procedures", tmp_path, bundle), {})  # another task's files are its own
 
@@ -223,7 +226,9 @@ def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Pa
 
 def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -> None:
     this = plan_of("pubmed_qa", tmp_path, None, offline=True)
-    with pytest.raises(PrerequisiteError, match=r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR"):
+    with pytest.raises(
+        PrerequisiteError, match=r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR"
+    ):
         check_data(this, {})
     (tmp_path / "out/helm/scenarios/questions/data").mkdir(parents=True)
     (tmp_path / "out/helm/scenarios/questions/data/set.json").write_bytes(QUESTIONS)

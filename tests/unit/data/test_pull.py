@@ -119,7 +119,9 @@ def _sqlite(folder: Path) -> bytes:
 def test_half_a_file_is_not_taken_where_the_server_does_not_say_how_long_it_is(
     name: str, tmp_path: Path, origin: Origin
 ) -> None:
-    whole = {"a.docx": _docx(), "a.sqlite": _sqlite(tmp_path), "a.json": json.dumps({"data": ["x"] * 1000}).encode()}[name]
+    whole = {"a.docx": _docx(), "a.sqlite": _sqlite(tmp_path), "a.json": json.dumps({"data": ["x"] * 1000}).encode()}[
+        name
+    ]
     for cut in (whole[: len(whole) // 2], b""):
         origin.files[f"/q/{name}"] = cut
         with pytest.raises(PrerequisiteError, match=r"is no zip|SQLite database|is no JSON|it is empty"):

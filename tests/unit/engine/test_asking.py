@@ -102,7 +102,10 @@ def test_stops(status: int) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}}, "not with [API_KEY_REDACTED]"),
+        (
+            {"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}},
+            "not with [API_KEY_REDACTED]",
+        ),
         ({"error": "no such model"}, "no such model"),
         ({"detail": "Not Found"}, "Not Found"),
         ({"error": {"message": "x" * 1000}}, "x" * reading.ERROR_TEXT_LIMIT),
@@ -165,7 +168,9 @@ def test_a_key_that_is_refused_after_answers_stops() -> None:
         asker.ask(BODY, lambda *_: None)
 
 
-@pytest.mark.parametrize(("names", "named"), [(["ALL_PROXY"], "ALL_PROXY"), (["http_proxy", "ALL_PROXY"], "http_proxy"), ([], "HTTP_PROXY")])
+@pytest.mark.parametrize(
+    ("names", "named"), [(["ALL_PROXY"], "ALL_PROXY"), (["http_proxy", "ALL_PROXY"], "http_proxy"), ([], "HTTP_PROXY")]
+)
 def test_a_proxy_that_wants_a_login_is_named(names: list[str], named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in names:
         monkeypatch.setenv(name, "http://127.0.0.1:1")
@@ -335,7 +340,9 @@ def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
     answered, outcomes = ask(transport)
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["retried"]
     assert len(transport.sent) == 3
-    assert told(answered.changes) == ("the endpoint refuses temperature: it was left out, the model's own default was used",)
+    assert told(answered.changes) == (
+        "the endpoint refuses temperature: it was left out, the model's own default was used",
+    )
 
 
 def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +399,9 @@ def test_an_echo_is_redacted_however_it_is_written(echo: str) -> None:
     assert str(caught.value) == f"HTTP 400: {REDACTED}"
 
 
-@pytest.mark.parametrize("content", ["Basic metabolic panel", "sk-0123456789abcdef", "Bearer 9bQz0PLx2MnWv8RtYs4H", "a://b:c@d"])
+@pytest.mark.parametrize(
+    "content", ["Basic metabolic panel", "sk-0123456789abcdef", "Bearer 9bQz0PLx2MnWv8RtYs4H", "a://b:c@d"]
+)
 def test_what_is_scored_is_what_the_model_said(content: str) -> None:
     said = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}], "echo": "the-secret-key"}
     answered, _ = ask(Replies(reply(200, said)))

@@ -143,9 +143,7 @@ def test_no_token(way: str, reason: str, tokens: TokenEndpoint, tmp_path: Path) 
     assert not (tmp_path / FILE).exists()
 
 
-def test_a_token_endpoint_that_is_slow(
-    tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_endpoint_that_is_slow(tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "TOKEN_TIMEOUT_S", 0.2)
     tokens.delay_s = 1.0
     with pytest.raises(SignInError, match=r"Error creating openai OAuth token: no answer within 0\.2 s"):

@@ -17,7 +17,7 @@ PLAIN_ANSWER = "Give amoxicillin 500 mg three times a day and see the patient ag
 
 def judgement(accuracy: Any = 4, completeness: Any = 3) -> dict[str, Any]:
     return {
-        "accuracy": {"score": accuracy, "explanation": "a {brace} and a \"quote\""},
+        "accuracy": {"score": accuracy, "explanation": 'a {brace} and a "quote"'},
         "completeness": {"score": completeness, "explanation": "b"},
     }
 
@@ -58,7 +58,10 @@ def test_scores_as_helm_reads_them(score: Any) -> None:
         ('{"accuracy": {"score": 4, "explanation": "a"}}', "'completeness' is missing"),
         (json.dumps({**judgement(), "accuracy": 4}), "'accuracy' is missing or no object"),
         (json.dumps({**judgement(), "accuracy": {"score": 4}}), "has no 'explanation'"),
-        *((json.dumps(judgement(score)), "not a whole number") for score in (0, 6, 4.5, "five", "4/5", None, True, [4])),
+        *(
+            (json.dumps(judgement(score)), "not a whole number")
+            for score in (0, 6, 4.5, "five", "4/5", None, True, [4])
+        ),
         (f"{OWN}\n{json.dumps(judgement(1, 1))}", "several judgements that differ"),
         ("{" * 5000, "no JSON object"),
     ],

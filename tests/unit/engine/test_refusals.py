@@ -12,7 +12,10 @@ BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 @pytest.mark.parametrize(
     ("text", "changes"),
     [
-        ("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", {"max_tokens": "max_completion_tokens"}),
+        (
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+            {"max_tokens": "max_completion_tokens"},
+        ),
         ("Unsupported value: 'temperature' does not support 0", {"temperature": None}),
         ('unsupported: "top_p"', {"top_p": None}),
         ("Unsupported value: 'temperature' and 'top_p'", {"temperature": None}),

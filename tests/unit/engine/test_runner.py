@@ -34,7 +34,10 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
     made: Any = object.__new__(runner.HelmNamedRunner)
     made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
     made._session = SimpleNamespace(
-        events=told, redactor=Redactor([KEY]), start_counting=lambda: told.emit("counted anew"), report=lambda *_, **__: None
+        events=told,
+        redactor=Redactor([KEY]),
+        start_counting=lambda: told.emit("counted anew"),
+        report=lambda *_, **__: None,
     )
     made._levers_are_pulled = False
     made._guard = None
@@ -156,7 +159,9 @@ def test_events_hold_no_key(tmp_path: Path) -> None:
 
 
 def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    made, told = runner_of(tmp_path, {"a": ValueError("odd\x1b[2J\neval-factory stops: a false line\u2028" + "x" * 1000)})
+    made, told = runner_of(
+        tmp_path, {"a": ValueError("odd\x1b[2J\neval-factory stops: a false line\u2028" + "x" * 1000)}
+    )
     with pytest.raises(SystemExit):
         made.run_all(specs("a"))
     (error,) = [event["error"] for event in told.events if event["event"] == events.RUN_FAILED]

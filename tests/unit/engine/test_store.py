@@ -143,7 +143,9 @@ def test_half_a_surrogate_pair_in_a_prompt_is_kept(tmp_path: Path) -> None:
     assert json.loads(row["request"]) == {"prompt": "\ud83d"}
 
 
-@pytest.mark.parametrize("content", [b"not a database at all, but long enough to look" * 20, b"SQLite format 3\x00" + b"\x07" * 900])
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to look" * 20, b"SQLite format 3\x00" + b"\x07" * 900]
+)
 def test_a_damaged_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "cache.db"
     path.write_bytes(content)

@@ -75,7 +75,11 @@ def evaluated(metric: Any, state: ScenarioState, told: list[str] | None = None, 
 
 
 def failed(state: ScenarioState) -> dict[str, str]:
-    return {str(one.instance.id): str(one.result.error) for one in state.request_states if one.result and not one.result.success}
+    return {
+        str(one.instance.id): str(one.result.error)
+        for one in state.request_states
+        if one.result and not one.result.success
+    }
 
 
 def test_one_that_raises_fails_alone_and_has_the_value_of_an_empty_answer() -> None:
@@ -145,7 +149,9 @@ def test_what_no_answer_sets_off_fails_the_run_at_once(error: Exception) -> None
     assert failed(state) == {}
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), Missing(), RecursionError(), AssertionError(), OverflowError()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), Missing(), RecursionError(), AssertionError(), OverflowError()], ids=repr
+)
 def test_what_an_answer_can_set_off(error: Exception) -> None:
     state = scenario([ODD] + ["plain"] * 30)
     evaluated(Lengths(error), state)
@@ -234,7 +240,9 @@ def test_an_annotator_that_raises_costs_the_instance() -> None:
     assert "ValueError in Annotator" in lost["id1"]
 
 
-@pytest.mark.parametrize("annotator", [Judge(), Annotator(bears_empty=False)], ids=["a judge", "one that bears nothing"])
+@pytest.mark.parametrize(
+    "annotator", [Judge(), Annotator(bears_empty=False)], ids=["a judge", "one that bears nothing"]
+)
 def test_annotators_that_fail_the_run(annotator: Any) -> None:
     with pytest.raises((AnnotationExecutorError, ValueError), match="that was odd"):
         annotated([annotator], ["abc", ODD, "a"])

@@ -65,7 +65,9 @@ def test_whatever_is_asked_is_in_the_key(change: dict[str, Any]) -> None:
 
 
 def test_url_and_random_are_in_the_key() -> None:
-    keys = {wire.request_key(*arguments) for arguments in (("u", body(), None), ("v", body(), None), ("u", body(), "1"))}
+    keys = {
+        wire.request_key(*arguments) for arguments in (("u", body(), None), ("v", body(), None), ("u", body(), "1"))
+    }
     assert len(keys) == 3
 
 
@@ -84,7 +86,9 @@ def test_answers_that_are_none(answer: Any) -> None:
         wire.read_answer(answer, "chat")
 
 
-@pytest.mark.parametrize("choice", [{}, {"text": None}, {"message": {"content": "a"}}, {"text": "", "finish_reason": "error"}])
+@pytest.mark.parametrize(
+    "choice", [{}, {"text": None}, {"message": {"content": "a"}}, {"text": "", "finish_reason": "error"}]
+)
 def test_completions_that_are_none(choice: dict[str, Any]) -> None:
     with pytest.raises(wire.UnusableAnswer):
         wire.read_answer({"choices": [choice]}, "completions")
@@ -150,7 +154,9 @@ def test_logprobs_of_completions() -> None:
     assert wire.read_answer({"choices": [{"text": "ab", "logprobs": None}]}, "completions")[0].tokens == ()
 
 
-@pytest.mark.parametrize("logprobs", [{"tokens": ["a"], "token_logprobs": ["b"]}, {"tokens": ["a"], "token_logprobs": [10**400]}])
+@pytest.mark.parametrize(
+    "logprobs", [{"tokens": ["a"], "token_logprobs": ["b"]}, {"tokens": ["a"], "token_logprobs": [10**400]}]
+)
 def test_logprobs_that_are_none(logprobs: dict[str, Any]) -> None:
     with pytest.raises(wire.UnusableAnswer):
         wire.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")

@@ -87,7 +87,9 @@ def test_what_a_value_holds_stays_one_argument(value: str) -> None:
     assert len(argv) == len(command.command_line(plan()))
 
 
-@pytest.mark.parametrize("model_id", ["gpt-5", "o3-mini", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"])
+@pytest.mark.parametrize(
+    "model_id", ["gpt-5", "o3-mini", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"]
+)
 def test_any_model_id(model_id: str) -> None:
     here = plan({"target.api_endpoint.model_id": model_id})
     (deployment,) = yaml.safe_load(model_files(here)["model_deployments.yaml"])["model_deployments"]

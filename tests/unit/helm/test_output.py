@@ -17,7 +17,11 @@ def run_of(folder: Path) -> HelmRun:
 
 
 def state(identifier: str, text: str) -> dict[str, Any]:
-    instance = {"id": identifier, "input": {"text": "{\n    }\n"}, "references": [{"output": {"text": "}"}, "tags": []}]}
+    instance = {
+        "id": identifier,
+        "input": {"text": "{\n    }\n"},
+        "references": [{"output": {"text": "}"}, "tags": []}],
+    }
     result = {"success": True, "completions": [{"text": text, "tokens": [{"text": "a"}, {"text": "b"}]}]}
     return {"instance": instance, "train_trial_index": 0, "request": {"stop": [], "more": {}}, "result": result}
 

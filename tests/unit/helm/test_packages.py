@@ -127,7 +127,12 @@ def test_what_is_known_to_be_missing_is_missing() -> None:
         "mmlu": "helm.benchmark.metrics.basic_metrics.BasicReferenceMetric",
     }
     finished = subprocess.run(
-        [sys.executable, "-c", IMPORT_PARTS], input=json.dumps(metrics), capture_output=True, text=True, timeout=240, check=True
+        [sys.executable, "-c", IMPORT_PARTS],
+        input=json.dumps(metrics),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
     )
     errors: dict[str, str] = json.loads(finished.stdout.splitlines()[-1])
     for name in metrics:

@@ -52,7 +52,9 @@ def test_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "run_entries_lite_20240424.conf" in text
 
 
-FOR_TEXT = [row.name for row in catalogue.load_catalogue().leaderboards if not row.lacks and not row.names_no_organization]
+FOR_TEXT = [
+    row.name for row in catalogue.load_catalogue().leaderboards if not row.lacks and not row.names_no_organization
+]
 
 
 @pytest.mark.parametrize("name", [*FOR_TEXT, "medhelm_private_stanford"])
@@ -82,7 +84,9 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 def test_flags_in_both_spellings(tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     hyphens = ("--model-url", "https://h/v1", "--max-eval-instances", "7", "--output-dir", str(folder), "--dry-run")
-    underscores = tuple(flag.replace("-", "_").replace("__", "--", 1) if flag.startswith("--") else flag for flag in hyphens)
+    underscores = tuple(
+        flag.replace("-", "_").replace("__", "--", 1) if flag.startswith("--") else flag for flag in hyphens
+    )
     one, other = (call("run", "lite", "--model", "m", "--parallelism", "3", *flags) for flags in (hyphens, underscores))
     assert one.exception is None
     assert one.stdout == other.stdout
@@ -134,14 +138,21 @@ def conf_of(folder: Path, *descriptions: str) -> Path:
 
 
 def test_a_dry_run_looks_at_the_conf(tmp_path: Path) -> None:
-    entries = ("mmlu:subject=a,model=text", "twitter_aae:demographic=aa,model=text", "ehrshot:data_path=/no/such,model=x/y")
+    entries = (
+        "mmlu:subject=a,model=text",
+        "twitter_aae:demographic=aa,model=text",
+        "ehrshot:data_path=/no/such,model=x/y",
+    )
     arguments = ("run", "lite", *TARGET, "--model", "other", "--conf", str(conf_of(tmp_path, *entries)), "--dry_run")
     result = call(*arguments, "--output_dir", str(tmp_path / "out"))
     assert result.exception is None
     assert "3 entries, 3 different ones for one model" in result.stderr
     assert "1 entries are left out, an endpoint for text has none of: log probabilities (1)" in result.stderr
     assert "data_path /no/such does not exist; 1 entries need it" in result.stderr
-    assert [Path(line.split()[0]).name for line in result.stdout.splitlines()] == ["helm-run"] * 2 + ["helm-summarize", "helm-server"]
+    assert [Path(line.split()[0]).name for line in result.stdout.splitlines()] == ["helm-run"] * 2 + [
+        "helm-summarize",
+        "helm-server",
+    ]
     assert not (tmp_path / "out").exists()
 
 

@@ -86,7 +86,10 @@ def test_the_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_where_all_are_stopped_nothing_is_reported(
-    errors: list[PrerequisiteError | HelmError], kind: type[EvalFactoryError], message: str, monkeypatch: pytest.MonkeyPatch
+    errors: list[PrerequisiteError | HelmError],
+    kind: type[EvalFactoryError],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(kind) as told:
         take_turns(monkeypatch, *errors)

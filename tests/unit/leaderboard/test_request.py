@@ -24,7 +24,9 @@ GPT = "openai/gpt-4o-2024-05-13"
 
 def job(folder: Path, *entries: str, config: Mapping[str, object] | None = None, **flags: object) -> Job:
     conf = folder / "x.conf"
-    conf.write_text('{"entries": [' + ", ".join(f'{{"description": "{text}", "priority": 1}}' for text in entries) + "]}")
+    conf.write_text(
+        '{"entries": [' + ", ".join(f'{{"description": "{text}", "priority": 1}}' for text in entries) + "]}"
+    )
     given: dict[str, object] = {"name": "lite", "conf": conf, "model": ("org/m",), "model_url": "https://h/v1", **flags}
     if config is not None:
         file = folder / "run.yml"
@@ -65,12 +67,21 @@ def test_two_judges_of_one_family_have_two_roles(tmp_path: Path) -> None:
 def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
     own = {"name": "gpt", "model_id": "my-judge", "url": "http://127.0.0.1:9/v1", "api_key": "JUDGE_KEY"}
     config = {
-        "config": {"type": "pubmed_qa", "output_dir": "somewhere", "params": {"limit_samples": 7, "extra": {"judges": [own]}}},
+        "config": {
+            "type": "pubmed_qa",
+            "output_dir": "somewhere",
+            "params": {"limit_samples": 7, "extra": {"judges": [own]}},
+        },
         "target": {"api_endpoint": {"url": "https://of.the.file/v1", "model_id": "of/the-file", "api_key": "MY_KEY"}},
     }
     made = job(tmp_path, "aci_bench:model=x/y", config=config, model=(), model_url=None, parallelism=3)
     model, found = made.plans[0].model, judges(made)
-    assert (model.url, model.model_id, model.parallelism, model.key_names) == ("https://of.the.file/v1", "of/the-file", 3, ("MY_KEY",))
+    assert (model.url, model.model_id, model.parallelism, model.key_names) == (
+        "https://of.the.file/v1",
+        "of/the-file",
+        3,
+        ("MY_KEY",),
+    )
     assert (found["gpt"].url, found["gpt"].model_id) == ("http://127.0.0.1:9/v1", "my-judge")
     assert found["gpt"].key_names == ("JUDGE_KEY",)  # the model's key goes to the model's host only
     assert found["claude"].url == "https://of.the.file/v1"
@@ -78,7 +89,11 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
     assert made.max_eval_instances == 7
     assert made.rundir.root.name == "somewhere"
     with pytest.raises(ConfigError, match="lite has no judge 'gpt5'; HELM prescribes gpt, llama, claude"):
-        job(tmp_path, "aci_bench:model=x/y", config={"config": {"params": {"extra": {"judges": [{**own, "name": "gpt5"}]}}}})
+        job(
+            tmp_path,
+            "aci_bench:model=x/y",
+            config={"config": {"params": {"extra": {"judges": [{**own, "name": "gpt5"}]}}}},
+        )
 
 
 def test_several_models(tmp_path: Path) -> None:

@@ -79,7 +79,10 @@ def test_failures() -> None:
 def test_identity() -> None:
     def identity(conf: str = "c", instances: int = 5, **changes: object) -> str:
         return runs.identity_of(
-            conf, [replace(MODEL, **changes)], max_eval_instances=instances, num_train_trials=1  # type: ignore[arg-type]
+            conf,
+            [replace(MODEL, **changes)],
+            max_eval_instances=instances,
+            num_train_trials=1,  # type: ignore[arg-type]
         )
 
     assert identity() == identity(parallelism=99, key_names=("X",))

@@ -23,7 +23,9 @@ from eval_factory.mends.confined import Confinement, NotConfinedError, ask, ask_
 LINUX = sys.platform.startswith("linux")
 LANDLOCK = ctypes.CDLL(None).syscall(444, None, 0, 1) if LINUX else 0
 needs_landlock = pytest.mark.skipif(LANDLOCK < 1, reason="the kernel has no Landlock")
-needs_seccomp = pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64") or not LINUX, reason="calls are not known")
+needs_seccomp = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "aarch64") or not LINUX, reason="calls are not known"
+)
 
 PROBLEM = {
     "task_id": "t/0", "prompt": "def add(a, b):\n", "test": "def check(f):\n    assert f(1, 2) == 3\n", "entry_point": "add",
@@ -288,10 +290,21 @@ def test_a_program_its_input_and_its_end() -> None:
 def test_no_variable_but_the_path_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_MODEL_KEY", "sk-canary")
     with throw_away_folder() as folder:
-        shown = ask({"kind": "command", "argv": ["env"], "input": "", "seconds": 5, "forks": False}, folder, 5)["output"]
+        shown = ask({"kind": "command", "argv": ["env"], "input": "", "seconds": 5, "forks": False}, folder, 5)[
+            "output"
+        ]
         names = {line.partition("=")[0] for line in shown.splitlines()}
         assert f"HOME={folder}" in shown
-    allowed = {"PATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONUTF8", "TMPDIR", "HOME", "LANG"}
+    allowed = {
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "PYTHONUTF8",
+        "TMPDIR",
+        "HOME",
+        "LANG",
+    }
     assert names - {"PWD", "LC_CTYPE"} <= allowed
 
 
@@ -341,6 +354,11 @@ def test_what_an_earlier_run_wrote_is_not_kept(tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == {"shortened": 2}
     execution_record.begin(["b", "a"], ["bubblewrap"], ["x"])
     execution_record.write_down(file)
-    assert json.loads(file.read_text()) == {"shortened": 2, "run_specs": ["a", "b"], "by": ["bubblewrap"], "still_can": ["x"]}
+    assert json.loads(file.read_text()) == {
+        "shortened": 2,
+        "run_specs": ["a", "b"],
+        "by": ["bubblewrap"],
+        "still_can": ["x"],
+    }
     execution_record._known.clear()
     execution_record._files.clear()

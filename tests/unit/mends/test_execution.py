@@ -88,7 +88,12 @@ def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     execution.confine({"code"})
-    problem = {"task_id": "t/0", "prompt": "def f():\n", "test": "def check(f):\n    assert f() == 1\n", "entry_point": "f"}
+    problem = {
+        "task_id": "t/0",
+        "prompt": "def f():\n",
+        "test": "def check(f):\n    assert f() == 1\n",
+        "entry_point": "f",
+    }
     assert code_metrics_helper.check_correctness(problem, "return 1", 2.0)["passed"] is True
     assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == {
         "task_id": "t/0", "passed": False, "result": "failed: ", "completion_id": 7,

@@ -90,7 +90,12 @@ def compared(pairs: list[tuple[str, str]]) -> None:
     import json
 
     finished = subprocess.run(
-        [sys.executable, "-c", WITH_BOTH], input=json.dumps(pairs), capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", WITH_BOTH],
+        input=json.dumps(pairs),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert finished.stdout == "the same\n", finished.stderr
 
@@ -102,7 +107,10 @@ def test_the_same_values_as_the_package() -> None:
     words = text.split(" ")
     texts = [" ".join(chance.choices(words, k=chance.randrange(60))) for _ in range(300)]
     texts += ["", " ", "\n", "a", "A", "a a a a"]
-    texts += ["".join(chr(chance.choice([chance.randrange(32, 127), chance.randrange(160, 0x3000)])) for _ in range(40)) for _ in range(200)]
+    texts += [
+        "".join(chr(chance.choice([chance.randrange(32, 127), chance.randrange(160, 0x3000)])) for _ in range(40))
+        for _ in range(200)
+    ]
     compared([(chance.choice(texts), chance.choice(texts)) for _ in range(1000)])
 
 

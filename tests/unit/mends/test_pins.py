@@ -204,7 +204,9 @@ else:
 """
 
 
-def test_a_folder_of_a_data_sets_name_is_not_read_instead_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_a_data_sets_name_is_not_read_instead_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And a script in it is not executed: HELM trusts those of the Hub."""
     folder = tmp_path / "org" / "some_calc"
     folder.mkdir(parents=True)

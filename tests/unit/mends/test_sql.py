@@ -47,7 +47,10 @@ def database(tmp_path: Path) -> Path:
     [
         ("SELECT count(*) FROM patient", [(10,)]),
         ("SELECT id FROM patient WHERE age > 27 ORDER BY id;", [(8,), (9,)]),
-        ("WITH old AS (SELECT * FROM patient WHERE age > 28) SELECT max(age), strftime('%Y', '2020-01-01') FROM old", [(29, "2020")]),
+        (
+            "WITH old AS (SELECT * FROM patient WHERE age > 28) SELECT max(age), strftime('%Y', '2020-01-01') FROM old",
+            [(29, "2020")],
+        ),
         ("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 3) SELECT sum(x) FROM n", [(6,)]),
         ("SELECT id FROM patient WHERE age < 0", []),
         ("SELECT x'00', 'ä', NULL, 0.5", [("X'00'", "ä", None, 0.5)]),
@@ -139,7 +142,10 @@ def test_sqlite_has_no_more_memory_than_it_is_given(database: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("WITH RECURSIVE n(x) AS (SELECT 'abcdefgh' UNION ALL SELECT x || x FROM n) SELECT max(length(x)) FROM n", "too big"),
+        (
+            "WITH RECURSIVE n(x) AS (SELECT 'abcdefgh' UNION ALL SELECT x || x FROM n) SELECT max(length(x)) FROM n",
+            "too big",
+        ),
         ("SELECT 'a' LIKE printf('%.*c', 1001, 'a')", "too complex"),
     ],
 )

@@ -67,6 +67,8 @@ def test_json_lines_hold_no_number_that_is_none() -> None:
     odd = {"a": float("nan"), "b": [1.5, float("inf"), {"c": -float("inf")}], "d": (1, float("nan")), "e": "NaN"}
     lines = list(documents.json_lines([odd, {"a": 1.5}]))
     assert lines == ['{"a": null, "b": [1.5, null, {"c": null}], "d": [1, null], "e": "NaN"}\n', '{"a": 1.5}\n']
+
+
 def causes(*counts: int) -> tuple[FailureCause, ...]:
     return tuple(FailureCause("model", count, f"HTTP 400: cause {count}", None) for count in counts)
 
@@ -93,7 +95,12 @@ def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResu
 
 @pytest.mark.parametrize(
     ("cause", "told"),
-    [("It is so.", "It is so"), ("x" * 120, "x" * 120), ("x" * 121, "x" * 120 + " ..."), (f"{'x' * 119} yz", "x" * 119 + " ...")],
+    [
+        ("It is so.", "It is so"),
+        ("x" * 120, "x" * 120),
+        ("x" * 121, "x" * 120 + " ..."),
+        (f"{'x' * 119} yz", "x" * 119 + " ..."),
+    ],
 )
 def test_a_cause_is_short_on_the_screen(cause: str, told: str, result: TaskResult) -> None:
     failures = (FailureCause("model", 2, cause, "try it"),)
@@ -110,9 +117,13 @@ def test_the_screen_shows_the_most_frequent_causes(result: TaskResult) -> None:
 
 
 @pytest.mark.parametrize(("count", "more"), [(0, None), (5, None), (6, "1 more note"), (8, "3 more notes")])
-def test_the_screen_shows_five_notes_and_says_where_the_rest_is(count: int, more: str | None, result: TaskResult) -> None:
+def test_the_screen_shows_five_notes_and_says_where_the_rest_is(
+    count: int, more: str | None, result: TaskResult
+) -> None:
     lines = shown(changed(result, notes=tuple(f"number {number}" for number in range(count))))
-    assert [line for line in lines if "note: " in line] == [f"  note: number {number}" for number in range(min(count, 5))]
+    assert [line for line in lines if "note: " in line] == [
+        f"  note: number {number}" for number in range(min(count, 5))
+    ]
     told = [line for line in lines if "more note" in line]
     assert told == ([f"  {more} of less weight: validity.notes, report.html"] if more else [])
 
@@ -132,7 +143,9 @@ def test_the_screen_says_which_split_a_score_is_of(result: TaskResult) -> None:
 
 def test_a_score_over_fewer_instances_says_so(result: TaskResult) -> None:
     counts = replace(result.validity.instances, scored=5)
-    assert shown(changed(result, instances=counts))[0].startswith("pubmed_qa: exact_match = 0.5000 over 4 instances  (95")
+    assert shown(changed(result, instances=counts))[0].startswith(
+        "pubmed_qa: exact_match = 0.5000 over 4 instances  (95"
+    )
     assert "over" not in shown(result)[0]
     assert "perturbation" not in shown(result)[1]
 

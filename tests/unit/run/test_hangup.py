@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.run.hangup import forget_interrupts, interrupt_on_signals, not_to_be_hung_up
+from eval_factory.run.hangup import interrupt_on_signals, not_to_be_hung_up
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,9 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
                 raise ValueError("not allowed to raise maximum limit")
             told.append(wanted)
 
-        monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard) if kind == resource.RLIMIT_NOFILE else (0, 0))
+        monkeypatch.setattr(
+            resource, "getrlimit", lambda kind: (soft, hard) if kind == resource.RLIMIT_NOFILE else (0, 0)
+        )
         monkeypatch.setattr(resource, "setrlimit", setrlimit)
         return told
 

@@ -119,9 +119,9 @@ def test_output_is_printable_and_its_lines_have_an_end(tmp_path: Path) -> None:
     expected = ("  a\\x1b[2J\\x9b\\u202e\\u2028b\N{REPLACEMENT CHARACTER}", "x" * LONGEST_LOG_LINE)
     assert tail == expected
     assert log.read_text("utf-8") == "\n".join(expected) + "\n"
-def test_git_gets_no_key_and_no_other_repository(
-    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+
+def test_git_gets_no_key_and_no_other_repository(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git = tmp_path / "git"
     git.write_text(f"#!{sys.executable}\nimport os; print(sorted(set(os.environ) - {{'LC_CTYPE'}}))\n")
     git.chmod(0o755)

@@ -41,7 +41,9 @@ def test_tail_gives_whole_lines_of_its_run(tmp_path: Path) -> None:
     tail = EventTail(path, "me")
     assert tail.new() == []
     with path.open("a") as file:
-        file.write(json.dumps({"run_id": "me", "event": "a"}) + "\n" + json.dumps({"run_id": "you"}) + '\nbroken\n{"run_')
+        file.write(
+            json.dumps({"run_id": "me", "event": "a"}) + "\n" + json.dumps({"run_id": "you"}) + '\nbroken\n{"run_'
+        )
     assert [event["event"] for event in tail.new()] == ["a"]
     with path.open("a") as file:
         file.write('id": "me", "event": "b"}\n')
@@ -52,6 +54,8 @@ def test_tail_gives_whole_lines_of_its_run(tmp_path: Path) -> None:
 def test_what_is_told_is_printable() -> None:
     screen = io.StringIO()
     with ProgressDisplay(screen) as display:
-        display.show({"event": "warning", "message": "first\n  it says: \x1b[2J\u202e\x9b\x07\u2028eval-factory stops: x"})
+        display.show(
+            {"event": "warning", "message": "first\n  it says: \x1b[2J\u202e\x9b\x07\u2028eval-factory stops: x"}
+        )
     told = "warning: first\n  it says: \\x1b[2J\\u202e\\x9b\\x07\\u2028eval-factory stops: x\n"
     assert screen.getvalue() == told
