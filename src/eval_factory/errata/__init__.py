@@ -1,1 +1,0 @@
-"""Known defects of HELM's benchmarks: what is wrong, who said so, and the corrected value beside HELM's own."""
