@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from eval_factory.config.framework import load_framework
+from eval_factory.core.rundir import write_atomic
 from eval_factory.helm import names
-from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
-from eval_factory.rundir import write_atomic
+from eval_factory.helm.standalone import helms_own_judges, model_by_hand
+from eval_factory.tasks.framework import load_framework
 
 
 @click.command()

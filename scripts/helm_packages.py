@@ -30,7 +30,7 @@ INSTALLED = frozenset(
     }
 )  # fmt: skip
 ANSWERED_FOR = frozenset({"bert_score", "helm.common.gpu_utils", "helm.benchmark.metrics.summac.model_summac"})
-"""Modules that eval_factory.mends.absent answers for where they cannot be imported, in every run."""
+"""Modules that `patches/optional_deps.py` answers for where they cannot be imported, in every run."""
 ANSWERED_FOR_THERE = {"medalign": frozenset({"transformers"})}
 DISTRIBUTIONS = {
     "Levenshtein": "Levenshtein", "PIL": "pillow", "clang": "libclang", "cv2": "opencv-python-headless",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/eval_factory/helm/index.json: every run spec of the installed HELM, read from its source.
+"""Writes src/eval_factory/tasks/helm_index.json: every run spec of the installed HELM, read from its source.
 
 Run specs are found by importing HELM's modules of run specs; none is called, because some download while they are
 built. Everything else is read from the syntax tree, so that the same HELM gives the same index whatever else is
@@ -28,7 +28,7 @@ from executed_code import executed_code  # type: ignore[import-not-found]  # bes
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.helm_packages import packages_of, requirements
 
-INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "helm" / "index.json"
+INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "tasks" / "helm_index.json"
 PACKAGE = "helm.benchmark.run_specs."
 SCENARIO_CLASS = re.compile(r"helm\.benchmark\.scenarios\.[\w.]+\.[A-Z]\w*\Z")
 ANNOTATOR_CLASS = re.compile(r"helm\.benchmark\.annotation\.[\w.]+\.[A-Z]\w*\Z")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from scripts.update_readme import PAGES, with_table
 
-from eval_factory.config.framework import load_framework
+from eval_factory.tasks.framework import load_framework
 
 
 def test_the_readmes_table_is_up_to_date(root: Path) -> None:
@@ -83,7 +83,7 @@ def test_framework_yml_is_found_in_a_wheel(root: Path, tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert finished.stdout.splitlines()[0] == "helm:", finished.stderr
-    where = "import eval_factory.config.framework as f; print(f.framework_path())"
+    where = "import eval_factory.tasks.framework as f; print(f.framework_path())"
     found = subprocess.run(
         [sys.executable, "-c", where], env={"PYTHONPATH": str(tmp_path / "site")}, cwd=tmp_path,
         capture_output=True, text=True, check=True,

@@ -192,9 +192,10 @@ def call_helm_run_in_this_process() -> None:
     """helm-run is called where the program would start it; what HELM brings with it is registered once."""
     from helm.benchmark import run as helm_run
 
-    from eval_factory.engine import events, session
-    from eval_factory.run import local
-    from eval_factory.run.process import Finished
+    from eval_factory.core import events
+    from eval_factory.executors import local
+    from eval_factory.executors.process import Finished
+    from eval_factory.helm_plugin import session
 
     register = helm_run.register_builtin_configs_from_helm_package
     registered: list[bool] = []
@@ -228,7 +229,7 @@ def call_helm_run_in_this_process() -> None:
 def evaluate(file: Path) -> int:
     """The command's exit code, 0 or 1; what would end it with another is raised, with its traceback."""
     from eval_factory.cli.main import cli
-    from eval_factory.errors import NotReportableError
+    from eval_factory.core.errors import NotReportableError
 
     said = io.StringIO()
     out, err = sys.stdout, sys.stderr

@@ -22,18 +22,19 @@ import pytest
 from helm.common.request import Request
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from unit.helm_plugin.test_client import ADAPTER
 
 from eval_factory.cli import main
-from eval_factory.engine import auth, rate_limits
-from eval_factory.engine.auth import OAuthSignIn, SignInError
-from eval_factory.engine.client import Endpoint, EndpointStopped
-from eval_factory.engine.events import FATAL, WARNING
-from eval_factory.foreign_text import LONGEST
-from eval_factory.run.progress import ProgressDisplay
-from eval_factory.secrets import Redactor
+from eval_factory.core.events import FATAL, WARNING
+from eval_factory.core.foreign_text import LONGEST
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint import rate_limits
+from eval_factory.endpoint import sign_in as signing
+from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
+from eval_factory.executors.progress import ProgressDisplay
+from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
 from faults.test_matrix import TIMEOUT_S, command, environment
 from integration.support import CANARY, Outcome
-from unit.engine.test_client import ADAPTER
 
 FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 STATUSES = [400, 401, 403, 404, 429, 500]
@@ -204,7 +205,7 @@ def test_what_a_token_server_says(status: int, body: bytes, server: Echo, tmp_pa
     )
     screen = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(screen):
-        patch.setattr(auth, "_TOKEN_RETRIES", auth._TOKEN_RETRIES.new(total=0))
+        patch.setattr(signing, "_TOKEN_RETRIES", signing._TOKEN_RETRIES.new(total=0))
         try:
             sign_in.header()
         except SignInError as error:

@@ -23,10 +23,10 @@ from typing import Any
 
 import pytest
 
-from eval_factory.engine import store
-from eval_factory.engine.events import PHASE, SCORING
-from eval_factory.errors import HelmError
-from eval_factory.rundir import RunDir
+from eval_factory.core.errors import HelmError
+from eval_factory.core.events import PHASE, SCORING
+from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint import response_cache
 from integration.support import Outcome, program_environment
 from integration.test_leaderboard import command as leaderboard_command
 from scripted_endpoint import ScriptedEndpoint
@@ -149,9 +149,10 @@ class Attempt:
 def committed(rundir: RunDir) -> Iterator[tuple[str, float]]:
     """(prompt, when its request was sent) of every answer that was written down."""
     prompts = {
-        row["key"]: json.loads(row["request"])["messages"][-1]["content"] for row in store.read_answers(rundir.cache_db)
+        row["key"]: json.loads(row["request"])["messages"][-1]["content"]
+        for row in response_cache.read_answers(rundir.cache_db)
     }
-    for row in store.read_attempts(rundir.cache_db):
+    for row in response_cache.read_attempts(rundir.cache_db):
         if row["outcome"] == "answered":
             yield prompts[row["key"]], row["started"]
 

@@ -172,9 +172,9 @@ IMPATIENT = """
 import importlib.util
 
 if importlib.util.find_spec("eval_factory"):
-    from eval_factory.engine import pulse
+    from eval_factory.endpoint import outage
 
-    pulse.OUTAGE_S = 1.0
+    outage.OUTAGE_S = 1.0
 """
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.rundir import RunDir
+from eval_factory.core.rundir import RunDir
 from faults.test_kills import INSTANCES, TASK, Endpoint, check_that_nothing_is_left
 from integration.support import program_environment
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory import __version__
-from eval_factory.config.framework import load_framework
+from eval_factory.tasks.framework import load_framework
 from integration.support import program_environment
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.errata.load import load_errata
+from eval_factory.tasks.errata import load_errata
 from integration.gold import gold_answers
 from integration.support import Outcome, Run
 from scripted_endpoint import ScriptedEndpoint

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.config.framework import load_framework
+from eval_factory.tasks.framework import load_framework
 from integration.invented import CASES, MAKERS, gold_for
 from integration.jury_endpoint import judgement
 from integration.support import TASK_DATA, Run

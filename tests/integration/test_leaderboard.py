@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.plan import slug_of
+from eval_factory.plan.run_plan import slug_of
 from integration.jury_endpoint import judgement
 from integration.support import CANARY, TIMEOUT_S, Outcome, program_environment
 from scripted_endpoint import ScriptedEndpoint
@@ -404,10 +404,10 @@ def test_the_judges_of_helms_safety_leaderboards_are_asked_at_our_endpoint(root:
     code = """
 import sys
 from pathlib import Path
-from eval_factory.config.framework import load_framework
-from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
+from eval_factory.tasks.framework import load_framework
+from eval_factory.helm.standalone import helms_own_judges, model_by_hand
 from eval_factory.helm.model_files import model_deployments, model_metadata
-from eval_factory.leaderboard.catalogue import find
+from eval_factory.workflows.leaderboard.registry import find
 folder = Path(sys.argv[1])
 model = model_by_hand(load_framework(), url="https://mine.example/v1", model_id="m")
 endpoints = (model, *helms_own_judges(load_framework(), model, find("safety").judges))
@@ -427,7 +427,7 @@ for name in ("openai/gpt-4o-2024-05-13", AIRBench2024Annotator._DEFAULT_MODEL_DE
         timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
-    expected = "eval_factory.engine.client.EndpointClient https://mine.example/v1 gpt-4o-2024-05-13"
+    expected = "eval_factory.helm_plugin.client.EndpointClient https://mine.example/v1 gpt-4o-2024-05-13"
     assert finished.stdout.splitlines() == [expected, expected]
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.mends import scoring, startup
-from eval_factory.mends.startup import WITHOUT_VARIABLE
+from eval_factory.helm_plugin.patches import fast_scoring, fast_startup
+from eval_factory.helm_plugin.patches.fast_startup import WITHOUT_VARIABLE
 from integration.support import CANARY, TASK_DATA, TIMEOUT_S, Outcome, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 30
 PlaceData = Callable[[Path, str], None]
-LEVERS = [lever.__name__ for lever in (startup.read_yaml_with_the_c_parser, *startup.LEVERS, *scoring.LEVERS)]
+LEVERS = [
+    lever.__name__ for lever in (fast_startup.read_yaml_with_the_c_parser, *fast_startup.LEVERS, *fast_scoring.LEVERS)
+]
 
 
 def again(outcome: Outcome, without: str, env: dict[str, str]) -> tuple[dict[str, bytes], str]:

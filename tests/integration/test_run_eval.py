@@ -305,7 +305,7 @@ def test_an_interrupt_ends_everything_and_keeps_the_answers(
 def test_a_second_run_in_the_same_folder_is_refused(
     tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint
 ) -> None:
-    from eval_factory.rundir import RunDir
+    from eval_factory.core.rundir import RunDir
 
     folder = RunDir(tmp_path / "out")
     folder.create()

@@ -188,7 +188,7 @@ def test_method_4_helm_run_itself(
         [
             str(Path(sys.executable).parent / "helm-run"), "--run-entries", "mtsamples_replicate:model=openai/gpt-4",
             "--suite", "my-suite", "--max-eval-instances", "2", "--num-train-trials", "1",
-            "-o", "results/multi_judge_test", "--plugins", "eval_factory.engine.plugin",
+            "-o", "results/multi_judge_test", "--plugins", "eval_factory.helm_plugin.plugin",
         ],
         cwd=tmp_path, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip

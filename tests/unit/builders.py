@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
-from eval_factory.config.framework import load_framework
-from eval_factory.plan import Plan, make_plan
+from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.tasks.framework import load_framework
 
 MINIMAL: dict[str, Any] = {
     "config.type": "pubmed_qa",

@@ -18,29 +18,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory import causes, failures, foreign_text, secrets
-from eval_factory.config import quasi
+from eval_factory.core import failure_causes, foreign_text, secrets
 from eval_factory.demo import server
-from eval_factory.engine import disguise, judgement, runner, wire
-from eval_factory.errata.rules import Case, medcalc_by_category, medec_sentence
-from eval_factory.helm import packages
-from eval_factory.mends import sql
+from eval_factory.endpoint import openai_api
+from eval_factory.helm import disguised_text, judge_output, packages
+from eval_factory.helm_plugin import runner
+from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.scoring.correction_rules import Case, medcalc_by_category, medec_sentence
+from eval_factory.tasks import quasi_match
+from eval_factory.workflows import failures
 
 SHORT, TIMES = 2_000, 8
 BOUND = 30
 CRITERIA = {"accuracy": {"score", "explanation"}}
 REDACTOR = secrets.Redactor(["plain-looking-value-77", "q" * 30])
-ADAPTER = wire.Adapter({}, [], {}, None, "<think>", "</think>")
+ADAPTER = openai_api.Adapter({}, [], {}, None, "<think>", "</think>")
 
 
 def unusable(text: str, judged: str = "With water.") -> None:
-    with contextlib.suppress(judgement.UnusableJudgement):
-        judgement.judgement_in(text, CRITERIA, judged)
+    with contextlib.suppress(judge_output.UnusableJudgement):
+        judge_output.judgement_in(text, CRITERIA, judged)
 
 
 def unreadable(data: str) -> None:
-    with contextlib.suppress(wire.UnusableAnswer):
-        wire.parse_answer(data.encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(openai_api.UnusableAnswer):
+        openai_api.parse_answer(data.encode("utf-8", "surrogatepass"))
 
 
 READY = '{"accuracy": {"score": 5, "explanation": "x"}}'
@@ -51,9 +53,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "variables": secrets.variables_in,
     "a judge's answer": unusable,
     "the answer it judges": lambda text: unusable(READY, text),
-    "signs": judgement.injection_signs,
-    "readings": lambda text: list(disguise.readings(text)),
-    "squeezing": disguise.squeezed,
+    "signs": judge_output.injection_signs,
+    "readings": lambda text: list(disguised_text.readings(text)),
+    "squeezing": disguised_text.squeezed,
     "reasoning": ADAPTER.without_reasoning,
     "parsing": unreadable,
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
@@ -62,13 +64,13 @@ READERS: dict[str, Callable[[str], object]] = {
     "a missing package": packages.module_named_in,
     "an error's text": lambda text: foreign_text.one_line(foreign_text.plain(text), prompt=["a prompt " * 50]),
     "what an error quotes of a prompt": lambda text: foreign_text.one_line("bad request, " * 40, prompt=[text]),
-    "an error's cause": lambda text: causes.Causes().add("model", text),
+    "an error's cause": lambda text: failure_causes.Causes().add("model", text),
     "NLTK's data": failures._NLTK_RESOURCE.search,
     "medec": lambda text: medec_sentence(Case("p", text, "3 x", 0.0)),
     "medcalc": lambda text: medcalc_by_category(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
-    "quasi": quasi.becomes_nothing,
+    "quasi": quasi_match.becomes_nothing,
     "a demo prompt": server.baseline_answer,
-    "SQL": lambda text: (sql._SQL_TAG.findall(text), sql._FENCE_NAME.sub("", text)),
+    "SQL": lambda text: (sql_execution._SQL_TAG.findall(text), sql_execution._FENCE_NAME.sub("", text)),
 }
 SEEDS = [
     "eyJ-eyJ-", "eyJabcdefgh.", "eyJaaaaaaaa.eyJbbbbbbbb.", "sk-", "Bearer ", "Bearer a1", "Basic a", "uthorization",
@@ -128,7 +130,7 @@ def with_end(read: Callable[[str], object], end: str) -> Callable[[str], object]
 def test_a_different_end_changes_nothing(ends: str) -> None:
     readers: list[Callable[[str], object]] = [
         REDACTOR.text,
-        judgement.injection_signs,
+        judge_output.injection_signs,
         unusable,
         READERS["errors of HELM's"],
     ]

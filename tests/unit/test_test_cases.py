@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.framework import load_framework
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.framework import load_framework
 
 FOLDER = Path(__file__).resolve().parents[2] / "test_cases"
 MARK = "# expect: "

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eval_factory.cli.paths import HomePath
-from eval_factory.errors import ConfigError, PrerequisiteError
-from eval_factory.foreign_text import own_lines
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.foreign_text import own_lines
 
 if TYPE_CHECKING:  # the modules themselves are imported inside the commands: `--help` is to be quick
     from eval_factory.data.bundle import Need

@@ -21,7 +21,7 @@ def leaderboard() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything about them as JSON.")
 def list_leaderboards(as_json: bool) -> None:
     """List the leaderboards, and what each needs beside an endpoint for text."""
-    from eval_factory.leaderboard.listing import listing
+    from eval_factory.cli.leaderboard_listing import listing
 
     listing(sys.stdout, as_json=as_json)
 
@@ -56,8 +56,8 @@ def list_leaderboards(as_json: bool) -> None:
 @click.pass_context
 def run(ctx: click.Context, /, **flags: Any) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
-    from eval_factory.leaderboard.request import checked
-    from eval_factory.leaderboard.work import run_leaderboard
+    from eval_factory.workflows.leaderboard.request import checked
+    from eval_factory.workflows.leaderboard.run import run_leaderboard
 
     request = checked({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
     output = sys.stdout if request.dry_run else lasting(sys.stdout)

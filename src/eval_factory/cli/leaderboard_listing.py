@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from eval_factory.leaderboard.catalogue import Leaderboard, load_catalogue, schema_path
+from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue, schema_path
 
 LEAST_WIDTH = 100
 """Of a terminal that shows a table; in a narrower one everything about a leaderboard stands under its name."""

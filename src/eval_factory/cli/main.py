@@ -20,11 +20,11 @@ from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.config.evaluation import Request
-from eval_factory.config.framework import Framework, load_framework
-from eval_factory.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
-from eval_factory.foreign_text import own_lines
-from eval_factory.run.hangup import forget_interrupts, interrupt_on_signals
-from eval_factory.secrets import Redactor, names_a_secret
+from eval_factory.core.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
+from eval_factory.tasks.framework import Framework, load_framework
 
 PROGRAM = "eval-factory"
 PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
@@ -66,34 +66,34 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @click.option("--tag", default=None, help="Only tasks with this tag.")
 def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None) -> None:
     """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with."""
-    from eval_factory.cli import listing
+    from eval_factory.cli import task_listing
 
     if (task is not None) + everything + (tag is not None) > 1:
         raise ConfigError("ls: give one of TASK, --all and --tag")
     framework = load_framework()
     if task is not None:
-        record = listing.record_of(task, framework)
-        click.echo(json.dumps(record, indent=2) if as_json else listing.details(record), nl=as_json)
+        record = task_listing.record_of(task, framework)
+        click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
     elif everything:
-        _list_run_specs(listing.run_spec_records(framework), as_json=as_json)
+        _list_run_specs(task_listing.run_spec_records(framework), as_json=as_json)
     else:
         _list_tasks(framework, tag, as_json=as_json)
 
 
 def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
-    from eval_factory.cli import listing
+    from eval_factory.cli import task_listing
     from eval_factory.cli.tables import show_table
 
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif sys.stdout.isatty():
-        show_table(listing.RUN_SPEC_COLUMNS, listing.run_spec_rows(records))
+        show_table(task_listing.RUN_SPEC_COLUMNS, task_listing.run_spec_rows(records))
     else:
-        click.echo(listing.plain_table(listing.run_spec_rows(records)), nl=False)
+        click.echo(task_listing.plain_table(task_listing.run_spec_rows(records)), nl=False)
 
 
 def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
-    from eval_factory.cli import listing
+    from eval_factory.cli import task_listing
     from eval_factory.cli.tables import show_table
 
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
@@ -101,9 +101,9 @@ def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None
         tags = sorted({name for task in framework.evaluations for name in task.about.tags})
         raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
     if as_json:
-        click.echo(json.dumps([listing.task_record(task) for task in tasks], indent=2))
+        click.echo(json.dumps([task_listing.task_record(task) for task in tasks], indent=2))
     elif sys.stdout.isatty():
-        show_table(listing.TASK_COLUMNS, listing.task_rows(tasks))
+        show_table(task_listing.TASK_COLUMNS, task_listing.task_rows(tasks))
     else:  # other programs read this form
         click.echo(f"{framework.framework.name}:")
         for task in tasks:
@@ -166,7 +166,7 @@ def run_eval(
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
-    from eval_factory.pipeline import Options, run_evaluation
+    from eval_factory.workflows.evaluate import Options, run_evaluation
 
     given: dict[str, Any] = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     if offline:

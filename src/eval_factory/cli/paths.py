@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from eval_factory.config.home import expanded
+from eval_factory.core.user_paths import expanded
 
 
 class HomePath(click.Path):

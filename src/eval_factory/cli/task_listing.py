@@ -9,11 +9,12 @@ from typing import Any
 
 import yaml
 
-from eval_factory.config.code_execution import FLAG, KEY, executed_by, needs_permission, why
-from eval_factory.config.explain import did_you_mean
-from eval_factory.config.framework import FileLayout, Framework, ScenarioParameter, Task
-from eval_factory.config.layout import described
-from eval_factory.config.run_entry import (
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.explain import did_you_mean
+from eval_factory.tasks.code_execution import FLAG, KEY, executed_by, needs_permission, why
+from eval_factory.tasks.errata import load_errata
+from eval_factory.tasks.framework import FileLayout, Framework, ScenarioParameter, Task
+from eval_factory.tasks.run_entry import (
     OURS,
     PATHS,
     for_every_run_spec,
@@ -22,9 +23,8 @@ from eval_factory.config.run_entry import (
     prefix_of,
     signature,
 )
-from eval_factory.config.run_specs import RunSpec, load_index
-from eval_factory.errata.load import load_errata
-from eval_factory.errors import ConfigError
+from eval_factory.tasks.run_specs import RunSpec, load_index
+from eval_factory.tasks.user_data.layout import described
 
 COMMENT_WIDTH = 110
 EXAMPLE_SAMPLES = 20

@@ -13,18 +13,18 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from eval_factory.config import foreign
-from eval_factory.config.benchmark import Benchmark, load_benchmark
-from eval_factory.config.explain import did_you_mean, expectation
-from eval_factory.config.framework import Framework, Task
+from eval_factory.config import foreign_keys
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
-from eval_factory.config.plain_yaml import not_writable
-from eval_factory.config.run_entry import is_run_entry, near_name, task_of_run_entry
-from eval_factory.config.task_rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
-from eval_factory.errors import ConfigError
-from eval_factory.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
+from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.explain import did_you_mean, expectation
+from eval_factory.core.plain_yaml import not_writable
+from eval_factory.core.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
+from eval_factory.tasks.custom.definition import Benchmark, load_benchmark
+from eval_factory.tasks.framework import Framework, Task
+from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
@@ -107,7 +107,7 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    strange = foreign.take_out(user_layers)
+    strange = foreign_keys.take_out(user_layers)
     task = task or _chosen_task(user_layers, framework, problems)
     framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [
@@ -117,9 +117,9 @@ def build_evaluation(
     ]
     for _, tree in layers:
         _canonical_names(tree, problems)
-    problems += foreign.problems_of(strange, task, framework)
+    problems += foreign_keys.problems_of(strange, task, framework)
     merged, sources = merge(layers)
-    foreign.without_unused_prompt(merged, strange)
+    foreign_keys.without_unused_prompt(merged, strange)
     run = _validated(merged, sources, request, problems)
     benchmark = None
     if run is not None and task is not None:
@@ -131,7 +131,7 @@ def build_evaluation(
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)
     task = without_examples(task, run.config.params.extra)
-    warning = foreign.warning_of(strange)
+    warning = foreign_keys.warning_of(strange)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else ())
 
 
@@ -215,7 +215,7 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
     if kind == "extra_forbidden":
         parent, _, name = path.rpartition(".")
         known = _known_keys(parent)
-        near = did_you_mean(name, [*known, *foreign.known_in(parent)])
+        near = did_you_mean(name, [*known, *foreign_keys.known_in(parent)])
         hint = near or (f"; known here: {', '.join(known)}" if known else "")
         shown = REDACTED if looks_like_key(name) else path
         return f"{where}unknown key {shown}{hint}"

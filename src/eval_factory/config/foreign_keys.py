@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from eval_factory.config.framework import Framework, Task
 from eval_factory.config.merge import Layer
+from eval_factory.tasks.framework import Framework, Task
 
 ADAPTER = "target.api_endpoint.adapter_config"
 _USE_PROMPT, _PROMPT = f"{ADAPTER}.use_system_prompt", "custom_system_prompt"

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError, parse
-from eval_factory.config.written_secrets import field_before, field_names_a_secret
-from eval_factory.errors import ConfigError
-from eval_factory.secrets import names_a_secret
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError, parse
+from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.written_secrets import field_before, field_names_a_secret
 
 _PLACES_OF_URLS = re.compile(r"target\.api_endpoint\.url|config\.params\.extra\.judges\[\d+\]\.url")
 _PAST_THE_HOST = re.compile(r"[^/:][/?#]")

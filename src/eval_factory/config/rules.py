@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.code_execution import refusal
-from eval_factory.config.explain import did_you_mean
-from eval_factory.config.framework import FileLayout, ScenarioParameter, Task, load_framework
-from eval_factory.config.layout import DATA_PATH, described, faults
 from eval_factory.config.merge import Source, Sources
 from eval_factory.config.model import Extra, RunConfig
-from eval_factory.config.run_entry import PATHS, WHERE, given_twice
-from eval_factory.config.run_specs import load_index
+from eval_factory.core.explain import did_you_mean
+from eval_factory.tasks.code_execution import refusal
+from eval_factory.tasks.framework import FileLayout, ScenarioParameter, Task, load_framework
+from eval_factory.tasks.run_entry import PATHS, WHERE, given_twice
+from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.user_data.layout import DATA_PATH, described, faults
 
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from eval_factory.foreign_text import one_line
-from eval_factory.results import MODEL_ROLE, FailureCause
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.results import MODEL_ROLE, FailureCause
 
 LONGEST_CAUSE = 300
 LONGEST_SHOWN = 120

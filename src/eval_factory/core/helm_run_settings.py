@@ -11,10 +11,10 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from eval_factory.engine.events import RUN_ID_VARIABLE
-from eval_factory.engine.offline import PROXY_VARIABLES
-from eval_factory.engine.transport import PROXIES_VARIABLE, proxy_from_environment
+from eval_factory.core.events import RUN_ID_VARIABLE
+from eval_factory.endpoint.transport import PROXIES_VARIABLE, proxy_from_environment
 from eval_factory.helm import names
+from eval_factory.helm_plugin.network_guard import PROXY_VARIABLES
 
 
 def text_of(settings: Mapping[str, str]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from eval_factory.foreign_text import own_lines
-from eval_factory.rundir import PRIVATE, RunDir
-from eval_factory.secrets import Redactor
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.secrets import Redactor
 
 
 def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool, beginning: Iterable[str] = ()) -> logging.Logger:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from eval_factory.errors import BusyError, PrerequisiteError
+from eval_factory.core.errors import BusyError, PrerequisiteError
 
 PRIVATE = 0o600
 PUBLIC = 0o644

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from eval_factory.errors import PrerequisiteError
+from eval_factory.core.errors import PrerequisiteError
 
 REDACTED = "[API_KEY_REDACTED]"
 SHORTEST_SECRET = 12

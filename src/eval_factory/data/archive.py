@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.core.foreign_text import printable
 from eval_factory.data.bundle import complete_tasks, interrupted, refuse_inside, settle, staging
 from eval_factory.data.manifest import MANIFEST, Manifest, compare, parse_manifest, read_manifest
 from eval_factory.data.sources import Sources, relative_path
-from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.foreign_text import printable
 
 SUFFIXES = (".tar.gz", ".tgz")
 DEFAULT_LIMIT = 20 << 30

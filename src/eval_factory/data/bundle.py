@@ -14,6 +14,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.core.foreign_text import printable
+from eval_factory.core.rundir import sha256_of, write_atomic
 from eval_factory.data.manifest import (
     COMMIT,
     LOCK,
@@ -27,9 +30,6 @@ from eval_factory.data.manifest import (
     read_manifest,
 )  # fmt: skip
 from eval_factory.data.sources import SourceFile, Sources, TaskSources, relative_path
-from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.foreign_text import printable
-from eval_factory.rundir import sha256_of, write_atomic
 
 SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"
 FILE_LISTS, PRESENTATION = "file_lists", "presentation"

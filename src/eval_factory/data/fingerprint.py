@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from eval_factory.config.layout import files_of
-from eval_factory.config.task_rules import own_data_of
-from eval_factory.plan import Plan
-from eval_factory.rundir import RunDir, sha256_of, write_atomic
+from eval_factory.config.rules import own_data_of
+from eval_factory.core.rundir import RunDir, sha256_of, write_atomic
+from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.user_data.layout import files_of
 
 TAKES_LONG = 1 << 30
 """Bytes to read, from which on it is said that they are read."""

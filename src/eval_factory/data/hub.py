@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.data.bundle import HF_HOME, Staging
 from eval_factory.data.failure import FetchError
 from eval_factory.data.manifest import HubEntry, files_under
 from eval_factory.data.script_process import RESULT
 from eval_factory.data.sources import HubDataset
-from eval_factory.errors import PrerequisiteError
 
 UNKNOWN_REVISION = "0" * 40
 """The name of a revision's folder where nobody knows the revision: `load_dataset` wants a name."""

@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.foreign_text import printable
+from eval_factory.core.rundir import sha256_of
 from eval_factory.data.bundle import FILE_LISTS, NLTK_DATA, PRESENTATION, SCENARIOS, TIKTOKEN, file_list_text, staging
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.manifest import Manifest, files_under
 from eval_factory.data.sources import HubDataset, Sources, clashes, relative_path
-from eval_factory.errors import ConfigError, PrerequisiteError
-from eval_factory.foreign_text import printable
-from eval_factory.rundir import sha256_of
 
 SUMS = "SHA256SUMS"
 HUB = "hub"

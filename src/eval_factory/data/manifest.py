@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from eval_factory import __version__
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import printable
+from eval_factory.core.rundir import sha256_of
 from eval_factory.data.sources import RelativePath, Sha256, clashes, plain_text
-from eval_factory.errors import PrerequisiteError
-from eval_factory.foreign_text import printable
-from eval_factory.rundir import sha256_of
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"

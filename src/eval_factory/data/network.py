@@ -9,14 +9,14 @@ import json
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from eval_factory.engine.offline import ALLOWED_VARIABLE, place_of
-from eval_factory.plan import Plan
-from eval_factory.secrets import variable_of
+from eval_factory.core.secrets import variable_of
+from eval_factory.helm_plugin.network_guard import ALLOWED_VARIABLE, place_of
+from eval_factory.plan.run_plan import Plan
 
 
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""
-    from eval_factory.engine.asking import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
+    from eval_factory.endpoint.retrying_client import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
 
     urls = []
     for endpoint in plan.endpoints:
@@ -30,7 +30,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
 
 def variables_for(plan: Plan, env: Mapping[str, str]) -> dict[str, str]:
     """What tells helm-run that it is offline, and which proxy leads where."""
-    from eval_factory.engine.transport import PROXIES_VARIABLE, proxy_from_environment
+    from eval_factory.endpoint.transport import PROXIES_VARIABLE, proxy_from_environment
 
     urls = urls_of(plan, env)
     proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}

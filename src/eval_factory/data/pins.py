@@ -6,8 +6,8 @@ from eval_factory.data.hub import UNKNOWN_REVISION
 from eval_factory.data.place import task_sources
 from eval_factory.data.sources import load_sources
 from eval_factory.helm import output
-from eval_factory.mends import pins
-from eval_factory.plan import Plan
+from eval_factory.helm_plugin.patches import pinned_downloads
+from eval_factory.plan.run_plan import Plan
 
 
 def variables_of_pins(*plans: Plan) -> dict[str, str]:
@@ -17,7 +17,7 @@ def variables_of_pins(*plans: Plan) -> dict[str, str]:
     of_branches = [file for task in tasks for file in task.files if file.upstream]
     files = {sources.url(str(file.upstream)): sources.url(file.url) for file in of_branches}
     datasets = {dataset.id: dataset.revision for task in tasks for dataset in task.hub if dataset.revision}
-    return pins.variables(files, datasets)
+    return pinned_downloads.variables(files, datasets)
 
 
 def notes_on_revisions(plan: Plan) -> list[str]:

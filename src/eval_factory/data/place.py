@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.framework import Task
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.rundir import sha256_of
 from eval_factory.data.bundle import (
     FILE_LISTS,
     HF_HOME,
@@ -26,11 +27,10 @@ from eval_factory.data.bundle import (
 from eval_factory.data.hub import DATASETS, cache_folder, caches_of
 from eval_factory.data.manifest import FileEntry, Manifest, compare, manifest_sha256, read_manifest
 from eval_factory.data.sources import Sources, TaskSources, load_sources
-from eval_factory.engine.listing import ALL_FILES_VARIABLE, LISTS_VARIABLE
-from eval_factory.errors import PrerequisiteError
 from eval_factory.helm.output import scenario_folder
-from eval_factory.plan import Plan
-from eval_factory.rundir import sha256_of
+from eval_factory.helm_plugin.mtsamples_listing import ALL_FILES_VARIABLE, LISTS_VARIABLE
+from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.framework import Task
 
 SHOWN = 5
 HF_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

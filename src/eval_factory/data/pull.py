@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import (
     FILE_LISTS,
     LIST_LIMIT,
@@ -27,7 +28,6 @@ from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
 from eval_factory.data.hub import pull_dataset
 from eval_factory.data.sources import HubDataset, Listing, Nltk, Sources, relative_path
-from eval_factory.errors import ConfigError, PrerequisiteError
 
 AT_ONCE = 8
 LEADERBOARDS = "leaderboards"

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eval_factory.mends import kernel
+from eval_factory.core import kernel_sandbox
 
 READABLE = (
     "/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc", "/nix/store", "/run/systemd/resolve", "/proc", "/sys/devices",
@@ -23,9 +23,9 @@ def main(repository: str, config: str | None, workspace: str) -> None:
     """Writes `RESULT` into the workspace: the folder that was made, the configuration's name and its version."""
     from datasets import load_dataset_builder
 
-    kernel.give_up_privileges()
+    kernel_sandbox.give_up_privileges()
     python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), *filter(None, sys.path)]
-    kernel.restrict_files([*READABLE, *python, repository], [workspace], tcp=True)
+    kernel_sandbox.restrict_files([*READABLE, *python, repository], [workspace], tcp=True)
     told: dict[str, Any]
     try:
         builder = load_dataset_builder(repository, config, cache_dir=workspace, trust_remote_code=True)

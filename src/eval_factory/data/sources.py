@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
-from eval_factory.errors import ConfigError
-from eval_factory.foreign_text import printable
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.foreign_text import printable
 
 TABLE = "sources.yml"
 LONGEST_NAME, LONGEST_PATH = 240, 1000

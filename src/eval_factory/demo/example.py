@@ -6,7 +6,7 @@ import shutil
 from importlib import resources
 from pathlib import Path
 
-from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 
 FOLDER = "new_benchmark"
 

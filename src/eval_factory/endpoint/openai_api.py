@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from eval_factory.foreign_text import said_in
+from eval_factory.core.foreign_text import said_in
 
 KEY_VERSION = 1
 CHAT = "chat"

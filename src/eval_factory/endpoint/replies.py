@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from eval_factory import foreign_text
-from eval_factory.engine import wire
-from eval_factory.engine.rate_limits import granted_tokens
-from eval_factory.engine.transport import LARGEST_BODY, Reply
-from eval_factory.secrets import Redactor
+from eval_factory.core import foreign_text
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.rate_limits import granted_tokens
+from eval_factory.endpoint.transport import LARGEST_BODY, Reply
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
 LARGEST_TOKEN = 256
@@ -29,24 +29,24 @@ class ReplyReader:
         self._redactor, self._type = redactor, endpoint_type
 
     def answer(self, reply: Reply, sent: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to the request `sent`. Raises wire.UnusableAnswer."""
+        """The answer to the request `sent`. Raises openai_api.UnusableAnswer."""
         if len(reply.data) > largest_answer(sent):
-            raise wire.UnusableAnswer(
+            raise openai_api.UnusableAnswer(
                 f"the answer has {len(reply.data)} bytes, more than the {granted_tokens(sent)} tokens granted can be"
             )
         try:
             # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
             # what looks like a key may be the model's answer.
-            answer: Any = self._redactor.tree(wire.parse_answer(reply.data), known_only=True)
-            wire.read_answer(answer, self._type)
+            answer: Any = self._redactor.tree(openai_api.parse_answer(reply.data), known_only=True)
+            openai_api.read_answer(answer, self._type)
         except RecursionError as error:
-            raise wire.UnusableAnswer("the answer is nested too deeply") from error
+            raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
         return dict(answer)
 
     def shown(self, reply: Reply) -> str:
         """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
-        with contextlib.suppress(wire.UnusableAnswer, RecursionError):
-            said = wire.parse_answer(reply.data)
+        with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
+            said = openai_api.parse_answer(reply.data)
             safe = self._redactor.tree(said)
             if safe != said:
                 return json.dumps(safe, ensure_ascii=False)
@@ -55,8 +55,8 @@ class ReplyReader:
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
         said = None
-        with contextlib.suppress(wire.UnusableAnswer, RecursionError):
-            said = foreign_text.said_in(self._redactor.tree(wire.parse_answer(reply.data)))
+        with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
+            said = foreign_text.said_in(self._redactor.tree(openai_api.parse_answer(reply.data)))
         if said is None:
             said = foreign_text.plain(self._redactor.text(reply.text()))
         return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))

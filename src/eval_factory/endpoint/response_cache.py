@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.engine import wire
+from eval_factory.endpoint import openai_api
 
 APPLICATION_ID = 0x45464143
 """Marks the file as ours ('EFAC')."""
@@ -126,7 +126,7 @@ class ResponseStore:
         """(response, latency in seconds, time of creation) of an answered request.
 
         Raises:
-            wire.UnusableAnswer: an older version kept what is no JSON.
+            openai_api.UnusableAnswer: an older version kept what is no JSON.
         """
         if key not in self._keys:
             return None
@@ -137,7 +137,7 @@ class ResponseStore:
         )
         if row is None:
             return None
-        return wire.parse_kept(row[0]), row[1], row[2]
+        return openai_api.parse_kept(row[0]), row[1], row[2]
 
     def has_answers(self, role: str, model_id: str) -> bool:
         """Whether this model answered in this role before."""
@@ -313,7 +313,7 @@ def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]
 
 
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
-    """Each way in which requests to this endpoint and model were changed; `wire.request_keys` takes them."""
+    """Each way in which requests to this endpoint and model were changed; `openai_api.request_keys` takes them."""
     query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
     return [json.loads(row["changes"]) for row in _rows(path, query, url=url, model_id=model_id)]
 

@@ -16,18 +16,18 @@ from typing import Any
 from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
-from eval_factory import foreign_text
-from eval_factory.engine import wire
-from eval_factory.engine.auth import SignIn, SignInError
-from eval_factory.engine.first_requests import FirstRequests
-from eval_factory.engine.limit import AdaptiveLimit
-from eval_factory.engine.pulse import OUTAGE_S, Pulse
-from eval_factory.engine.rate_limits import Patience, Turns, asked_pause
-from eval_factory.engine.reading import ERROR_TEXT_LIMIT, ReplyReader
-from eval_factory.engine.refusals import Changes, Refusals, named_in
-from eval_factory.engine.stop_messages import StopMessages
-from eval_factory.engine.transport import PROXY_LOGIN, Reply, Transport, TransportError
-from eval_factory.secrets import Redactor
+from eval_factory.core import foreign_text
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.concurrency import AdaptiveLimit
+from eval_factory.endpoint.first_requests import FirstRequests
+from eval_factory.endpoint.outage import OUTAGE_S, Pulse
+from eval_factory.endpoint.rate_limits import Patience, Turns, asked_pause
+from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
+from eval_factory.endpoint.sign_in import SignIn, SignInError
+from eval_factory.endpoint.stop_messages import StopMessages
+from eval_factory.endpoint.transport import PROXY_LOGIN, Reply, Transport, TransportError
+from eval_factory.endpoint.unsupported_params import Changes, Refusals, named_in
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
 """Gateways have 5xx of their own (520 to 527, 529); only "not implemented" and "no such HTTP" stay as they are."""
@@ -290,7 +290,7 @@ class Asker:
         """
         while True:
             changes = {**self._refused.known(body), **refused}
-            sent = wire.changed(body, changes)
+            sent = openai_api.changed(body, changes)
             try:
                 answer = self._usable(self._send(sent), sent, since)
             except _Refused as refusal:
@@ -352,7 +352,7 @@ class Asker:
         if 200 <= reply.status < 300:
             try:
                 return self._reader.answer(reply, sent)
-            except wire.UnusableAnswer as error:
+            except openai_api.UnusableAnswer as error:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
                 told = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))

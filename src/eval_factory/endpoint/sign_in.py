@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 from urllib3.util.retry import Retry
 
-from eval_factory.engine.transport import certificates, certificates_hint, proxy_for
-from eval_factory.foreign_text import one_line, said_in
-from eval_factory.rundir import PRIVATE, write_atomic
-from eval_factory.secrets import Redactor, secret_in, variable_of
+from eval_factory.core.foreign_text import one_line, said_in
+from eval_factory.core.rundir import PRIVATE, write_atomic
+from eval_factory.core.secrets import Redactor, secret_in, variable_of
+from eval_factory.endpoint.transport import certificates, certificates_hint, proxy_for
 
 RENEW_BEFORE_S = 60.0
 """A token is renewed so long before it expires: a request that is under way must not outlive it."""

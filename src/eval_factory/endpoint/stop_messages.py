@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
-from eval_factory.causes import Causes, line_of
-from eval_factory.engine.transport import proxy_variable
-from eval_factory.engine.wire import PATHS
-from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import secret_in
+from eval_factory.core.failure_causes import Causes, line_of
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.secrets import secret_in
+from eval_factory.endpoint.openai_api import PATHS
+from eval_factory.endpoint.transport import proxy_variable
 
 REGARDLESS = "to ask on regardless: --overrides config.params.extra.stop_after_failures=0"
 SHOWN_CAUSES = 3

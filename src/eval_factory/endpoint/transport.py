@@ -23,8 +23,8 @@ from certifi import where
 from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
 from urllib3.connectionpool import HTTPConnectionPool
 
-from eval_factory.errors import PrerequisiteError
-from eval_factory.foreign_text import one_line
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import one_line
 
 CONNECT_TIMEOUT_S = 10.0
 LEAST_TIMEOUT_S = 0.001

@@ -1,1 +1,1 @@
-"""Backends that run a plan's command. Sees an argv, names and paths; knows nothing of HELM."""
+"""Where helm-run is started. Sees an argv, names and paths; knows nothing of HELM."""

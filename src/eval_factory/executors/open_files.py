@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.errors import PrerequisiteError
+from eval_factory.core.errors import PrerequisiteError
 
 ALWAYS_OPEN = 64
 """What helm-run has open beside its requests: logs, data, pipes; 9 were counted, and libraries may have theirs."""

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from eval_factory.foreign_text import own_lines
+from eval_factory.core.foreign_text import own_lines
 
 PLAIN_INTERVAL_S = 10.0
 

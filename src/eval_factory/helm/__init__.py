@@ -1,4 +1,4 @@
 """All knowledge of HELM's file names, JSON keys, run entries and tags. Pure functions; HELM itself is not imported.
 
-A HELM upgrade touches this room (and `engine/`, which runs inside helm-run).
+A HELM upgrade touches this room (and `helm_plugin/`, which runs inside helm-run).
 """

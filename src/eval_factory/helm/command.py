@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.plan import SUITE, Plan
+from eval_factory.plan.run_plan import SUITE, Plan
 
 
 def run_entry(plan: Plan) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import permutations
 from typing import Any
 
-from eval_factory.engine.disguise import readings, squeezed, undisguised
+from eval_factory.helm.disguised_text import readings, squeezed, undisguised
 
 SCALE = range(1, 6)
 """HELM's juries score from 1 to 5."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eval_factory.config.framework import HelmEntry
+from eval_factory.tasks.framework import HelmEntry
 
 USUAL_MAIN_METRICS = (
     "exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match", "exact_match_indicator",

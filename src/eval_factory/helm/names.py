@@ -9,11 +9,11 @@ from typing import Any
 MEASURED_HELM = "0.5.16"
 """The version whose functions are known well enough to be replaced by quicker ones."""
 
-CLIENT_CLASS = "eval_factory.engine.client.EndpointClient"
-RUNNER_CLASS = "eval_factory.engine.runner.EvalRunner"
-HELM_NAMED_RUNNER_CLASS = "eval_factory.engine.runner.HelmNamedRunner"
-PLUGIN_MODULE = "eval_factory.engine.plugin"
-LOG_FILTER_CLASS = "eval_factory.engine.log_filter.WithholdText"
+CLIENT_CLASS = "eval_factory.helm_plugin.client.EndpointClient"
+RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"
+HELM_NAMED_RUNNER_CLASS = "eval_factory.helm_plugin.runner.HelmNamedRunner"
+PLUGIN_MODULE = "eval_factory.helm_plugin.plugin"
+LOG_FILTER_CLASS = "eval_factory.helm_plugin.log_filter.WithholdText"
 
 MODEL_DEPLOYMENTS = "model_deployments.yaml"
 MODEL_METADATA = "model_metadata.yaml"

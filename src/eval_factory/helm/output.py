@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from eval_factory.errors import HelmError
+from eval_factory.core.errors import HelmError
 from eval_factory.helm import names
 
 BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "batch_size", "max_prob", "logprob")

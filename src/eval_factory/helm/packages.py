@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable
 from importlib import metadata, util
 
-from eval_factory.config.run_specs import load_index
-from eval_factory.errors import PrerequisiteError
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm.names import MEASURED_HELM
+from eval_factory.tasks.run_specs import load_index
 
 HELM = "crfm-helm"
 

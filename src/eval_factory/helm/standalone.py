@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eval_factory.config.framework import Framework
 from eval_factory.config.model import DEMO_URLS
+from eval_factory.core.results import MODEL_ROLE
 from eval_factory.helm import names
-from eval_factory.plan import EndpointPlan
-from eval_factory.results import MODEL_ROLE
+from eval_factory.plan.run_plan import EndpointPlan
+from eval_factory.tasks.framework import Framework
 
 
 def endpoint_by_hand(

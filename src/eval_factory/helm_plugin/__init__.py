@@ -1,1 +1,1 @@
-"""Code that runs INSIDE helm-run: the endpoint client, the response cache, the runner, what mends HELM at run time."""
+"""Code that runs INSIDE helm-run, and that nobody outside imports: the client, the runner, annotators, guards, patches."""

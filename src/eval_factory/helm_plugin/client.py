@@ -24,20 +24,22 @@ from helm.clients.client import Client, truncate_sequence
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult, Thinking, Token
 from helm.proxy.retry import NonRetriableException
 
+from eval_factory.core import events
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.secrets import filled, first_secret, secret_in, variables_in
 from eval_factory.demo.server import DemoServer
-from eval_factory.engine import events, offline, wire
-from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
-from eval_factory.engine.auth import sign_in
-from eval_factory.engine.first_requests import FirstRequests
-from eval_factory.engine.rate_limits import Patience, Turns
-from eval_factory.engine.refusals import told
-from eval_factory.engine.session import Session, session_for
-from eval_factory.engine.stop_messages import messages_of
-from eval_factory.engine.store import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.engine.transport import Transport
-from eval_factory.foreign_text import own_lines
-from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import filled, first_secret, secret_in, variables_in
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.first_requests import FirstRequests
+from eval_factory.endpoint.rate_limits import Patience, Turns
+from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
+from eval_factory.endpoint.retrying_client import Asker, RequestFailed, StopAsking
+from eval_factory.endpoint.sign_in import sign_in
+from eval_factory.endpoint.stop_messages import messages_of
+from eval_factory.endpoint.transport import Transport
+from eval_factory.endpoint.unsupported_params import told
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.session import Session, session_for
 
 OWN_TEXT_END = "<|endoftext|>"
 """Completions endpoints may send text past this mark; HELM's own client cuts there too."""
@@ -101,7 +103,7 @@ class Endpoint:
         self._type = endpoint_type
         self._top_p = top_p
         self._identity_url = url
-        self._adapter = wire.Adapter(**adapter)
+        self._adapter = openai_api.Adapter(**adapter)
         redactor = self._session.redactor
         for name in variables_in([url, self._adapter.params_to_add]):
             redactor.learn(secret_in(os.environ, name) or "")
@@ -113,7 +115,7 @@ class Endpoint:
             if variables_in(value)
         }
         """Sent in every request, and kept nowhere."""
-        asked_url = wire.request_url(served, endpoint_type, use_nvcf=use_nvcf)
+        asked_url = openai_api.request_url(served, endpoint_type, use_nvcf=use_nvcf)
         answered = self._session.store.has_answers(role, model_id)
         self._variants = read_changes(self._session.store.path, url, model_id)
         """The changes with which requests were answered that the endpoint refused as they were."""
@@ -153,7 +155,7 @@ class Endpoint:
             self._stop(f"cannot write {self._session.store.path}: {error}\n  check the disk; what was kept stays")
         except Exception as error:  # whatever an answer sets off here: HELM would pay for it five times, and give up
             return self._failed(self._unexpected(key, error))
-        self._session.count(self._role, cached=reply.cached, tokens=wire.usage_of(reply.response))
+        self._session.count(self._role, cached=reply.cached, tokens=openai_api.usage_of(reply.response))
         return result
 
     def _failed(self, message: str) -> RequestResult:
@@ -186,15 +188,15 @@ class Endpoint:
 
     def _key_and_body(self, request: Request) -> tuple[str, dict[str, Any]]:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-        body = wire.request_body(
+        body = openai_api.request_body(
             fields, model_id=self._model_id, endpoint_type=self._type, top_p=self._top_p, adapter=self._adapter
         )
-        return wire.request_key(self._identity_url, body, request.random), body
+        return openai_api.request_key(self._identity_url, body, request.random), body
 
     def _keys(self, body: dict[str, Any], random: str | None) -> Iterator[str]:
         with self._lock:
             variants = list(self._variants)
-        return wire.request_keys(self._identity_url, body, random, variants)
+        return openai_api.request_keys(self._identity_url, body, random, variants)
 
     def _once(self, key: str, body: dict[str, Any], random: str | None) -> _Reply:
         """The same request asked twice at the same time is sent once; both get the one answer."""
@@ -228,11 +230,11 @@ class Endpoint:
             if found is None:
                 return None
             response, latency, created = found
-            wire.read_answer(response, self._type)
-        except wire.UnusableAnswer as error:  # kept by an older version
+            openai_api.read_answer(response, self._type)
+        except openai_api.UnusableAnswer as error:  # kept by an older version
             self._set_aside(key, str(error))
             return None
-        tokens = wire.usage_of(response)
+        tokens = openai_api.usage_of(response)
         self._session.store.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *tokens))
         return _Reply(response, latency, created, cached=True)
 
@@ -250,11 +252,11 @@ class Endpoint:
             self._stop(str(error))
         changes, adjustments, changed = answered.changes, told(answered.changes), None
         if changes:
-            body = wire.changed(body, changes)
-            key = wire.request_key(self._identity_url, body, random)
+            body = openai_api.changed(body, changes)
+            key = openai_api.request_key(self._identity_url, body, random)
             changed = RequestChanges(self._identity_url, self._model_id, changes)
             self._tell_once(adjustments)
-        tokens = wire.usage_of(answered.body)
+        tokens = openai_api.usage_of(answered.body)
         self._session.store.save(
             Answer(key, self._role, self._model_id, body, answered.body, answered.started, answered.latency_s),
             Attempt(
@@ -303,9 +305,9 @@ class Endpoint:
         raise EndpointStopped(message)
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
-        choices = wire.read_answer(reply.response, self._type)
-        if any(choice.finish_reason == wire.FILTERED for choice in choices):
-            return _failure(wire.FILTERED_MESSAGE)
+        choices = openai_api.read_answer(reply.response, self._type)
+        if any(choice.finish_reason == openai_api.FILTERED for choice in choices):
+            return _failure(openai_api.FILTERED_MESSAGE)
         completions = [self._completion(request, choice) for choice in choices]
         return RequestResult(
             success=True,
@@ -320,15 +322,15 @@ class Endpoint:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            message = wire.TOO_FEW_TOKENS.format(granted=granted)
+            message = openai_api.TOO_FEW_TOKENS.format(granted=granted)
             self._session.events.emit(events.WARNING, role=self._role, message=message)
 
-    def _completion(self, request: Request, choice: wire.Choice) -> GeneratedOutput:
+    def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
         text, thought = self._adapter.without_reasoning(choice.text)
-        if choice.finish_reason == wire.CUT_OFF and not text and self._role == MODEL_ROLE:
+        if choice.finish_reason == openai_api.CUT_OFF and not text and self._role == MODEL_ROLE:
             self._warn_of_too_few_tokens(request.max_tokens)
         reasoning = choice.reasoning if thought is None else thought
-        if request.echo_prompt and self._type == wire.CHAT:
+        if request.echo_prompt and self._type == openai_api.CHAT:
             text = request.prompt + text
         output = GeneratedOutput(
             text=text,
@@ -337,7 +339,7 @@ class Endpoint:
             finish_reason={"reason": choice.finish_reason},
             thinking=Thinking(text=reasoning) if reasoning is not None else None,
         )
-        end = None if self._type == wire.CHAT else OWN_TEXT_END
+        end = None if self._type == openai_api.CHAT else OWN_TEXT_END
         return truncate_sequence(output, request, end_of_text_token=end, print_warning=False)
 
 
@@ -375,7 +377,7 @@ def _served_url(url: str) -> str:
     with _demo_lock:
         if _demo_server is None:
             _demo_server = DemoServer().__enter__()
-            guard, place = offline.guard(), offline.place_of(_demo_server.base_url)
+            guard, place = network_guard.guard(), network_guard.place_of(_demo_server.base_url)
             if guard is not None and place is not None:
                 guard.allow(*place)
         return _demo_server.base_url

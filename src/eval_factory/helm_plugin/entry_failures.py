@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eval_factory.engine import events
-from eval_factory.engine.session import session_for
-from eval_factory.foreign_text import one_line, printable
+from eval_factory.core import events
+from eval_factory.core.foreign_text import one_line, printable
+from eval_factory.helm_plugin.session import session_for
 
 _not_made: list[str] = []
 

@@ -16,10 +16,10 @@ from helm.benchmark.annotation.model_as_judge import AnnotatorModelInfo, LLMAsJu
 from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.common.request import Request, RequestResult
 
-from eval_factory.engine.judgement import UnusableJudgement, judgement_in
-from eval_factory.engine.session import current_session
-from eval_factory.foreign_text import one_line
+from eval_factory.core.foreign_text import one_line
 from eval_factory.helm import names
+from eval_factory.helm.judge_output import UnusableJudgement, judgement_in
+from eval_factory.helm_plugin.session import current_session
 
 MOST_TOKENS = 4096
 """What HELM grants a judge."""

@@ -7,13 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from eval_factory.engine import offline, settings
-from eval_factory.mends import startup
+from eval_factory.core import helm_run_settings
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.patches import fast_startup
 
 # This module is the first of ours that helm-run imports.
-settings.take_those_of_the_file(sys.argv, os.environ)
-offline.guard_from_environment()
-startup.lever(startup.read_yaml_with_the_c_parser)
+helm_run_settings.take_those_of_the_file(sys.argv, os.environ)
+network_guard.guard_from_environment()
+fast_startup.lever(fast_startup.read_yaml_with_the_c_parser)
 
 
 class WithholdText(logging.Filter):

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eval_factory.engine import offline
 from eval_factory.helm import names
+from eval_factory.helm_plugin import network_guard
 
 LISTS_VARIABLE = "EVAL_FACTORY_FILE_LISTS"
 """A folder of <scenario>.json."""
@@ -30,7 +30,7 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
     lists = os.environ.get(LISTS_VARIABLE)
     if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
         found = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]
-    elif offline.guard() is not None:
+    elif network_guard.guard() is not None:
         found = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
     else:
         return None

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from eval_factory.engine.events import PARENT_VARIABLE
+from eval_factory.core.events import PARENT_VARIABLE
 
 PARENT_CHECK_S = 0.1
 

@@ -11,10 +11,11 @@ import os
 import sys
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.config.run_specs import load_index
-from eval_factory.engine import entries, listing, offline, parent, settings
+from eval_factory.core import helm_run_settings
 from eval_factory.helm import names
-from eval_factory.mends import absent, hub, pins, scenarios, startup
+from eval_factory.helm_plugin import entry_failures, mtsamples_listing, network_guard, parent
+from eval_factory.helm_plugin.patches import fast_startup, hub_revisions, optional_deps, pinned_downloads, scenarios
+from eval_factory.tasks.run_specs import load_index
 
 
 class _Discarded(io.TextIOBase):
@@ -35,22 +36,22 @@ def discard_bare_prints() -> None:
 
 def mend_custom_benchmarks() -> None:
     if names.CONFIGURABLE_RUN_SPEC in names.asked_run_specs(sys.argv):
-        from eval_factory.mends import own_data
+        from eval_factory.helm_plugin.patches import custom_tables
 
-        own_data.read_cells_as_text()
-        own_data.keep_other_columns()
+        custom_tables.read_cells_as_text()
+        custom_tables.keep_other_columns()
 
 
 def mend_jury_benchmarks() -> None:
     """Only where a jury benchmark is run: importing its metrics takes seconds."""
     if names.asked_run_specs(sys.argv) & names.JURY_RUN_SPECS:
-        from eval_factory.engine import judging
+        from eval_factory.helm_plugin import jury_annotator
 
-        judging.judge_with_all_at_once()
-        absent.answer_for_spacy_model()
-        absent.answer_for_summ_eval()
-        absent.answer_for_qafacteval()
-        absent.do_without_weights()
+        jury_annotator.judge_with_all_at_once()
+        optional_deps.answer_for_spacy_model()
+        optional_deps.answer_for_summ_eval()
+        optional_deps.answer_for_qafacteval()
+        optional_deps.do_without_weights()
 
 
 def mend_scenarios() -> None:
@@ -58,17 +59,17 @@ def mend_scenarios() -> None:
     asked = names.asked_run_specs(sys.argv)
     executing = {name for name, spec in load_index().run_specs.items() if spec.executes and name in (asked or {name})}
     if executing:
-        from eval_factory.mends import execution
+        from eval_factory.helm_plugin.patches import executed_answers
 
-        execution.confine(executing)
+        executed_answers.confine(executing)
     if "ehr_sql" in asked:
-        from eval_factory.mends import sql
+        from eval_factory.helm_plugin.patches import sql_execution
 
-        sql.execute_where_it_can_do_no_harm()
+        sql_execution.execute_where_it_can_do_no_harm()
     if "medcalc_bench" in asked:
         scenarios.take_medcalc_version()
     if "medalign" in asked:
-        absent.answer_for_transformers()
+        optional_deps.answer_for_transformers()
         scenarios.count_cut_medalign_records()
     if "ehrshot" in asked:
         scenarios.make_ehrshot_prompts_anew()
@@ -78,17 +79,17 @@ def mend_scenarios() -> None:
 
 
 parent.end_with_parent(os.environ)
-settings.take_those_of_the_file(sys.argv, os.environ)
-offline.guard_from_environment()
-hub.note_what_is_loaded()
-pins.download_as_told()
-for _pull in startup.LEVERS:
-    startup.lever(_pull)
-absent.answer_for_torch()
-if entries.are_of_a_conf_file(sys.argv):
-    entries.let_each_stand_alone()
+helm_run_settings.take_those_of_the_file(sys.argv, os.environ)
+network_guard.guard_from_environment()
+hub_revisions.note_what_is_loaded()
+pinned_downloads.download_as_told()
+for _pull in fast_startup.LEVERS:
+    fast_startup.lever(_pull)
+optional_deps.answer_for_torch()
+if entry_failures.are_of_a_conf_file(sys.argv):
+    entry_failures.let_each_stand_alone()
 mend_custom_benchmarks()
 mend_jury_benchmarks()
 mend_scenarios()
-listing.list_files_without_github()
+mtsamples_listing.list_files_without_github()
 discard_bare_prints()

@@ -17,18 +17,19 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 from helm.common.object_spec import get_class_by_name
 
-from eval_factory.engine import entries, events, offline
-from eval_factory.engine.client import EndpointStopped
-from eval_factory.engine.session import session_for
-from eval_factory.engine.text_only import asks_for_more
-from eval_factory.engine.unscorable import Unscorable, let_one_answer_fail_alone, of_a_run
-from eval_factory.errors import PrerequisiteError
-from eval_factory.foreign_text import LONGEST_LOG_LINE, one_line
+from eval_factory.core import events
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import LONGEST_LOG_LINE, one_line
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
-from eval_factory.mends import execution_record, hub, scoring, startup
-from eval_factory.mends.pins import DownloadError
-from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import Redactor
+from eval_factory.helm_plugin import entry_failures, network_guard
+from eval_factory.helm_plugin.capabilities import asks_for_more
+from eval_factory.helm_plugin.client import EndpointStopped
+from eval_factory.helm_plugin.patches import execution_record, fast_scoring, fast_startup, hub_revisions
+from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
+from eval_factory.helm_plugin.session import session_for
+from eval_factory.helm_plugin.unscorable_answers import Unscorable, let_one_answer_fail_alone, of_a_run
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
@@ -49,7 +50,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._session = session_for(Path(self.output_path).absolute().parent)
         self._levers_are_pulled = False
-        self._guard = offline.guard()
+        self._guard = network_guard.guard()
         if self._guard is not None:
             self._guard.tell = lambda place: self._session.events.emit(events.BLOCKED, place=place)
         self._blocked_before = 0
@@ -80,7 +81,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
         run_specs = self.those_that_can_run(run_specs)
-        before = entries.not_made()
+        before = entry_failures.not_made()
         failed = before > 0
         begun: set[str] = set()
         for number, run_spec in enumerate(run_specs, start=before + 1):
@@ -142,7 +143,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
-        hub.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
+        hub_revisions.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
         execution_record.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
         self._session.expect(MODEL_ROLE, len(state.request_states))
         self._session.events.emit(events.PHASE, phase=events.ASKING, total=len(state.request_states))
@@ -151,14 +152,14 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """Some scenarios go on without a file that they could not download: with fewer instances, and another score."""
         blocked = self._guard.blocked[self._blocked_before :] if self._guard else []
         if blocked:
-            raise offline.BlockedConnectionError(f"offline: its data were to be downloaded from {blocked[0]}")
+            raise network_guard.BlockedConnectionError(f"offline: its data were to be downloaded from {blocked[0]}")
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
         if not self._levers_are_pulled:  # not at start-up: what they change is only imported now
             self._levers_are_pulled = True
-            for pull in scoring.LEVERS:
-                startup.lever(pull)
+            for pull in fast_scoring.LEVERS:
+                fast_startup.lever(pull)
 
     def _before_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)

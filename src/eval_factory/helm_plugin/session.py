@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.engine.events import EventWriter, run_id
-from eval_factory.engine.store import ResponseStore
-from eval_factory.rundir import RunDir
-from eval_factory.secrets import Redactor
+from eval_factory.core.events import EventWriter, run_id
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.response_cache import ResponseStore
 
 
 @dataclass

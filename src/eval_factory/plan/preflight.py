@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from eval_factory.causes import shortened
-from eval_factory.engine import wire
-from eval_factory.engine.asking import RETRIED_STATUSES, Asker, RequestFailed, StopAsking
-from eval_factory.engine.auth import sign_in
-from eval_factory.engine.stop_messages import StopMessages, messages_of
-from eval_factory.engine.transport import Transport
-from eval_factory.errors import PrerequisiteError
-from eval_factory.plan import EndpointPlan
-from eval_factory.results import MODEL_ROLE
-from eval_factory.secrets import Redactor, filled, first_secret
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.failure_causes import shortened
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.secrets import Redactor, filled, first_secret
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, Asker, RequestFailed, StopAsking
+from eval_factory.endpoint.sign_in import sign_in
+from eval_factory.endpoint.stop_messages import StopMessages, messages_of
+from eval_factory.endpoint.transport import Transport
+from eval_factory.plan.run_plan import EndpointPlan
 
 PROMPT = "ping"
 TIMEOUT_S = 10.0
@@ -37,7 +37,7 @@ def probe(endpoint: EndpointPlan, env: Mapping[str, str], redactor: Redactor, sa
             that another try cannot mend.
     """
     url = filled(endpoint.url, env)
-    asked_url = wire.request_url(url, endpoint.type, use_nvcf=endpoint.use_nvcf)
+    asked_url = openai_api.request_url(url, endpoint.type, use_nvcf=endpoint.use_nvcf)
     oauth = None if endpoint.oauth is None else asdict(endpoint.oauth)
     signed = sign_in(key=first_secret(env, endpoint.key_names), oauth=oauth, env=env, redactor=redactor, say=say)
     messages = messages_of(endpoint.role, redactor.text(asked_url), endpoint.model_id, endpoint.key_names, oauth, env)
@@ -82,7 +82,7 @@ def _judged(refusal: RequestFailed, messages: StopMessages, endpoint: EndpointPl
 
 def _body(endpoint: EndpointPlan, env: Mapping[str, str], tokens: int) -> dict[str, Any]:
     adapter = {**endpoint.adapter, "params_to_add": filled(endpoint.adapter["params_to_add"], env)}
-    return wire.request_body(
+    return openai_api.request_body(
         {"prompt": PROMPT, "max_tokens": tokens, "temperature": 0.0}, model_id=endpoint.model_id,
-        endpoint_type=endpoint.type, top_p=endpoint.top_p, adapter=wire.Adapter(**adapter),
+        endpoint_type=endpoint.type, top_p=endpoint.top_p, adapter=openai_api.Adapter(**adapter),
     )  # fmt: skip

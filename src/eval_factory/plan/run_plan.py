@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
-from eval_factory.config.task_rules import SCENARIO_PARAMETERS, prescribed_roles
-from eval_factory.results import MODEL_ROLE
-from eval_factory.rundir import RunDir
-from eval_factory.secrets import variables_in
+from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import variables_in
 
 IDENTITY_VERSION = 1
 SUITE = "eval-factory"

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from eval_factory.jsonl import json_line
-from eval_factory.results import SCHEMA_VERSION, InstanceRecord, Score, Scores, SpentByRole, TaskResult, Usage
+from eval_factory.core.jsonl import json_line
+from eval_factory.core.results import SCHEMA_VERSION, InstanceRecord, Score, Scores, SpentByRole, TaskResult, Usage
 
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
 RESULTS_SCHEMA = "results.schema.json"

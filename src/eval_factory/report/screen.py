@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eval_factory.causes import line_of
-from eval_factory.results import FailureCause, JuryReport, Score, Spent, TaskResult, Usage
-from eval_factory.rundir import RunDir
+from eval_factory.core.failure_causes import line_of
+from eval_factory.core.results import FailureCause, JuryReport, Score, Spent, TaskResult, Usage
+from eval_factory.core.rundir import RunDir
 
 MOST_NOTES = 5
 MOST_CAUSES = 5

@@ -9,13 +9,13 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from eval_factory.engine.store import read_answers, read_roles
-from eval_factory.foreign_text import printable
-from eval_factory.jsonl import json_line
+from eval_factory.core.foreign_text import printable
+from eval_factory.core.jsonl import json_line
+from eval_factory.core.results import Spent, TaskResult, Usage
+from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.response_cache import read_answers, read_roles
 from eval_factory.report import documents
-from eval_factory.results import Spent, TaskResult, Usage
-from eval_factory.rundir import PRIVATE, RunDir, write_atomic
-from eval_factory.secrets import Redactor
 
 
 def write_reports(

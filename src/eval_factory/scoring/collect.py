@@ -11,26 +11,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.corrections import Corrections
-from eval_factory.data.pins import notes_on_revisions
-from eval_factory.data_notes import notes_on_data
-from eval_factory.engine import store, wire
-from eval_factory.engine.judgement import injection_signs
-from eval_factory.errata.load import CORRECTED
-from eval_factory.helm import output
-from eval_factory.helm.main_metric import chosen_main_metric
-from eval_factory.notes import Importance, Notes
-from eval_factory.plan import Plan
-from eval_factory.provenance import provenance_of
-from eval_factory.results import (
+from eval_factory.core.results import (
     InstanceRecord,
     Score,
     Stats,
     TaskResult,
     Validity,
 )
-from eval_factory.scores import Context, InstanceKey, bounds_of, score_of, scores_by_group
-from eval_factory.seen import (
+from eval_factory.data.pins import notes_on_revisions
+from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.helm import output
+from eval_factory.helm.judge_output import injection_signs
+from eval_factory.helm.main_metric import chosen_main_metric
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.corrections import Corrections
+from eval_factory.scoring.data_notes import notes_on_data
+from eval_factory.scoring.notes import Importance, Notes
+from eval_factory.scoring.provenance import provenance_of
+from eval_factory.scoring.scores import Context, InstanceKey, bounds_of, score_of, scores_by_group
+from eval_factory.scoring.tally import (
     Seen,
     categories_of,
     finish_reason_of,
@@ -40,7 +39,8 @@ from eval_factory.seen import (
     notes_of,
     text_of,
 )
-from eval_factory.usage import usage_of
+from eval_factory.scoring.usage import usage_of
+from eval_factory.tasks.errata import CORRECTED
 
 JURY_SCALE = (1.0, 5.0)
 """HELM's juries score from 1 to 5."""
@@ -131,7 +131,7 @@ def collect(
             answers,
             seen,
             jury_metric,
-            store.read_changes(plan.rundir.cache_db, plan.model.url, plan.model.model_id),
+            response_cache.read_changes(plan.rundir.cache_db, plan.model.url, plan.model.model_id),
         ),
         reportable=reportable,
         status="complete" if instances.scored == instances.requested else "partial",
@@ -220,8 +220,8 @@ class _Answer:
 
 def _answers(cache_db: Path) -> dict[str, _Answer]:
     return {
-        row["key"]: _Answer(wire.usage_of(json.loads(row["response"])), row["latency_s"])
-        for row in store.read_answers(cache_db)
+        row["key"]: _Answer(openai_api.usage_of(json.loads(row["response"])), row["latency_s"])
+        for row in response_cache.read_answers(cache_db)
     }
 
 
@@ -244,11 +244,11 @@ class _Records:
     def _record(self, state: output.RequestState) -> InstanceRecord:
         key = key_of(state)
         model = self.plan.model
-        body = wire.request_body(
+        body = openai_api.request_body(
             state.request, model_id=model.model_id, endpoint_type=model.type, top_p=model.top_p,
-            adapter=wire.Adapter(**model.adapter),
+            adapter=openai_api.Adapter(**model.adapter),
         )  # fmt: skip
-        keys = wire.request_keys(model.url, body, state.request.get("random"), self.variants)
+        keys = openai_api.request_keys(model.url, body, state.request.get("random"), self.variants)
         answer = next((self.answers[kept] for kept in keys if kept in self.answers), None)
         tokens = answer.tokens if answer else (None, None)
         failed = has_failed(state)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from eval_factory.errata.load import Erratum
+from eval_factory.tasks.errata import Erratum
 
 
 @dataclass(frozen=True)

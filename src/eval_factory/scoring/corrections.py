@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from eval_factory.errata.load import Erratum, load_errata
-from eval_factory.errata.rules import Case, Rule, rule_of
 from eval_factory.helm import output
-from eval_factory.plan import Plan
-from eval_factory.scores import Context, InstanceKey
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.correction_rules import Case, Rule, rule_of
+from eval_factory.scoring.scores import Context, InstanceKey
+from eval_factory.tasks.errata import Erratum, load_errata
 
 ONE_IN = 2
 """A rule may raise on one answer, or on one in two."""

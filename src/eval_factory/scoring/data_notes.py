@@ -6,12 +6,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from eval_factory.config.code_execution import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
-from eval_factory.config.code_execution import executed_by
 from eval_factory.helm import output
 from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
-from eval_factory.notes import Importance, Note
-from eval_factory.plan import Plan
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.notes import Importance, Note
+from eval_factory.tasks.code_execution import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
+from eval_factory.tasks.code_execution import executed_by
 
 EHR_SQL = "ehr_sql"
 LEFT_OUT = (

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from eval_factory.results import JuryReport
-from eval_factory.scores import InstanceKey
+from eval_factory.core.results import JuryReport
+from eval_factory.scoring.scores import InstanceKey
 
 RATINGS = (1, 2, 3, 4, 5)
 

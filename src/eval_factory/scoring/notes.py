@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-from eval_factory.foreign_text import one_line
+from eval_factory.core.foreign_text import one_line
 
 LONGEST_NOTE = 2_000
 

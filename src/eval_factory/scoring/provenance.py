@@ -8,12 +8,12 @@ from importlib import metadata
 from typing import Any
 
 from eval_factory import __version__
-from eval_factory.errata.load import load_errata
+from eval_factory.core.results import Provenance
+from eval_factory.core.rundir import sha256_of
+from eval_factory.data.fingerprint import hashes_of
 from eval_factory.helm import output
-from eval_factory.own_data import hashes_of
-from eval_factory.plan import Plan
-from eval_factory.results import Provenance
-from eval_factory.rundir import sha256_of
+from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.errata import load_errata
 
 RECORDED_PACKAGES = (
     "crfm-helm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic",

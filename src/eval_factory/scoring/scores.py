@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eval_factory.results import Score, Stats
-from eval_factory.stats import PROPORTION, describe
+from eval_factory.core.results import Score, Stats
+from eval_factory.scoring.statistics import PROPORTION, describe
 
 MOST_GROUPS = 60
 

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from eval_factory.results import Stats
+from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
 PROPORTION = (0.0, 1.0)

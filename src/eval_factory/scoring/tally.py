@@ -12,18 +12,18 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from eval_factory.causes import Causes
-from eval_factory.config.quasi import QUASI_METRICS, becomes_nothing, note_on_quasi
-from eval_factory.corrections import Corrections
-from eval_factory.engine import wire
-from eval_factory.engine.judgement import injection_signs
+from eval_factory.core.failure_causes import Causes
+from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts
+from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
+from eval_factory.helm.judge_output import injection_signs
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.jury import Ratings, family_of
-from eval_factory.notes import Importance, Note
-from eval_factory.plan import Plan
-from eval_factory.results import MODEL_ROLE, Instances, JudgeCounts
-from eval_factory.scores import InstanceKey
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.corrections import Corrections
+from eval_factory.scoring.jury_agreement import Ratings, family_of
+from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.scores import InstanceKey
+from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing, note_on_quasi
 
 LONGEST_CATEGORY = 80
 SUMMARIZATION = "SummarizationMetric"
@@ -111,8 +111,8 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
             seen.failed.add(key)
             error = state.result.error if state.result else None
             seen.causes.add(MODEL_ROLE, error)
-            if (error or "").startswith(wire.UNSCORABLE):
-                seen.unscorable[key] = str(error).removeprefix(wire.UNSCORABLE)
+            if (error or "").startswith(openai_api.UNSCORABLE):
+                seen.unscorable[key] = str(error).removeprefix(openai_api.UNSCORABLE)
                 seen.split_of_unscorable[key] = state.instance.split
             continue
         empty = not text_of(state).strip()
@@ -120,7 +120,7 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
             seen.filtered.add(key)
         elif empty:
             seen.empty.add(key)
-        if finish_reason_of(state) == wire.CUT_OFF:
+        if finish_reason_of(state) == openai_api.CUT_OFF:
             seen.truncated.add(key)
         if jury is not None:
             seen.injected += bool(injection_signs(text_of(state)))
@@ -174,7 +174,7 @@ def notes_of(plan: Plan, run: output.HelmRun, instances: Instances, seen: Seen, 
             f"the data hold {found} instances, {known} when this task was described: another version of them?",
         )
     if cut_off_empty:
-        too_few = wire.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
+        too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
         note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
@@ -235,17 +235,17 @@ def key_of(state: output.RequestState) -> InstanceKey:
 
 def has_failed(state: output.RequestState) -> bool:
     result = state.result
-    return result is None or (not result.success and result.error != wire.FILTERED_MESSAGE)
+    return result is None or (not result.success and result.error != openai_api.FILTERED_MESSAGE)
 
 
 def was_filtered(state: output.RequestState) -> bool:
     result = state.result
-    return result is not None and not result.success and result.error == wire.FILTERED_MESSAGE
+    return result is not None and not result.success and result.error == openai_api.FILTERED_MESSAGE
 
 
 def finish_reason_of(state: output.RequestState) -> str | None:
     if was_filtered(state):
-        return wire.FILTERED
+        return openai_api.FILTERED
     completions = state.result.completions if state.result else []
     reason = completions[0].finish_reason if completions else None
     return reason.get("reason") if reason else None

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.engine import store
-from eval_factory.results import MODEL_ROLE, Spent, SpentByRole, Usage
-from eval_factory.stats import percentile
+from eval_factory.core.results import MODEL_ROLE, Spent, SpentByRole, Usage
+from eval_factory.endpoint import response_cache
+from eval_factory.scoring.statistics import percentile
 
 ANSWERED, CACHED, RETRIED, FAILED = "answered", "cached", "retried", "failed"
 
@@ -46,7 +46,7 @@ def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[st
     all_runs: dict[str, _Tally] = defaultdict(_Tally)
     run_ids, used = set(), set()
     adjusted: dict[str, set[str]] = defaultdict(set)
-    for attempt in store.read_attempts(cache_db):
+    for attempt in response_cache.read_attempts(cache_db):
         run_ids.add(attempt["run_id"])
         all_runs[attempt["role"]].add(attempt)
         if attempt["outcome"] == ANSWERED and attempt["error"]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eval_factory.config.run_specs import RunSpec, load_index
+from eval_factory.tasks.run_specs import RunSpec, load_index
 
 FLAG = "--allow_code_execution"
 KEY = "config.params.extra.allow_code_execution"
 
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
-"""Their SQL runs in processes that can only read, for a limited time (`mends/sql.py`)."""
+"""Their SQL runs in processes that can only read, for a limited time (`helm_plugin/patches/sql_execution.py`)."""
 
 ONLY_WITH = {"cleva": ("task", "code_synthesis")}
 """Run specs that execute answers with one value of one parameter only."""

@@ -64,6 +64,6 @@ class Errata(BaseModel):
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
     """Read and check the file once per process."""
-    text = (resources.files("eval_factory.errata") / FILE_NAME).read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.tasks") / FILE_NAME).read_text(encoding="utf-8")
     loaded: Any = yaml.safe_load(text)
     return Errata.model_validate(loaded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
 
 _SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
 _UTF_16 = ("is UTF-16", "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)")

@@ -1,4 +1,4 @@
-"""The index of HELM's run specs, `helm/index.json`. Made by scripts/make_helm_index.py; HELM itself is not imported."""
+"""The index of HELM's run specs, `helm_index.json`. Made by scripts/make_helm_index.py; HELM itself is not imported."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RunSpecIndex:
 @lru_cache(maxsize=1)
 def load_index() -> RunSpecIndex:
     """Read the file once per process."""
-    text = (resources.files("eval_factory") / "helm" / "index.json").read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.tasks") / "helm_index.json").read_text(encoding="utf-8")
     content = json.loads(text)
     return RunSpecIndex(
         helm=content["helm"],

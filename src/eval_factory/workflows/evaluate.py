@@ -17,30 +17,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.framework import framework_path, load_framework
-from eval_factory.config.task_rules import data_faults
-from eval_factory.engine import events as event_names
-from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
-from eval_factory.failures import ended_before_it_ran, explained
-from eval_factory.foreign_text import own_lines, printable
+from eval_factory.config.rules import data_faults
+from eval_factory.core import events as event_names
+from eval_factory.core.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.logs import open_log
+from eval_factory.core.rundir import Lock
+from eval_factory.core.secrets import Redactor
+from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.executors.open_files import make_room
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
-from eval_factory.keys import key_report
-from eval_factory.logs import open_log
-from eval_factory.plan import EndpointPlan, Plan, make_plan
-from eval_factory.prepare import claim, prepare
-from eval_factory.preview import preview
-from eval_factory.run.hangup import not_to_be_hung_up
-from eval_factory.run.open_files import make_room
-from eval_factory.rundir import Lock
-from eval_factory.secrets import Redactor
+from eval_factory.plan.credentials import key_report
+from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
+from eval_factory.tasks.framework import framework_path, load_framework
+from eval_factory.workflows.dry_run import preview
+from eval_factory.workflows.failures import ended_before_it_ran, explained
+from eval_factory.workflows.prepare import claim, prepare
 
 if TYPE_CHECKING:  # their modules take time to import
     from eval_factory.data.place import BundleInUse
-    from eval_factory.resume import DataRead
-    from eval_factory.run.local import LocalRun
+    from eval_factory.executors.local import LocalRun
+    from eval_factory.workflows.resume import DataRead
 
-NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.collect", "eval_factory.report.write")
+NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Ran:
 
 def own_data(plan: Plan, log: logging.Logger, screen: TextIO) -> dict[str, str]:
     """The user's own files that the run reads, by their hashes."""
-    from eval_factory.own_data import look_at_own_data
+    from eval_factory.data.fingerprint import look_at_own_data
 
     def say(text: str) -> None:
         log.info(text)
@@ -150,7 +150,7 @@ def data_read(plan: Plan, bundle: BundleInUse | None, own: Mapping[str, str], en
     Args:
         own: name of a file of the user's own -> SHA-256.
     """
-    from eval_factory.resume import DataRead
+    from eval_factory.workflows.resume import DataRead
 
     extra = plan.evaluation.run.config.params.extra
     if extra.data_dir is None and not extra.offline:
@@ -170,7 +170,7 @@ def settings_of(plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str]) 
         return settings
     from eval_factory.data.network import variables_for
     from eval_factory.data.place import HF_OFFLINE, takes_all_files, variables_of
-    from eval_factory.engine.listing import ALL_FILES_VARIABLE
+    from eval_factory.helm_plugin.mtsamples_listing import ALL_FILES_VARIABLE
 
     if bundle is not None:
         settings |= variables_of(bundle, plan)
@@ -197,7 +197,7 @@ def place_data(plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str], l
 
 def finished_before(plan: Plan, read: DataRead, log: logging.Logger, screen: TextIO) -> Ran | None:
     """The complete run that this folder already holds, if it is the same."""
-    from eval_factory.resume import finished_run, read_state
+    from eval_factory.workflows.resume import finished_run, read_state
 
     state = read_state(plan.rundir)
     folders = finished_run(plan, state, read)
@@ -223,7 +223,7 @@ def probe_all(
     endpoints: Collection[EndpointPlan], env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO
 ) -> dict[str, str]:
     """The same of endpoints without a run config."""
-    from eval_factory.engine.preflight import probe
+    from eval_factory.plan.preflight import probe
 
     odd_roles = set()
     for endpoint in endpoints:
@@ -258,19 +258,19 @@ def run_helm(
     Raises:
         PrerequisiteError, HelmError, InterruptedRunError
     """
-    from eval_factory.engine.auth import kept_token
-    from eval_factory.run.environment import child_environment
-    from eval_factory.run.local import run_locally
+    from eval_factory.endpoint.sign_in import kept_token
+    from eval_factory.executors.environment import child_environment
+    from eval_factory.executors.local import run_locally
 
     plan.rundir.run_state.unlink(missing_ok=True)
     if plan.evaluation.run.config.params.extra.allow_code_execution:
-        from eval_factory.mends.kernel import keep_memory_private
+        from eval_factory.core.kernel_sandbox import keep_memory_private
 
         keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
     run_id = uuid.uuid4().hex
     ours = {**settings, event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
     if plan.evaluation.run.config.params.extra.offline:
-        from eval_factory.engine.offline import PROXY_VARIABLES
+        from eval_factory.helm_plugin.network_guard import PROXY_VARIABLES
 
         env = {name: value for name, value in env.items() if name not in PROXY_VARIABLES}
     child_env = child_environment(env, [*plan.evaluation.key_names(), *plan.evaluation.setting_names()], ours)
@@ -384,12 +384,12 @@ def report(
     Raises:
         NotReportableError: all is written, but too few instances have a score.
     """
-    from eval_factory.collect import collect
-    from eval_factory.mends.startup import GARBAGE_THRESHOLD
+    from eval_factory.executors.process import git_hash
+    from eval_factory.helm_plugin.patches.fast_startup import GARBAGE_THRESHOLD
     from eval_factory.report.screen import summary
     from eval_factory.report.write import write_reports
-    from eval_factory.resume import remember
-    from eval_factory.run.process import git_hash
+    from eval_factory.scoring.collect import collect
+    from eval_factory.workflows.resume import remember
 
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 20)  # the records of a run live to its end
     started = time.monotonic()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from eval_factory.engine import events
-from eval_factory.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
+from eval_factory.core import events
+from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
 from eval_factory.helm.packages import module_named_in, not_installed
-from eval_factory.plan import Plan
+from eval_factory.plan.run_plan import Plan
 
 DATA_ERRORS = frozenset(
     {

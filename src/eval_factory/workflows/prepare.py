@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.engine import store
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
-from eval_factory.plan import Plan
-from eval_factory.rundir import PRIVATE, RunDir, write_atomic
-from eval_factory.secrets import Redactor
+from eval_factory.plan.run_plan import Plan
 
 if TYPE_CHECKING:
-    from eval_factory.resume import DataRead
+    from eval_factory.workflows.resume import DataRead
 
 SHOWN_FILES = 5
 _UNFINISHED = re.compile(r".+\.(part|tmp)")
@@ -52,7 +52,7 @@ def is_ours(rundir: RunDir) -> bool:
     """Whether eval-factory has used the folder before; earlier versions left no marker, but a log and a cache."""
     if any(path.is_file() for path in (rundir.marker, rundir.program_log, rundir.run_state, rundir.leaderboard_state)):
         return True
-    return store.is_ours(rundir.cache_db)
+    return response_cache.is_ours(rundir.cache_db)
 
 
 def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
@@ -77,9 +77,9 @@ def prepare(
     debug: bool,
 ) -> None:
     """Write what helm-run reads; make sure that cache.db and the results that stand here are this run's."""
-    from eval_factory.engine.settings import text_of
+    from eval_factory.core.helm_run_settings import text_of
     from eval_factory.report.documents import run_config, to_yaml
-    from eval_factory.resume import set_aside_other_results
+    from eval_factory.workflows.resume import set_aside_other_results
 
     rundir = plan.rundir
     remove_unfinished(rundir, log)
@@ -105,11 +105,11 @@ def prepare(
 def ready_store(rundir: RunDir, log: logging.Logger) -> None:
     """Make sure that cache.db is there and ours; a damaged one is set aside."""
     try:
-        store.create_or_check(rundir.cache_db)
-    except store.DamagedStoreError as error:
-        aside = store.set_aside(rundir.cache_db)
+        response_cache.create_or_check(rundir.cache_db)
+    except response_cache.DamagedStoreError as error:
+        aside = response_cache.set_aside(rundir.cache_db)
         log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
-        store.create_or_check(rundir.cache_db)
+        response_cache.create_or_check(rundir.cache_db)
 
 
 def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
@@ -133,5 +133,9 @@ def start_over(rundir: RunDir) -> None:
     """Forget answers and results. What scenarios downloaded stays, and so does what was moved out of the way."""
     for folder in (rundir.helm_runs, rundir.responses):
         shutil.rmtree(folder, ignore_errors=True)
-    for path in (rundir.run_state, *rundir.results, *(rundir.answers if store.is_ours(rundir.cache_db) else ())):
+    for path in (
+        rundir.run_state,
+        *rundir.results,
+        *(rundir.answers if response_cache.is_ours(rundir.cache_db) else ()),
+    ):
         path.unlink(missing_ok=True)

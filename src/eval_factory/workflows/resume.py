@@ -12,10 +12,10 @@ from typing import Any
 import yaml
 
 from eval_factory import __version__
-from eval_factory.config.framework import _Loader
-from eval_factory.config.layout import DATA_PATH
-from eval_factory.plan import Plan
-from eval_factory.rundir import RunDir, write_atomic
+from eval_factory.core.rundir import RunDir, write_atomic
+from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.framework import _Loader
+from eval_factory.tasks.user_data.layout import DATA_PATH
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from eval_factory.cli import listing
+from eval_factory.cli import task_listing
 from eval_factory.cli.tables import columns_that_fit, show_table
-from eval_factory.config.framework import load_framework
+from eval_factory.tasks.framework import load_framework
 
-ROWS = listing.task_rows(load_framework().evaluations)
-COLUMNS = listing.TASK_COLUMNS
+ROWS = task_listing.task_rows(load_framework().evaluations)
+COLUMNS = task_listing.TASK_COLUMNS
 
 
 def shown(width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:

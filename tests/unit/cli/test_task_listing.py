@@ -11,14 +11,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from eval_factory.cli import listing
+from eval_factory.cli import task_listing
 from eval_factory.cli.main import cli
 from eval_factory.cli.tables import show_table
-from eval_factory.config.code_execution import KEY, needs_permission
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.framework import About, load_framework
-from eval_factory.config.run_specs import load_index
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.code_execution import KEY, needs_permission
+from eval_factory.tasks.framework import About, load_framework
+from eval_factory.tasks.run_specs import load_index
 from unit.builders import evaluation
 
 NAMES = load_framework().names()
@@ -44,7 +44,7 @@ def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> Non
     file = tmp_path / "x.yml"
     framework = load_framework()
     for name, spec in RUN_SPECS.items():
-        text = listing.details(listing.record_of(f"helm:{name}", framework))
+        text = task_listing.details(task_listing.record_of(f"helm:{name}", framework))
         if spec.asks is not None:
             assert "cannot be run: it asks a model for" in text
             assert yaml.safe_load(text) is None
@@ -78,12 +78,12 @@ def test_licence_revision_and_size_where_they_are_known() -> None:
     task = load_framework().evaluations[0]
     about = About(**{**task.about.model_dump(), "licence": "CC-BY-4.0", "revision": "abc", "size_mb": 12.34})
     task = task.model_copy(update={"about": about})
-    record = {**listing.task_record(task), "example": ""}
+    record = {**task_listing.task_record(task), "example": ""}
     assert (record["licence"], record["revision"], record["size_mb"]) == ("CC-BY-4.0", "abc", 12.34)
-    text = listing.details(record)
+    text = task_listing.details(record)
     assert "CC-BY-4.0" in text
     assert "12 MB" in text
-    assert listing.task_rows([task])[0][-1] == "12 MB"
+    assert task_listing.task_rows([task])[0][-1] == "12 MB"
 
 
 def test_a_run_spec() -> None:
@@ -150,10 +150,10 @@ def test_mistakes(arguments: list[str], said: str) -> None:
 def test_the_table_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     screen = io.StringIO()
-    rows = listing.task_rows(load_framework().evaluations)
-    show_table(listing.TASK_COLUMNS, rows, file=screen)
+    rows = task_listing.task_rows(load_framework().evaluations)
+    show_table(task_listing.TASK_COLUMNS, rows, file=screen)
     text = screen.getvalue()
-    for column in listing.TASK_COLUMNS:
+    for column in task_listing.TASK_COLUMNS:
         assert column.split()[0] in text
     assert "1,100" in text
 

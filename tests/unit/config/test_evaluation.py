@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.framework import load_framework
 from eval_factory.config.merge import Source
-from eval_factory.errors import ConfigError
-from eval_factory.plan import CHANGES_RESULTS, RUNTIME_ONLY, identity_of, leaves_of
-from eval_factory.preview import preview
+from eval_factory.core.errors import ConfigError
+from eval_factory.plan.run_plan import CHANGES_RESULTS, RUNTIME_ONLY, identity_of, leaves_of
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.dry_run import preview
 from unit.builders import MINIMAL, evaluation
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.engine.events import RUN_ID_VARIABLE, heard_last, last_words
+from eval_factory.core.events import RUN_ID_VARIABLE, heard_last, last_words
 
 RUN = "3c0ffee0"
 MESSAGE = 'cannot reach http://llm.example: no "connection"\n  check the URL\n  eval-factory stops: é'

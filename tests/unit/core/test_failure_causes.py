@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.causes import LONGEST_CAUSE, MOST_CAUSES, OTHERS, UNKNOWN, Causes, hint_for
-from eval_factory.results import MODEL_ROLE
+from eval_factory.core.failure_causes import LONGEST_CAUSE, MOST_CAUSES, OTHERS, UNKNOWN, Causes, hint_for
+from eval_factory.core.results import MODEL_ROLE
 
 
 def listed(*errors: str | None, role: str = MODEL_ROLE) -> list[tuple[int, str]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.foreign_text import (
+from eval_factory.core.foreign_text import (
     LONGEST,
     NO_MESSAGE,
     QUOTED_PROMPT,

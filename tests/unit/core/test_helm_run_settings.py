@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.engine.settings import take_those_of_the_file, text_of
+from eval_factory.core.helm_run_settings import take_those_of_the_file, text_of
 
 ENVIRONMENT = {"PATH": "/bin", "HF_HOME": "/shell", "HTTPS_PROXY": "http://user:secret@proxy.example:3128"}
 
@@ -48,7 +48,7 @@ def test_offline_a_proxy_of_the_shell_leads_to_the_endpoint_only(
     text = text_of({"EVAL_FACTORY_OFFLINE": "[]", "EVAL_FACTORY_PROXIES": json.dumps(proxies)})
     assert "secret" not in text
     (tmp_path / "settings.json").write_text(text)
-    monkeypatch.setattr("eval_factory.engine.settings.proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
+    monkeypatch.setattr("eval_factory.core.helm_run_settings.proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
     take_those_of_the_file(argv, env)
     assert json.loads(env.pop("EVAL_FACTORY_PROXIES")) == proxies
     assert env == {"PATH": "/bin", "HF_HOME": "/shell", "EVAL_FACTORY_OFFLINE": "[]"}

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.logs import open_log
-from eval_factory.rundir import RunDir
-from eval_factory.secrets import REDACTED, Redactor
+from eval_factory.core.logs import open_log
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import REDACTED, Redactor
 
 KEY = "a-known-key-value-1"
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from eval_factory.config.load import MOST_BYTES, load_run_config, parse_overrides
-from eval_factory.config.plain_yaml import (
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.plain_yaml import (
     MOST_CHARACTERS_OF_A_NUMBER,
     MOST_LEVELS,
     MOST_NODES,
@@ -15,7 +16,6 @@ from eval_factory.config.plain_yaml import (
     not_writable,
     parse,
 )
-from eval_factory.errors import ConfigError
 from unit.builders import evaluation
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory import rundir
-from eval_factory.errors import BusyError, PrerequisiteError
-from eval_factory.rundir import RunDir, write_atomic
+from eval_factory.core import rundir
+from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.rundir import RunDir, write_atomic
 
 
 def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monkey
 HOLD = """
 import sys, time
 from pathlib import Path
-from eval_factory.rundir import RunDir
+from eval_factory.core.rundir import RunDir
 with RunDir(Path(sys.argv[1])).locked():
     print("held", flush=True)
     time.sleep(60)
@@ -59,7 +59,7 @@ def test_a_second_run_is_refused_and_told_by_whom(tmp_path: Path) -> None:
 ORPHAN = """
 import os, subprocess, sys
 from pathlib import Path
-from eval_factory.rundir import RunDir
+from eval_factory.core.rundir import RunDir
 with RunDir(Path(sys.argv[1])).locked() as lock:
     code = f"import time; time.sleep({sys.argv[2]})"
     nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -11,8 +11,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 from pyarrow import parquet
 
-from eval_factory.errors import PrerequisiteError
-from eval_factory.secrets import (
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.secrets import (
     REDACTED,
     Redactor,
     Secret,

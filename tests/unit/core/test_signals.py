@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.run.hangup import interrupt_on_signals, not_to_be_hung_up
+from eval_factory.core.signals import interrupt_on_signals, not_to_be_hung_up
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_an_interrupt_in_generated_code_does_not_change_the_exit_code(forgets: s
     """The first case is CPython's own behaviour: once it is gone, `forget_interrupts` can go."""
     (tmp_path / "interrupted.py").write_text(
         "import sys\n"
-        "from eval_factory.run.hangup import forget_interrupts\n"
+        "from eval_factory.core.signals import forget_interrupts\n"
         "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    pass\n"
         f"{forgets}\n"
         "sys.exit(130)\n"

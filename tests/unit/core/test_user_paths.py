@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.cli.paths import HomePath
-from eval_factory.config.home import expanded
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.user_paths import expanded
 from unit.builders import evaluation
 
 

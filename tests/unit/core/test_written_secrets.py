@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from eval_factory.config.load import interpolate
-from eval_factory.config.written_secrets import secret_field_of
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.written_secrets import secret_field_of
 from unit.builders import evaluation
 
 VALUE = "3f1c9-canary-77ab2"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.data.bundle import (
     complete_tasks,
     interrupted,
@@ -32,7 +33,6 @@ from eval_factory.data.manifest import (
     read_manifest,
 )
 from eval_factory.data.sources import load_sources
-from eval_factory.errors import BusyError, ConfigError, PrerequisiteError
 from unit.data.invented import QUESTIONS, sources
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import read_file_list, staging
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.importing import import_folder
 from eval_factory.data.manifest import compare, read_manifest
 from eval_factory.data.sources import HubDataset
-from eval_factory.errors import ConfigError, PrerequisiteError
 from unit.data.invented import digest, folder_to_import, sources
 
 

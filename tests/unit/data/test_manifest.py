@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.data.manifest import MANIFEST, compare, manifest_sha256, parse_manifest, read_manifest
 from eval_factory.data.sources import relative_path
-from eval_factory.errors import PrerequisiteError
 
 SET = "scenarios/questions/data/set.json"
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.rundir import sha256_of
 from eval_factory.data import place as placing
 from eval_factory.data.importing import import_folder
 from eval_factory.data.manifest import Manifest, compare
 from eval_factory.data.place import check_data, place, takes_all_files, variables_of
 from eval_factory.data.sources import Sources, load_sources
-from eval_factory.errors import PrerequisiteError
-from eval_factory.plan import Plan
-from eval_factory.rundir import sha256_of
+from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
 from unit.data.invented import NOTES, QUESTIONS, folder_to_import, sources
 

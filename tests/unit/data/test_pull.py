@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data import fetch
 from eval_factory.data.bundle import read_file_list
 from eval_factory.data.manifest import compare, read_manifest
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import Sources
-from eval_factory.errors import ConfigError, PrerequisiteError
 from unit.data.invented import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
 
 

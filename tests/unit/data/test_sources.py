@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.framework import load_framework
 from eval_factory.data.sources import SourceFile, load_sources
+from eval_factory.tasks.framework import load_framework
 
 SCENARIO_OF = {
     "medec": "medec.MedecScenario",
@@ -145,7 +145,7 @@ def test_subsets() -> None:
 
 
 def test_the_confs_are_those_of_the_leaderboards() -> None:
-    from eval_factory.leaderboard.catalogue import helm_version, load_catalogue
+    from eval_factory.workflows.leaderboard.registry import helm_version, load_catalogue
 
     found = load_sources().presentation
     assert found is not None

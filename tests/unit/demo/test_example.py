@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.framework import load_framework
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.demo.example import write_example
-from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.tasks.framework import load_framework
 
 
 @pytest.mark.parametrize("jury", [False, True])

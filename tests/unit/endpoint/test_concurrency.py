@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 import time
 
-from eval_factory.engine.limit import DECREASE, AdaptiveLimit
+from eval_factory.endpoint.concurrency import DECREASE, AdaptiveLimit
 
 
 def test_no_more_than_the_limit_are_inside() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.engine import wire
+from eval_factory.endpoint import openai_api
 
 REQUEST: dict[str, Any] = {
     "prompt": "p", "messages": None, "temperature": 0.0, "num_completions": 1, "max_tokens": 7, "stop_sequences": [],
@@ -13,7 +13,7 @@ REQUEST: dict[str, Any] = {
 
 
 def body(endpoint_type: str = "chat", top_p: float | None = None, **changes: Any) -> dict[str, Any]:
-    return wire.request_body({**REQUEST, **changes}, model_id="m", endpoint_type=endpoint_type, top_p=top_p)
+    return openai_api.request_body({**REQUEST, **changes}, model_id="m", endpoint_type=endpoint_type, top_p=top_p)
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def body(endpoint_type: str = "chat", top_p: float | None = None, **changes: Any
     ],
 )
 def test_url(url: str, kind: str, expected: str) -> None:
-    assert wire.request_url(url, kind) == expected
+    assert openai_api.request_url(url, kind) == expected
 
 
 def test_a_cloud_functions_url_is_used_as_given() -> None:
-    assert wire.request_url("https://h/functions/abc/", "chat", use_nvcf=True) == "https://h/functions/abc"
+    assert openai_api.request_url("https://h/functions/abc/", "chat", use_nvcf=True) == "https://h/functions/abc"
 
 
 def test_chat_body() -> None:
@@ -55,18 +55,19 @@ def test_completions_body() -> None:
 def test_a_request_read_back_from_helms_json_gives_the_same_key() -> None:
     """HELM leaves nulls out of its files; the collector has to find the answer all the same."""
     kept = {name: value for name, value in REQUEST.items() if value is not None}
-    again = wire.request_body(kept, model_id="m", endpoint_type="chat", top_p=None)
-    assert wire.request_key("u", again, None) == wire.request_key("u", body(), None)
+    again = openai_api.request_body(kept, model_id="m", endpoint_type="chat", top_p=None)
+    assert openai_api.request_key("u", again, None) == openai_api.request_key("u", body(), None)
 
 
 @pytest.mark.parametrize("change", [{"prompt": "q"}, {"temperature": 0.1}, {"max_tokens": 8}, {"top_p": 0.9}])
 def test_whatever_is_asked_is_in_the_key(change: dict[str, Any]) -> None:
-    assert wire.request_key("u", body(**change), None) != wire.request_key("u", body(), None)
+    assert openai_api.request_key("u", body(**change), None) != openai_api.request_key("u", body(), None)
 
 
 def test_url_and_random_are_in_the_key() -> None:
     keys = {
-        wire.request_key(*arguments) for arguments in (("u", body(), None), ("v", body(), None), ("u", body(), "1"))
+        openai_api.request_key(*arguments)
+        for arguments in (("u", body(), None), ("v", body(), None), ("u", body(), "1"))
     }
     assert len(keys) == 3
 
@@ -82,28 +83,28 @@ def test_url_and_random_are_in_the_key() -> None:
     ],
 )  # fmt: skip
 def test_answers_that_are_none(answer: Any) -> None:
-    with pytest.raises(wire.UnusableAnswer):
-        wire.read_answer(answer, "chat")
+    with pytest.raises(openai_api.UnusableAnswer):
+        openai_api.read_answer(answer, "chat")
 
 
 @pytest.mark.parametrize(
     "choice", [{}, {"text": None}, {"message": {"content": "a"}}, {"text": "", "finish_reason": "error"}]
 )
 def test_completions_that_are_none(choice: dict[str, Any]) -> None:
-    with pytest.raises(wire.UnusableAnswer):
-        wire.read_answer({"choices": [choice]}, "completions")
+    with pytest.raises(openai_api.UnusableAnswer):
+        openai_api.read_answer({"choices": [choice]}, "completions")
 
 
 def test_what_a_provider_says_inside_a_choice_is_told() -> None:
     choice = {"message": {"content": ""}, "finish_reason": "error", "error": {"message": "provider died"}}
-    with pytest.raises(wire.UnusableAnswer, match="provider died"):
-        wire.read_answer({"choices": [choice]}, "chat")
+    with pytest.raises(openai_api.UnusableAnswer, match="provider died"):
+        openai_api.read_answer({"choices": [choice]}, "chat")
 
 
 @pytest.mark.parametrize("kind", ["chat", "completions"])
 def test_a_filter_may_withhold_the_whole_message(kind: str) -> None:
-    (choice,) = wire.read_answer({"choices": [{"finish_reason": "content_filter"}]}, kind)
-    assert (choice.text, choice.finish_reason) == ("", wire.FILTERED)
+    (choice,) = openai_api.read_answer({"choices": [{"finish_reason": "content_filter"}]}, kind)
+    assert (choice.text, choice.finish_reason) == ("", openai_api.FILTERED)
 
 
 @pytest.mark.parametrize(
@@ -120,17 +121,17 @@ def test_a_filter_may_withhold_the_whole_message(kind: str) -> None:
     ],
 )
 def test_half_a_surrogate_pair_is_replaced(data: bytes, text: str) -> None:
-    assert wire.parse_answer(data) == text
+    assert openai_api.parse_answer(data) == text
 
 
 def test_half_a_pair_in_a_name() -> None:
-    assert wire.parse_answer(rb'{"a": [{"\ud83d": 1}]}') == {"a": [{"\ufffd": 1}]}
+    assert openai_api.parse_answer(rb'{"a": [{"\ud83d": 1}]}') == {"a": [{"\ufffd": 1}]}
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 200_000 + b"]" * 200_000, b"1" * 5000, b'"\xe9"'])
 def test_not_json(data: bytes) -> None:
-    with pytest.raises(wire.UnusableAnswer, match="not JSON"):
-        wire.parse_answer(data)
+    with pytest.raises(openai_api.UnusableAnswer, match="not JSON"):
+        openai_api.parse_answer(data)
 
 
 @pytest.mark.parametrize(
@@ -144,42 +145,42 @@ def test_not_json(data: bytes) -> None:
     ],
 )
 def test_chat_content(message: dict[str, Any], text: str, reasoning: str | None) -> None:
-    (choice,) = wire.read_answer({"choices": [{"message": message, "finish_reason": "stop"}]}, "chat")
+    (choice,) = openai_api.read_answer({"choices": [{"message": message, "finish_reason": "stop"}]}, "chat")
     assert (choice.text, choice.reasoning, choice.finish_reason) == (text, reasoning, "stop")
 
 
 def test_logprobs_of_completions() -> None:
     answer = {"choices": [{"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [None, -1.0]}}]}
-    assert wire.read_answer(answer, "completions")[0].tokens == (("a", 0.0), ("b", -1.0))
-    assert wire.read_answer({"choices": [{"text": "ab", "logprobs": None}]}, "completions")[0].tokens == ()
+    assert openai_api.read_answer(answer, "completions")[0].tokens == (("a", 0.0), ("b", -1.0))
+    assert openai_api.read_answer({"choices": [{"text": "ab", "logprobs": None}]}, "completions")[0].tokens == ()
 
 
 @pytest.mark.parametrize(
     "logprobs", [{"tokens": ["a"], "token_logprobs": ["b"]}, {"tokens": ["a"], "token_logprobs": [10**400]}]
 )
 def test_logprobs_that_are_none(logprobs: dict[str, Any]) -> None:
-    with pytest.raises(wire.UnusableAnswer):
-        wire.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")
+    with pytest.raises(openai_api.UnusableAnswer):
+        openai_api.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")
 
 
 @pytest.mark.parametrize("count", [10**30, 2**53 + 1, -5, True, "3", 3.0, None])
 def test_a_count_of_tokens_that_is_none(count: Any) -> None:
-    assert wire.usage_of({"usage": {"prompt_tokens": count, "completion_tokens": 4}}) == (None, 4)
+    assert openai_api.usage_of({"usage": {"prompt_tokens": count, "completion_tokens": 4}}) == (None, 4)
 
 
 def test_usage() -> None:
-    assert wire.usage_of({"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}) == (0, 2**53)
-    assert wire.usage_of({"usage": {"prompt_tokens": 3, "completion_tokens": 4}}) == (3, 4)
-    assert wire.usage_of({"usage": None}) == (None, None)
-    assert wire.usage_of({}) == (None, None)
+    assert openai_api.usage_of({"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}) == (0, 2**53)
+    assert openai_api.usage_of({"usage": {"prompt_tokens": 3, "completion_tokens": 4}}) == (3, 4)
+    assert openai_api.usage_of({"usage": None}) == (None, None)
+    assert openai_api.usage_of({}) == (None, None)
 
 
-def adapter(**changes: Any) -> wire.Adapter:
+def adapter(**changes: Any) -> openai_api.Adapter:
     settings: dict[str, Any] = {
         "params_to_add": {}, "params_to_remove": [], "params_to_rename": {}, "custom_system_prompt": None,
         "start_reasoning_token": "<think>", "end_reasoning_token": "</think>",
     }  # fmt: skip
-    return wire.Adapter(**{**settings, **changes})
+    return openai_api.Adapter(**{**settings, **changes})
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_adapter_changes_the_body() -> None:
         params_to_remove=["top_p"], params_to_rename={"max_tokens": "max_completion_tokens"},
         params_to_add={"reasoning_effort": "low"}, custom_system_prompt="Be brief.",
     )  # fmt: skip
-    found = wire.request_body(REQUEST, model_id="m", endpoint_type="chat", top_p=None, adapter=here)
+    found = openai_api.request_body(REQUEST, model_id="m", endpoint_type="chat", top_p=None, adapter=here)
     assert found == {
         "model": "m", "max_completion_tokens": 7, "temperature": 0.0, "reasoning_effort": "low",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "p"}],
@@ -212,28 +213,28 @@ def test_adapter_changes_the_body() -> None:
 
 def test_the_key_of_a_kept_answer_has_the_form_that_it_had() -> None:
     """Another form, and every answer that is kept anywhere is paid for again: then raise KEY_VERSION on purpose."""
-    key = wire.request_key("http://h/v1", {"model": "m", "messages": [{"role": "user", "content": "ü"}]}, None)
+    key = openai_api.request_key("http://h/v1", {"model": "m", "messages": [{"role": "user", "content": "ü"}]}, None)
     assert key == "011b53665a8f8b0921525651df5809fed64dc89c005c7e335d885206f9c1f56b"
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_a_number_that_is_not_finite_is_no_answer(number: str) -> None:
-    with pytest.raises(wire.UnusableAnswer, match="not finite"):
-        wire.parse_answer(f'[{{"a": {number}}}]'.encode())
+    with pytest.raises(openai_api.UnusableAnswer, match="not finite"):
+        openai_api.parse_answer(f'[{{"a": {number}}}]'.encode())
 
 
 def test_large_numbers_are_numbers() -> None:
-    assert wire.parse_answer(b"[1e308, -1.5, 1e-999]") == [1e308, -1.5, 0.0]
-    assert wire.parse_kept('{"a": 1.5}') == {"a": 1.5}
-    with pytest.raises(wire.UnusableAnswer, match="not finite"):
-        wire.parse_kept('{"a": -Infinity}')
+    assert openai_api.parse_answer(b"[1e308, -1.5, 1e-999]") == [1e308, -1.5, 0.0]
+    assert openai_api.parse_kept('{"a": 1.5}') == {"a": 1.5}
+    with pytest.raises(openai_api.UnusableAnswer, match="not finite"):
+        openai_api.parse_kept('{"a": -Infinity}')
 
 
 @pytest.mark.parametrize("values", [["NaN"], ["inf"], [1.7e308, 1.7e308], [float("nan")]])
 def test_log_probabilities_that_no_file_can_hold(values: list[Any]) -> None:
     logprobs = {"tokens": ["a"] * len(values), "token_logprobs": values}
-    with pytest.raises(wire.UnusableAnswer, match="not finite"):
-        wire.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")
+    with pytest.raises(openai_api.UnusableAnswer, match="not finite"):
+        openai_api.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")
 
 
 @pytest.mark.parametrize(
@@ -245,25 +246,25 @@ def test_log_probabilities_that_no_file_can_hold(values: list[Any]) -> None:
 )  # fmt: skip
 def test_choices_come_in_the_order_of_their_indices(indices: list[Any], texts: str) -> None:
     choices = [{"index": index, "text": text} for index, text in zip(indices, "abc", strict=True)]
-    assert "".join(choice.text for choice in wire.read_answer({"choices": choices}, "completions")) == texts
+    assert "".join(choice.text for choice in openai_api.read_answer({"choices": choices}, "completions")) == texts
 
 
 def test_choices_without_indices_stay_as_they_stand() -> None:
-    choices = wire.read_answer({"choices": [{"text": "a"}, {"text": "b"}]}, "completions")
+    choices = openai_api.read_answer({"choices": [{"text": "a"}, {"text": "b"}]}, "completions")
     assert [choice.text for choice in choices] == ["a", "b"]
 
 
 def test_a_changed_body() -> None:
     changes = {"max_tokens": "max_completion_tokens", "temperature": None, "stop": None}
-    assert wire.changed(body(), changes) == {
+    assert openai_api.changed(body(), changes) == {
         "model": "m", "messages": [{"role": "user", "content": "p"}], "max_completion_tokens": 7, "top_p": 1,
     }  # fmt: skip
-    assert wire.changed(body(), {}) == body()
+    assert openai_api.changed(body(), {}) == body()
 
 
 def test_the_keys_of_a_request_begin_with_its_own() -> None:
     variants = [{"temperature": None}, {"stop": None}, {"temperature": None, "top_p": None}]
     without = {name: value for name, value in body().items() if name != "temperature"}
-    keys = list(wire.request_keys("u", body(), "1", variants))
-    assert keys[:2] == [wire.request_key("u", body(), "1"), wire.request_key("u", without, "1")]
+    keys = list(openai_api.request_keys("u", body(), "1", variants))
+    assert keys[:2] == [openai_api.request_key("u", body(), "1"), openai_api.request_key("u", without, "1")]
     assert len(set(keys)) == len(keys) == 3  # of `stop` this request has none

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.engine import rate_limits
-from eval_factory.engine.rate_limits import Patience, Turns, asked_pause, estimated_tokens, granted_tokens
+from eval_factory.endpoint import rate_limits
+from eval_factory.endpoint.rate_limits import Patience, Turns, asked_pause, estimated_tokens, granted_tokens
 
 
 @pytest.mark.parametrize(

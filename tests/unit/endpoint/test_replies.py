@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from eval_factory.engine import reading
-from eval_factory.engine.reading import ReplyReader, largest_answer
-from eval_factory.engine.transport import LARGEST_BODY, Reply
-from eval_factory.engine.wire import UnusableAnswer
-from eval_factory.secrets import Redactor
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint import replies
+from eval_factory.endpoint.openai_api import UnusableAnswer
+from eval_factory.endpoint.replies import ReplyReader, largest_answer
+from eval_factory.endpoint.transport import LARGEST_BODY, Reply
 
 
 def answer_of(size: int) -> Reply:
@@ -20,7 +20,7 @@ def answer_of(size: int) -> Reply:
 def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
     reader, granted = ReplyReader(Redactor(), "chat"), {"max_tokens": 10}
     largest = largest_answer(granted)
-    assert largest == reading.LARGEST_REST + 10 * reading.LARGEST_TOKEN
+    assert largest == replies.LARGEST_REST + 10 * replies.LARGEST_TOKEN
     assert reader.answer(answer_of(largest), granted)["choices"]
     with pytest.raises(UnusableAnswer, match=f"{largest + 1} bytes, more than the 10 tokens"):
         reader.answer(answer_of(largest + 1), granted)
@@ -29,11 +29,11 @@ def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
 
 @pytest.mark.parametrize(
     ("logprobs", "each"),
-    [(None, reading.LARGEST_TOKEN), (False, reading.LARGEST_TOKEN), (True, reading.LARGEST_TOKEN_WITH_LOGPROBS),
-     (5, reading.LARGEST_TOKEN_WITH_LOGPROBS)],
+    [(None, replies.LARGEST_TOKEN), (False, replies.LARGEST_TOKEN), (True, replies.LARGEST_TOKEN_WITH_LOGPROBS),
+     (5, replies.LARGEST_TOKEN_WITH_LOGPROBS)],
 )  # fmt: skip
 def test_log_probabilities_take_more(logprobs: object, each: int) -> None:
-    assert largest_answer({"max_tokens": 3, "n": 2, "logprobs": logprobs}) == reading.LARGEST_REST + 6 * each
+    assert largest_answer({"max_tokens": 3, "n": 2, "logprobs": logprobs}) == replies.LARGEST_REST + 6 * each
 
 
 def test_where_nothing_is_granted_the_wires_limit_holds() -> None:

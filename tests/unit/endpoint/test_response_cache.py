@@ -9,40 +9,40 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.engine import store
-from eval_factory.engine.wire import UnusableAnswer
+from eval_factory.endpoint import response_cache
+from eval_factory.endpoint.openai_api import UnusableAnswer
 
 
-def answer(key: str, text: str = "t") -> store.Answer:
-    return store.Answer(key, "model", "m", {"prompt": "p"}, {"text": text}, time.time(), 0.5)
+def answer(key: str, text: str = "t") -> response_cache.Answer:
+    return response_cache.Answer(key, "model", "m", {"prompt": "p"}, {"text": text}, time.time(), 0.5)
 
 
-def attempt(key: str, outcome: str = "answered") -> store.Attempt:
-    return store.Attempt(key, "model", 1, outcome, 200, None, time.time(), 0.5, 3, 4)
+def attempt(key: str, outcome: str = "answered") -> response_cache.Attempt:
+    return response_cache.Attempt(key, "model", 1, outcome, 200, None, time.time(), 0.5, 3, 4)
 
 
 def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
-    first = store.ResponseStore(path, "run1")
+    first = response_cache.ResponseStore(path, "run1")
     assert first.get("k") is None
     first.save(answer("k"), attempt("k"))
     first.close()
-    second = store.ResponseStore(path, "run2")
+    second = response_cache.ResponseStore(path, "run2")
     found = second.get("k")
     assert found is not None
     assert found[0] == {"text": "t"}
     second.journal(attempt("k", "cached"))
     second.close()
-    assert [(row["run_id"], row["outcome"]) for row in store.read_attempts(path)] == [
+    assert [(row["run_id"], row["outcome"]) for row in response_cache.read_attempts(path)] == [
         ("run1", "answered"),
         ("run2", "cached"),
     ]
-    assert [row["key"] for row in store.read_answers(path)] == ["k"]
+    assert [row["key"] for row in response_cache.read_answers(path)] == ["k"]
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_many_threads(tmp_path: Path) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
 
     def save(number: int) -> None:
         for i in range(20):
@@ -55,11 +55,11 @@ def test_many_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     kept.close()
-    assert len(list(store.read_answers(tmp_path / "cache.db"))) == 320
+    assert len(list(response_cache.read_answers(tmp_path / "cache.db"))) == 320
 
 
 def test_a_saved_answer_is_on_disk_when_save_returns(tmp_path: Path) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
     kept.save(answer("k"), attempt("k"))
     with sqlite3.connect(tmp_path / "cache.db") as other:  # nothing was closed or flushed
         assert other.execute("SELECT count(*) FROM responses").fetchone() == (1,)
@@ -67,7 +67,9 @@ def test_a_saved_answer_is_on_disk_when_save_returns(tmp_path: Path) -> None:
     kept.close()
 
 
-def save_together(kept: store.ResponseStore, attempts: list[store.Attempt]) -> list[BaseException | None]:
+def save_together(
+    kept: response_cache.ResponseStore, attempts: list[response_cache.Attempt]
+) -> list[BaseException | None]:
     """Save an answer with each attempt, all in one transaction. Returns what each caller was told."""
     told: list[BaseException | None] = [None] * len(attempts)
 
@@ -89,7 +91,7 @@ def save_together(kept: store.ResponseStore, attempts: list[store.Attempt]) -> l
 
 
 def test_what_cannot_be_written_costs_no_other_its_answer(tmp_path: Path) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
     attempts = [replace(attempt(str(n)), prompt_tokens=10**30 if n % 5 == 3 else n) for n in range(20)]
     told = save_together(kept, attempts)
     kept.close()
@@ -97,13 +99,13 @@ def test_what_cannot_be_written_costs_no_other_its_answer(tmp_path: Path) -> Non
     assert {a.key for a, error in zip(attempts, told, strict=True) if isinstance(error, OverflowError)} == bad
     assert sum(error is not None for error in told) == len(bad)
     others = {str(n) for n in range(20)} - bad
-    assert {row["key"] for row in store.read_answers(kept.path)} == others
-    assert sorted(row["key"] for row in store.read_attempts(kept.path)) == sorted(others)
+    assert {row["key"] for row in response_cache.read_answers(kept.path)} == others
+    assert sorted(row["key"] for row in response_cache.read_attempts(kept.path)) == sorted(others)
     assert set(kept._keys) == others
 
 
 def test_a_good_batch_is_one_transaction(tmp_path: Path) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
     statements: list[str] = []
     kept._writer.set_trace_callback(statements.append)
     assert save_together(kept, [attempt(str(n)) for n in range(20)]) == [None] * 20
@@ -111,7 +113,7 @@ def test_a_good_batch_is_one_transaction(tmp_path: Path) -> None:
 
 
 def test_whoever_writes_for_all_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
 
     def interrupted(jobs: list[object]) -> None:
         if jobs:
@@ -123,7 +125,7 @@ def test_whoever_writes_for_all_is_interrupted(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_file_that_another_program_holds_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
     tried = []
 
     def locked(jobs: list[object]) -> None:
@@ -137,9 +139,9 @@ def test_a_file_that_another_program_holds_is_waited_for_once(tmp_path: Path, mo
 
 
 def test_half_a_surrogate_pair_in_a_prompt_is_kept(tmp_path: Path) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
     kept.save(replace(answer("k"), request={"prompt": "\ud83d"}), attempt("k"))
-    (row,) = store.read_answers(kept.path)
+    (row,) = response_cache.read_answers(kept.path)
     assert json.loads(row["request"]) == {"prompt": "\ud83d"}
 
 
@@ -149,11 +151,11 @@ def test_half_a_surrogate_pair_in_a_prompt_is_kept(tmp_path: Path) -> None:
 def test_a_damaged_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "cache.db"
     path.write_bytes(content)
-    with pytest.raises(store.DamagedStoreError):
-        store.create_or_check(path)
-    aside = store.set_aside(path)
+    with pytest.raises(response_cache.DamagedStoreError):
+        response_cache.create_or_check(path)
+    aside = response_cache.set_aside(path)
     assert aside.read_bytes() == content
-    store.create_or_check(path)
+    response_cache.create_or_check(path)
 
 
 def test_a_foreign_database_is_not_used(tmp_path: Path) -> None:
@@ -161,12 +163,12 @@ def test_a_foreign_database_is_not_used(tmp_path: Path) -> None:
     with sqlite3.connect(path) as foreign:
         foreign.execute("CREATE TABLE unspecified (key, value)")
     foreign.close()
-    with pytest.raises(store.DamagedStoreError, match="not written by this version"):
-        store.create_or_check(path)
+    with pytest.raises(response_cache.DamagedStoreError, match="not written by this version"):
+        response_cache.create_or_check(path)
 
 
 def test_who_answered_before(tmp_path: Path) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
     assert not kept.has_answers("model", "m")
     kept.save(answer("k"), attempt("k"))
     assert kept.has_answers("model", "m")
@@ -177,32 +179,36 @@ def test_who_answered_before(tmp_path: Path) -> None:
 
 def test_how_requests_were_changed_is_kept_once_and_by_endpoint(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
-    kept = store.ResponseStore(path, "run")
+    kept = response_cache.ResponseStore(path, "run")
     for key in ("a", "b"):
-        kept.save(answer(key), attempt(key), store.RequestChanges("u", "m", {"temperature": None, "top_p": None}))
-    kept.save(answer("c"), attempt("c"), store.RequestChanges("u", "m", {"max_tokens": "max_completion_tokens"}))
-    kept.save(answer("d"), attempt("d"), store.RequestChanges("v", "m", {"stop": None}))
+        kept.save(
+            answer(key), attempt(key), response_cache.RequestChanges("u", "m", {"temperature": None, "top_p": None})
+        )
+    kept.save(
+        answer("c"), attempt("c"), response_cache.RequestChanges("u", "m", {"max_tokens": "max_completion_tokens"})
+    )
+    kept.save(answer("d"), attempt("d"), response_cache.RequestChanges("v", "m", {"stop": None}))
     kept.close()
-    assert store.read_changes(path, "u", "m") == [
+    assert response_cache.read_changes(path, "u", "m") == [
         {"temperature": None, "top_p": None}, {"max_tokens": "max_completion_tokens"},
     ]  # fmt: skip
-    assert store.read_changes(path, "u", "other") == []
-    assert store.read_changes(tmp_path / "none.db", "u", "m") == []
+    assert response_cache.read_changes(path, "u", "other") == []
+    assert response_cache.read_changes(tmp_path / "none.db", "u", "m") == []
 
 
 def test_a_file_of_an_older_version_gets_what_is_new(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
-    store.ResponseStore(path, "run").close()
+    response_cache.ResponseStore(path, "run").close()
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE request_changes")
-    kept = store.ResponseStore(path, "run")
-    kept.save(answer("a"), attempt("a"), store.RequestChanges("u", "m", {"stop": None}))
+    kept = response_cache.ResponseStore(path, "run")
+    kept.save(answer("a"), attempt("a"), response_cache.RequestChanges("u", "m", {"stop": None}))
     kept.close()
-    assert store.read_changes(path, "u", "m") == [{"stop": None}]
+    assert response_cache.read_changes(path, "u", "m") == [{"stop": None}]
 
 
 def test_what_is_no_json_is_not_given(tmp_path: Path) -> None:
-    kept = store.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
     kept.save(replace(answer("k"), response={"x": float("nan")}), attempt("k"))
     with pytest.raises(UnusableAnswer, match="not finite"):
         kept.get("k")

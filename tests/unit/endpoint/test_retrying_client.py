@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from urllib3.util.retry import Retry
 
-from eval_factory.engine import asking, pulse, rate_limits, reading
-from eval_factory.engine.asking import Asker, RequestFailed, StopAsking
-from eval_factory.engine.auth import KeySignIn
-from eval_factory.engine.first_requests import FirstRequests
-from eval_factory.engine.rate_limits import Patience, Turns
-from eval_factory.engine.refusals import told
-from eval_factory.engine.stop_messages import StopMessages
-from eval_factory.engine.transport import Reply, Transport, TransportError
-from eval_factory.secrets import REDACTED, Redactor
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
+from eval_factory.endpoint.first_requests import FirstRequests
+from eval_factory.endpoint.rate_limits import Patience, Turns
+from eval_factory.endpoint.retrying_client import Asker, RequestFailed, StopAsking
+from eval_factory.endpoint.sign_in import KeySignIn
+from eval_factory.endpoint.stop_messages import StopMessages
+from eval_factory.endpoint.transport import Reply, Transport, TransportError
+from eval_factory.endpoint.unsupported_params import told
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
-REAL_PAUSE = asking._pause
+REAL_PAUSE = retrying_client._pause
 BODY = {"model": "m", "messages": [], "max_tokens": 5, "temperature": 0.0}
 
 
@@ -62,7 +62,9 @@ def asker_of(transport: Replies, **settings: Any) -> Asker:
     return Asker(transport, **{**usual, **settings})
 
 
-def ask(transport: Replies, *, max_retries: int = 2, use_nvcf: bool = False) -> tuple[asking.Answered, list[str]]:
+def ask(
+    transport: Replies, *, max_retries: int = 2, use_nvcf: bool = False
+) -> tuple[retrying_client.Answered, list[str]]:
     asker = asker_of(transport, max_retries=max_retries, use_nvcf=use_nvcf)
     outcomes: list[str] = []
     return asker.ask(BODY, lambda _n, outcome, error, _s, _l: outcomes.append(f"{outcome}: {error}")), outcomes
@@ -70,8 +72,8 @@ def ask(transport: Replies, *, max_retries: int = 2, use_nvcf: bool = False) -> 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_pause", lambda *_: 0.0)
-    monkeypatch.setattr(asking, "NVCF_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
+    monkeypatch.setattr(retrying_client, "NVCF_FIRST_PAUSE_S", 0.0)
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 507, *range(520, 528), 529, 530])
@@ -108,7 +110,7 @@ def test_stops(status: int) -> None:
         ),
         ({"error": "no such model"}, "no such model"),
         ({"detail": "Not Found"}, "Not Found"),
-        ({"error": {"message": "x" * 1000}}, "x" * reading.ERROR_TEXT_LIMIT),
+        ({"error": {"message": "x" * 1000}}, "x" * replies.ERROR_TEXT_LIMIT),
     ],
 )
 def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -> None:
@@ -145,7 +147,7 @@ def refused_until_it_stops(asker: Asker) -> int:
 
 
 def test_refused_again_and_again_is_not() -> None:
-    replies = [reply(403)] * (asking.REFUSALS_IN_A_ROW - 1)
+    replies = [reply(403)] * (retrying_client.REFUSALS_IN_A_ROW - 1)
     transport = Replies(reply(200), *replies, reply(200), reply(404))
     asker = asker_of(transport)
     asker.ask(BODY, lambda *_: None)
@@ -153,7 +155,7 @@ def test_refused_again_and_again_is_not() -> None:
         with pytest.raises(RequestFailed):
             asker.ask(BODY, lambda *_: None)
     asker.ask(BODY, lambda *_: None)
-    assert refused_until_it_stops(asker) == asking.REFUSALS_IN_A_ROW
+    assert refused_until_it_stops(asker) == retrying_client.REFUSALS_IN_A_ROW
 
 
 def test_with_many_threads_more_may_be_refused_in_a_row() -> None:
@@ -202,7 +204,7 @@ def test_what_a_provider_says_in_a_200_is_redacted_and_short() -> None:
         ask(Replies(reply(200, {"error": error})))
     assert "the-secret-key" not in str(raised.value)
     assert "502" in str(raised.value)
-    assert len(str(raised.value)) == reading.ERROR_TEXT_LIMIT
+    assert len(str(raised.value)) == replies.ERROR_TEXT_LIMIT
 
 
 HOSTILE = "no\x1b[2J\x9b\u202e\r\neval-factory stops: paid\u2028for"
@@ -274,7 +276,7 @@ def ask_until_it_stops(asker: Asker) -> tuple[int, str]:
 
 @pytest.fixture
 def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (asking, pulse):
+    for module in (retrying_client, outage):
         monkeypatch.setattr(module, "OUTAGE_S", 0.0)
 
 
@@ -321,7 +323,7 @@ def test_nobody_there_is_not_tried_for_long() -> None:
     transport = Replies(TransportError("no connection could be made", unreachable=True))
     with pytest.raises(StopAsking, match="cannot reach"):
         ask(transport, max_retries=50)
-    assert len(transport.sent) == asking.TRIES_TO_REACH
+    assert len(transport.sent) == retrying_client.TRIES_TO_REACH
 
 
 def test_refused_fields() -> None:
@@ -408,13 +410,13 @@ def test_what_is_scored_is_what_the_model_said(content: str) -> None:
     assert answered.body == {**said, "echo": REDACTED}
 
 
-@pytest.mark.parametrize("before", range(reading.ERROR_TEXT_LIMIT - 14, reading.ERROR_TEXT_LIMIT + 1))
+@pytest.mark.parametrize("before", range(replies.ERROR_TEXT_LIMIT - 14, replies.ERROR_TEXT_LIMIT + 1))
 def test_a_key_is_redacted_before_an_error_is_cut(before: int) -> None:
     body = b"x" * before + b"the-secret-key and more"
     with pytest.raises(RequestFailed) as caught:
         ask(Replies(Reply(400, {}, body)))
     assert "xt" not in str(caught.value)
-    assert len(str(caught.value)) == len("HTTP 400: ") + reading.ERROR_TEXT_LIMIT
+    assert len(str(caught.value)) == len("HTTP 400: ") + replies.ERROR_TEXT_LIMIT
 
 
 def test_an_answer_that_is_nested_too_deeply_is_none() -> None:
@@ -489,7 +491,7 @@ def test_other_failures_cost_retries_between_rate_limits() -> None:
 
 def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr(asking, "_pause", REAL_PAUSE)
+    monkeypatch.setattr(retrying_client, "_pause", REAL_PAUSE)
     asker = asker_of(Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), patience=Patience())
     monkeypatch.setattr(asker._stop, "wait", waited.append)
     asker.ask(BODY, lambda *_: None)

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval_factory.engine import auth
-from eval_factory.engine.auth import OAuthSignIn, SignInError
-from eval_factory.secrets import REDACTED, Redactor
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.endpoint import sign_in
+from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
 FILE = "openai_oauth_token.json"
@@ -144,7 +144,7 @@ def test_no_token(way: str, reason: str, tokens: TokenEndpoint, tmp_path: Path) 
 
 
 def test_a_token_endpoint_that_is_slow(tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auth, "TOKEN_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(sign_in, "TOKEN_TIMEOUT_S", 0.2)
     tokens.delay_s = 1.0
     with pytest.raises(SignInError, match=r"Error creating openai OAuth token: no answer within 0\.2 s"):
         signed_in(tokens, tmp_path).header()
@@ -171,7 +171,7 @@ def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) ->
     tokens.expires_in = None
     signed_in(tokens, tmp_path).header()
     kept = json.loads((tmp_path / FILE).read_text())
-    assert kept["expires_at"] - time.time() <= auth.LIFETIME_UNKNOWN_S
+    assert kept["expires_at"] - time.time() <= sign_in.LIFETIME_UNKNOWN_S
 
 
 @pytest.mark.parametrize("lifetime", [float("inf"), 10**400], ids=["infinite", "huge"])
@@ -196,4 +196,4 @@ def test_a_kept_lifetime_that_no_clock_can_hold(tokens: TokenEndpoint, tmp_path:
     ],
 )
 def test_what_a_token_endpoint_tells(code: object, description: object, told: str) -> None:
-    assert auth._told_by(SimpleNamespace(error=code, description=description)) == told
+    assert sign_in._told_by(SimpleNamespace(error=code, description=description)) == told

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.engine.stop_messages import messages_of
+from eval_factory.endpoint.stop_messages import messages_of
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
 OWN = "the entry gpt of config.params.extra.judges"

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.secrets import Redactor
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
-from eval_factory.engine import transport
-from eval_factory.engine.auth import OAuthSignIn, SignInError
-from eval_factory.engine.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
-from eval_factory.errors import PrerequisiteError
-from eval_factory.secrets import Redactor
+from eval_factory.endpoint import transport
+from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
+from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
 from tls import certificate, served
 
 TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}

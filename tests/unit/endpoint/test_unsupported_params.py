@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.engine.refusals import Refusals, named_in, told
+from eval_factory.endpoint.unsupported_params import Refusals, named_in, told
 
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.errors import PrerequisiteError
-from eval_factory.foreign_text import LONGEST_LOG_LINE
-from eval_factory.run.environment import child_environment
-from eval_factory.run.process import git_hash, run_logged
-from eval_factory.rundir import RunDir
-from eval_factory.secrets import REDACTED, Redactor
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import LONGEST_LOG_LINE
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.executors.environment import child_environment
+from eval_factory.executors.process import git_hash, run_logged
 
 KEY = "a-known-key-value-1"
 

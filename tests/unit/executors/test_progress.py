@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from eval_factory.run.progress import EventTail, ProgressDisplay, figures_text
+from eval_factory.executors.progress import EventTail, ProgressDisplay, figures_text
 
 
 def progress(**changes: Any) -> dict[str, Any]:

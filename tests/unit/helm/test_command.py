@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.helm import command
-from eval_factory.leaderboard.commands import server_command
+from eval_factory.workflows.leaderboard.commands import server_command
 from unit.builders import plan
 
 

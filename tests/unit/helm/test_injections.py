@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from eval_factory.engine.disguise import readings, squeezed, undisguised
-from eval_factory.engine.judgement import UnusableJudgement, injection_signs, judgement_in
+from eval_factory.helm.disguised_text import readings, squeezed, undisguised
+from eval_factory.helm.judge_output import UnusableJudgement, injection_signs, judgement_in
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness", "clarity")}
 RATINGS = {name: {"score": 5, "explanation": f"Its {name} leaves nothing to wish for."} for name in CRITERIA}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.engine.judgement import UnusableJudgement, injection_signs, judgement_in
+from eval_factory.helm.judge_output import UnusableJudgement, injection_signs, judgement_in
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness")}
 PLAIN_ANSWER = "Give amoxicillin 500 mg three times a day and see the patient again in a week."

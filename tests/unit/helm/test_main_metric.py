@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eval_factory.config.framework import HelmEntry
 from eval_factory.helm.main_metric import NONE, USUAL_MAIN_METRICS, chosen_main_metric
+from eval_factory.tasks.framework import HelmEntry
 
 
 def entry(*main_metrics: str, any_run_spec: bool = True) -> HelmEntry:

@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.helm import command
 from eval_factory.helm.model_files import model_files
-from eval_factory.plan import Plan
+from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.errors import HelmError
+from eval_factory.core.errors import HelmError
 from eval_factory.helm.output import HelmRun, RunSpec
 
 

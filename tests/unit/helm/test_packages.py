@@ -11,16 +11,16 @@ from importlib import metadata
 
 import pytest
 
-from eval_factory.config.framework import load_framework
-from eval_factory.config.run_specs import RunSpec, RunSpecIndex, load_index
-from eval_factory.errors import PrerequisiteError
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import packages
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.run_specs import RunSpec, RunSpecIndex, load_index
 
 IMPORT_PARTS = """
 import json, sys
 sys.argv = ["helm-run"]
-from eval_factory.mends import absent
-absent.answer_for_torch()
+from eval_factory.helm_plugin.patches import optional_deps
+optional_deps.answer_for_torch()
 from helm.common.object_spec import get_class_by_name
 errors = {}
 for name, path in json.load(sys.stdin).items():

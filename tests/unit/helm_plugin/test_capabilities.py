@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval_factory.engine.text_only import asks_for_more
+from eval_factory.helm_plugin.capabilities import asks_for_more
 
 
 @pytest.mark.parametrize(

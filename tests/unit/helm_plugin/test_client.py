@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from helm.common.request import Request
 
-from eval_factory.engine import client, session, store, wire
-from eval_factory.engine.client import Endpoint, EndpointStopped
-from eval_factory.engine.events import PROBED_VARIABLE, WARNING
-from eval_factory.engine.rate_limits import Turns
+from eval_factory.core.events import PROBED_VARIABLE, WARNING
+from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.endpoint.rate_limits import Turns
+from eval_factory.helm_plugin import client, session
+from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
 from scripted_endpoint import ScriptedEndpoint
 
 REQUEST = Request(model="m/m", model_deployment="m/m", prompt="p", max_tokens=5, temperature=0.0)
@@ -78,13 +79,13 @@ def test_an_answer_that_an_older_version_kept_is_looked_at_again(server: Scripte
     kept = session.session_for(tmp_path).store
     died = {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}
     kept.save(
-        store.Answer(key, "model", "m", body, died, time.time(), 0.1),
-        store.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
+        response_cache.Answer(key, "model", "m", body, died, time.time(), 0.1),
+        response_cache.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
     )
     result = endpoint.make_request(REQUEST)
     assert result.completions[0].text == "B"
     assert not result.cached
-    assert [row["outcome"] for row in store.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
+    assert [row["outcome"] for row in response_cache.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
     assert endpoint.make_request(REQUEST).cached
 
 
@@ -97,7 +98,7 @@ def test_who_answered_the_probe_may_refuse_the_first_prompt(
     endpoint = endpoint_at(server, tmp_path)
     if probed:
         assert "Input flagged by moderation" in str(endpoint.make_request(REQUEST).error)
-        assert [row["outcome"] for row in store.read_attempts(tmp_path / "cache.db")] == ["failed"]
+        assert [row["outcome"] for row in response_cache.read_attempts(tmp_path / "cache.db")] == ["failed"]
         return
     with pytest.raises(EndpointStopped, match="Input flagged by moderation"):
         endpoint.make_request(REQUEST)
@@ -135,7 +136,7 @@ class Picky(ScriptedEndpoint):
 
 
 def kept_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(row["request"]) for row in store.read_answers(folder / "cache.db")]
+    return [json.loads(row["request"]) for row in response_cache.read_answers(folder / "cache.db")]
 
 
 def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> None:
@@ -151,11 +152,11 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
     assert "temperature" not in kept
     key, body = endpoint._key_and_body(REQUEST)
     assert not session.session_for(tmp_path).store.holds(key)  # nothing was answered to the request as it was
-    assert store.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
-    assert store.read_changes(tmp_path / "cache.db", url, "another") == []
-    keys = list(wire.request_keys(url, body, None, [{"temperature": None}]))
-    assert [row["key"] for row in store.read_answers(tmp_path / "cache.db")] == keys[1:]
-    outcomes = [(row["key"], row["outcome"]) for row in store.read_attempts(tmp_path / "cache.db")]
+    assert response_cache.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
+    assert response_cache.read_changes(tmp_path / "cache.db", url, "another") == []
+    keys = list(openai_api.request_keys(url, body, None, [{"temperature": None}]))
+    assert [row["key"] for row in response_cache.read_answers(tmp_path / "cache.db")] == keys[1:]
+    outcomes = [(row["key"], row["outcome"]) for row in response_cache.read_attempts(tmp_path / "cache.db")]
     assert outcomes == [(keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
 
 
@@ -166,8 +167,10 @@ def test_an_answer_to_the_request_as_it_is_comes_first(tmp_path: Path) -> None:
         other = dataclasses.replace(REQUEST, prompt="q")
         key, body = endpoint._key_and_body(other)
         session.session_for(tmp_path).store.save(
-            store.Answer(key, "model", "m", body, {"choices": [{"message": {"content": "old"}}]}, time.time(), 0.1),
-            store.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
+            response_cache.Answer(
+                key, "model", "m", body, {"choices": [{"message": {"content": "old"}}]}, time.time(), 0.1
+            ),
+            response_cache.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
         )
         endpoint.make_request(REQUEST)
         found = endpoint.make_request(other)
@@ -182,7 +185,7 @@ def test_a_judgement_that_is_forgotten_is_asked_anew_whatever_its_key(tmp_path: 
         endpoint.forget(REQUEST, "no judgement")
         assert not endpoint.make_request(REQUEST).cached
         assert endpoint.make_request(REQUEST).cached
-    outcomes = [row["outcome"] for row in store.read_attempts(tmp_path / "cache.db")]
+    outcomes = [row["outcome"] for row in response_cache.read_attempts(tmp_path / "cache.db")]
     assert outcomes == ["answered", "unusable", "answered", "cached"]
 
 
@@ -193,11 +196,11 @@ def test_a_number_that_no_file_can_hold_is_put_aside_and_asked_again(server: Scr
     kept = session.session_for(tmp_path).store
     odd = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}}]}
     kept.save(
-        store.Answer(key, "model", "m", body, odd, time.time(), 0.1),
-        store.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
+        response_cache.Answer(key, "model", "m", body, odd, time.time(), 0.1),
+        response_cache.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
     )
     assert not endpoint.make_request(REQUEST).cached
-    assert [row["outcome"] for row in store.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
+    assert [row["outcome"] for row in response_cache.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
     assert endpoint.make_request(REQUEST).cached
 
 
@@ -255,6 +258,6 @@ def test_the_users_limits_are_those_of_the_endpoint(
         given.append((requests, tokens))
         return Turns(requests, tokens)
 
-    monkeypatch.setattr("eval_factory.engine.client.Turns", turns)
+    monkeypatch.setattr("eval_factory.helm_plugin.client.Turns", turns)
     endpoint_at(server, tmp_path, requests_per_minute=3, tokens_per_minute=4)
     assert given == [(3, 4)]

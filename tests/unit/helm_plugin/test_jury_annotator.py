@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.engine import judging
 from eval_factory.helm.names import NOT_JUDGED
+from eval_factory.helm_plugin import jury_annotator
 
 GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
 
@@ -34,7 +34,7 @@ def annotated(answers: dict[str, Any]) -> dict[str, Any]:
         _annotation_criteria={"accuracy": {"score", "explanation"}},
     )
     state: Any = SimpleNamespace(result=result("an answer"))
-    return judging.annotate(annotator, state)
+    return jury_annotator.annotate(annotator, state)
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     told: list[str] = []
     client = SimpleNamespace(forget=lambda _request, reason: told.append(reason))
     deployment = SimpleNamespace(client_spec=SimpleNamespace(args={"role": "r"}))
-    monkeypatch.setattr(judging, "get_model_deployment", lambda _name: deployment)
-    monkeypatch.setattr(judging, "current_session", lambda: SimpleNamespace(clients={"r": client}))
+    monkeypatch.setattr(jury_annotator, "get_model_deployment", lambda _name: deployment)
+    monkeypatch.setattr(jury_annotator, "current_session", lambda: SimpleNamespace(clients={"r": client}))
     return told
 
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval_factory.engine.listing import known_names
-from eval_factory.engine.offline import BlockedConnectionError, Guard, place_of
-from eval_factory.engine.transport import Transport, proxy_for
+from eval_factory.endpoint.transport import Transport, proxy_for
+from eval_factory.helm_plugin.mtsamples_listing import known_names
+from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Guard, place_of
 from scripted_endpoint import ScriptedEndpoint
 
 
@@ -111,9 +111,9 @@ def test_names() -> None:
 ATTEMPTS = """
 import asyncio, ctypes, json, socket, sys, urllib.request
 import requests, urllib3
-from eval_factory.engine import offline
-offline.guard_from_environment()
-offline.guard_from_environment()
+from eval_factory.helm_plugin import network_guard
+network_guard.guard_from_environment()
+network_guard.guard_from_environment()
 url, port = sys.argv[1], int(sys.argv[2])
 def reached(ask):
     try:
@@ -139,7 +139,7 @@ print(json.dumps({
     "name of an address": reached(lambda: socket.gethostbyaddr("8.8.8.8")),
     "name of a place": reached(lambda: socket.getnameinfo(("198.51.100.7", 80), 0)),
     "frames": reached(lambda: socket.socket(17, socket.SOCK_RAW)),
-    "blocked": len(offline.guard().blocked),
+    "blocked": len(network_guard.guard().blocked),
 }))
 """
 
@@ -193,5 +193,5 @@ def test_lists_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_offline_the_files_that_are_there_are_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("b.txt", "B.txt", "a.md"):
         (tmp_path / name).write_text("x")
-    monkeypatch.setattr("eval_factory.engine.offline._guard", Guard([]))
+    monkeypatch.setattr("eval_factory.helm_plugin.network_guard._guard", Guard([]))
     assert known_names("mtsamples_procedures", tmp_path) == ["B.txt", "b.txt"]

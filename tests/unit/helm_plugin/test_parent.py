@@ -9,12 +9,12 @@ import threading
 
 import pytest
 
-from eval_factory.engine import parent
-from eval_factory.engine.events import PARENT_VARIABLE
+from eval_factory.core.events import PARENT_VARIABLE
+from eval_factory.helm_plugin import parent
 
 CHILD = """
 import os, subprocess, sys, time
-from eval_factory.engine.parent import end_with_parent
+from eval_factory.helm_plugin.parent import end_with_parent
 end_with_parent(os.environ)
 grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print("goes on", flush=True)

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from eval_factory.engine import entries, events, runner
-from eval_factory.engine.client import EndpointStopped
-from eval_factory.engine.events import EventWriter
-from eval_factory.errors import PrerequisiteError
-from eval_factory.mends import scoring, startup
-from eval_factory.secrets import REDACTED, Redactor
+from eval_factory.core import events
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.events import EventWriter
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.helm_plugin import entry_failures, runner
+from eval_factory.helm_plugin.client import EndpointStopped
+from eval_factory.helm_plugin.patches import fast_scoring, fast_startup
 
 KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
 
@@ -70,7 +71,7 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
 
 def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pulled: list[str] = []
-    monkeypatch.setattr(startup, "lever", lambda pull: pulled.append(pull.__name__))
+    monkeypatch.setattr(fast_startup, "lever", lambda pull: pulled.append(pull.__name__))
     made, told = runner_of(tmp_path, {"a:x=1": None, "b": ValueError("bad"), "c": None})
     with pytest.raises(SystemExit):
         made.run_all(specs("a:x=1", "b", "c", "a:x=1"))
@@ -80,7 +81,7 @@ def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pyte
     failed = {event["run"]: event["error"] for event in told.events if event["event"] == events.RUN_FAILED}
     assert set(failed) == {"b", "a:x=1"}
     assert "the same name" in failed["a:x=1"]
-    assert len(pulled) == len(set(pulled)) == len(scoring.LEVERS)
+    assert len(pulled) == len(set(pulled)) == len(fast_scoring.LEVERS)
 
 
 def test_an_endpoint_that_refuses_ends_it_all(tmp_path: Any) -> None:
@@ -92,7 +93,7 @@ def test_an_endpoint_that_refuses_ends_it_all(tmp_path: Any) -> None:
 
 
 def test_what_asks_for_more_than_text_is_left_out_and_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "lever", lambda _pull: None)
+    monkeypatch.setattr(fast_startup, "lever", lambda _pull: None)
     made, told = runner_of(tmp_path, {"a": None})
     made.run_all([*specs("b", method="language_modeling"), *specs("a")])  # no failure
     (left_out,) = (event for event in told.events if event["event"] == events.LEFT_OUT)
@@ -101,8 +102,8 @@ def test_what_asks_for_more_than_text_is_left_out_and_told(tmp_path: Any, monkey
 
 
 def test_entries_that_were_not_made_are_counted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "lever", lambda _pull: None)
-    monkeypatch.setattr(entries, "_not_made", ["x:model=m", "y:model=m"])
+    monkeypatch.setattr(fast_startup, "lever", lambda _pull: None)
+    monkeypatch.setattr(entry_failures, "_not_made", ["x:model=m", "y:model=m"])
     made, told = runner_of(tmp_path, {"a": None, "b": None})
     with pytest.raises(SystemExit):
         made.run_all(specs("a", "b"))
@@ -118,17 +119,17 @@ def test_a_run_without_instances_fails_while_its_data_are_loaded(tmp_path: Any) 
 
 
 def test_an_entry_that_was_not_made_is_a_failure(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "lever", lambda _pull: None)
+    monkeypatch.setattr(fast_startup, "lever", lambda _pull: None)
     made, _ = runner_of(tmp_path, {"a": None})
     made.run_all(specs("a"))
-    monkeypatch.setattr(entries, "_not_made", ["x:model=m"])
+    monkeypatch.setattr(entry_failures, "_not_made", ["x:model=m"])
     with pytest.raises(SystemExit):
         made.run_all(specs("a"))
 
 
 def test_only_conf_files_have_many_entries() -> None:
-    assert entries.are_of_a_conf_file(["helm-run", "--conf-paths", "x"])
-    assert not entries.are_of_a_conf_file(["helm-run", "--run-entries", "x"])
+    assert entry_failures.are_of_a_conf_file(["helm-run", "--conf-paths", "x"])
+    assert not entry_failures.are_of_a_conf_file(["helm-run", "--run-entries", "x"])
 
 
 @pytest.mark.parametrize("before", [0, 280, 290, 299])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.errors import ConfigError, PrerequisiteError
-from eval_factory.keys import key_report
-from eval_factory.plan import make_plan
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.plan.credentials import key_report
+from eval_factory.plan.run_plan import make_plan
 from unit.builders import evaluation, plan
 
 MAIN = {"OPENAI_API_KEY": "main-key-0123456789-MAIN"}

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from eval_factory.plan import slug_of
+from eval_factory.plan.run_plan import slug_of
 from unit.builders import plan
 
 MODEL_IDS = [

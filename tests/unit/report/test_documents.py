@@ -8,14 +8,14 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from unit.scoring.test_collect import FOUR, result_of, state
 
+from eval_factory.core.results import FailureCause, Score, Spent, SpentByRole, TaskResult, Usage
+from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.report import documents
 from eval_factory.report.screen import summary
 from eval_factory.report.write import _response_line, html
-from eval_factory.results import FailureCause, Score, Spent, SpentByRole, TaskResult, Usage
-from eval_factory.secrets import REDACTED, Redactor
 from unit.builders import plan
-from unit.test_collect import FOUR, result_of, state
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from eval_factory import corrections
-from eval_factory.collect import collect
-from eval_factory.engine import store, wire
-from eval_factory.errata.rules import Case
+from eval_factory.core.results import Spent, TaskResult
+from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.helm.names import NOT_JUDGED
-from eval_factory.plan import Plan
-from eval_factory.results import Spent, TaskResult
-from eval_factory.scores import helm_mean
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import corrections
+from eval_factory.scoring.collect import collect
+from eval_factory.scoring.correction_rules import Case
+from eval_factory.scoring.scores import helm_mean
 from unit.builders import plan
 
 TEST, VALID = "test", "valid"
@@ -84,7 +84,7 @@ def result_of(tmp_path: Path, flags: dict[str, Any] | None = None, **run: Any) -
     here: Plan = plan({"config.output_dir": str(tmp_path / "out"), **(flags or {})})
     folder = here.rundir.helm / "runs" / "s" / "r"
     write_run(folder, **run)
-    store.create_or_check(here.rundir.cache_db)
+    response_cache.create_or_check(here.rundir.cache_db)
     return collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
 
 
@@ -109,7 +109,9 @@ def test_all_answered(tmp_path: Path) -> None:
     assert result.groups["category"]["even"]["exact_match"].value == 1.0
 
 
-UNSCORABLE: dict[str, Any] = {"result": {"error": f"{wire.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}}
+UNSCORABLE: dict[str, Any] = {
+    "result": {"error": f"{openai_api.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}
+}
 
 
 def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_a_metric_that_is_no_mean_is_absent_when_an_instance_failed(tmp_path: Pa
         if stat["name"]["name"] == "f_of_all":
             stat["mean"] = 0.123
     (folder / "stats.json").write_text(json.dumps(stats))
-    store.create_or_check(here.rundir.cache_db)
+    response_cache.create_or_check(here.rundir.cache_db)
     result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
     assert set(result.scores) == {"exact_match"}
     assert any(note.startswith("f_of_all: absent") for note in result.validity.notes)
@@ -226,7 +228,7 @@ def test_kinds_of_answers_are_counted_by_name(tmp_path: Path) -> None:
         state(0, "yes"),
         state(1, " "),
         state(2, "cut", result={"completions": [{"text": "cut", "finish_reason": {"reason": "length"}}]}),
-        state(3, "", result={"success": False, "error": wire.FILTERED_MESSAGE}),
+        state(3, "", result={"success": False, "error": openai_api.FILTERED_MESSAGE}),
     ]
     counts = result_of(tmp_path, states=states, values={"exact_match": FOUR}).validity.instances
     assert (counts.failed, counts.empty, counts.truncated, counts.filtered) == (0, 1, 1, 1)
@@ -326,7 +328,7 @@ def test_a_score_of_all_answers_at_once_needs_all_of_them(tmp_path: Path, second
     folder = here.rundir.helm / "runs" / "s" / "r"
     write_run(folder, [state(0, "yes"), state(1, second)], {"exact_match": [1.0, 0.0]})
     with_corpus_score(folder, 0.4)
-    store.create_or_check(here.rundir.cache_db)
+    response_cache.create_or_check(here.rundir.cache_db)
     result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
     assert ("macro_f1" in result.scores) is reported
     assert any(note.startswith("macro_f1: absent") for note in result.validity.notes) is not reported
@@ -475,7 +477,7 @@ Line = tuple[str, str, str, str, str | None, int | None]
 
 def journal(cache_db: Path, *lines: Line) -> None:
     """(run, role, key, outcome, error, prompt tokens) of each attempt; the n-th took n seconds, 5 completion tokens."""
-    store.create_or_check(cache_db)
+    response_cache.create_or_check(cache_db)
     with closing(sqlite3.connect(cache_db)) as connection, connection:
         connection.executemany(
             "INSERT INTO attempts (run_id, role, key, attempt, outcome, error, started, latency_s, prompt_tokens,"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.data_notes import NO_ROWS, NOT_CONFINED, notes_on_data
-from eval_factory.errors import HelmError
+from eval_factory.core.errors import HelmError
 from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
-from eval_factory.notes import Importance
-from eval_factory.plan import Plan
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.data_notes import NO_ROWS, NOT_CONFINED, notes_on_data
+from eval_factory.scoring.notes import Importance
 from unit.builders import plan
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.jury import Ratings, family_of
+from eval_factory.scoring.jury_agreement import Ratings, family_of
 
 
 def ratings(**by_judge: list[int | None]) -> Ratings:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from eval_factory.notes import LONGEST_NOTE, Importance, Note, Notes
+from eval_factory.scoring.notes import LONGEST_NOTE, Importance, Note, Notes
 
 
 def test_the_weightiest_first_and_each_once() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.scores import Context, InstanceKey, bounds_of, helm_mean, score_of, scores_by_group
+from eval_factory.scoring.scores import Context, InstanceKey, bounds_of, helm_mean, score_of, scores_by_group
 
 
 def key(number: int, trial: int = 0) -> InstanceKey:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.stats import describe, percentile
+from eval_factory.scoring.statistics import describe, percentile
 
 
 def test_wilson_for_zeros_and_ones() -> None:

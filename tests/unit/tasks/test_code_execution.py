@@ -8,7 +8,9 @@ import click.testing
 import pytest
 
 from eval_factory.cli.main import cli
-from eval_factory.config.code_execution import (
+from eval_factory.core.errors import ConfigError
+from eval_factory.helm_plugin.patches.executed_answers import CONFINED
+from eval_factory.tasks.code_execution import (
     KEY,
     NEEDS_NO_PERMISSION,
     NOT_CONFINED,
@@ -16,10 +18,8 @@ from eval_factory.config.code_execution import (
     executed_by,
     needs_permission,
 )
-from eval_factory.config.framework import load_framework
-from eval_factory.config.run_specs import load_index
-from eval_factory.errors import ConfigError
-from eval_factory.mends.execution import CONFINED
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.run_specs import load_index
 from unit.builders import evaluation
 
 EXECUTING = {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.config.framework import load_framework
-from eval_factory.errata.load import Errata, Erratum, load_errata
-from eval_factory.errata.rules import Case, rule_of
+from eval_factory.scoring.correction_rules import Case, rule_of
+from eval_factory.tasks.errata import Errata, Erratum, load_errata
+from eval_factory.tasks.framework import load_framework
 
 MEDCALC = {"lower_limit": "9.5", "upper_limit": "10.5"}
 DATES = {"category": "date", "lower_limit": "05/01/2020", "upper_limit": "05/03/2020"}

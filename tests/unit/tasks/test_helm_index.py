@@ -8,21 +8,21 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from eval_factory.config.framework import load_framework
-from eval_factory.config.run_specs import load_index
 from eval_factory.helm.names import JURY_RUN_SPECS, MEASURED_HELM
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.run_specs import load_index
 
 EVERY_RUN_SPEC = """
 import sys
-from eval_factory.config.run_specs import load_index
-from eval_factory.mends import startup
+from eval_factory.tasks.run_specs import load_index
+from eval_factory.helm_plugin.patches import fast_startup
 from helm.benchmark import run_spec
 names = list(load_index().run_specs)
 sys.argv = ["helm-run", "--run-entries", *(f"{name}:model=x/y" for name in names)]
 def all_of_them():
     raise SystemExit("every module was imported")
 run_spec.discover_run_spec_functions = all_of_them
-startup.import_only_the_run_specs_that_are_asked()
+fast_startup.import_only_the_run_specs_that_are_asked()
 missing = [name for name in names if run_spec.get_run_spec_function(name) is None]
 sys.exit(f"not found: {missing}" if missing else 0)
 """
@@ -33,7 +33,7 @@ def test_the_index_is_what_helms_source_gives(root: Path, tmp_path: Path) -> Non
     anew = tmp_path / "index.json"
     script = root / "scripts" / "make_helm_index.py"
     subprocess.run([sys.executable, str(script), str(anew)], check=True, capture_output=True, timeout=120)
-    packaged = root / "src" / "eval_factory" / "helm" / "index.json"
+    packaged = root / "src" / "eval_factory" / "tasks" / "helm_index.json"
     assert anew.read_text("utf-8") == packaged.read_text("utf-8")
 
 
@@ -101,7 +101,7 @@ def test_the_plug_in_finds_every_run_spec_by_its_module() -> None:
 
 
 def test_it_is_compact(root: Path) -> None:
-    path = root / "src" / "eval_factory" / "helm" / "index.json"
+    path = root / "src" / "eval_factory" / "tasks" / "helm_index.json"
     lines = path.read_text("utf-8").splitlines()
     assert len(lines) < len(load_index().run_specs) + 10
     assert path.stat().st_size < 200_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.engine.events import ASKING, JUDGING, LOADING, SCORING
-from eval_factory.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
-from eval_factory.failures import ended_before_it_ran, explained, raised_at_the_end
+from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
+from eval_factory.core.events import ASKING, JUDGING, LOADING, SCORING
+from eval_factory.workflows.failures import ended_before_it_ran, explained, raised_at_the_end
 from unit.builders import plan
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.engine import store
-from eval_factory.errors import ConfigError, PrerequisiteError
-from eval_factory.prepare import claim, is_ours, ready_store, remove_unfinished, start_over
-from eval_factory.rundir import RunDir
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint import response_cache
+from eval_factory.workflows.prepare import claim, is_ours, ready_store, remove_unfinished, start_over
 
 LOG = logging.getLogger("test")
 
@@ -97,7 +97,7 @@ def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: 
 def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_path: Path) -> None:
     put(tmp_path, "responses/model.jsonl", "report.html", "helm/runs/eval-factory/x/stats.json")
     if left == "cache.db":
-        store.create_or_check(tmp_path / left)
+        response_cache.create_or_check(tmp_path / left)
     else:
         put(tmp_path, left)
     claim(RunDir(tmp_path), fresh=True)
@@ -113,8 +113,8 @@ def test_another_programs_database_is_no_sign(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "cache.db")
     connection.execute("CREATE TABLE t (x)")
     connection.close()
-    assert not store.is_ours(tmp_path / "cache.db")
-    assert not store.is_ours(tmp_path / "none")
+    assert not response_cache.is_ours(tmp_path / "cache.db")
+    assert not response_cache.is_ours(tmp_path / "none")
     assert not is_ours(RunDir(tmp_path))
 
 

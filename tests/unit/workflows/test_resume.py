@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory import resume
-from eval_factory.plan import Plan
-from eval_factory.resume import DataRead, finished_run, read_state, remember, set_aside_other_results
+from eval_factory.plan.run_plan import Plan
+from eval_factory.workflows import resume
+from eval_factory.workflows.resume import DataRead, finished_run, read_state, remember, set_aside_other_results
 from unit.builders import plan
 
 OWN = {"data_path/a": "1"}

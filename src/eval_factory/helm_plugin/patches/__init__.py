@@ -1,1 +1,1 @@
-"""What is mended in HELM, inside helm-run and in memory only: defects, slowness, what is not installed."""
+"""What is patched in HELM, inside helm-run and in memory only: defects, slowness, optional packages."""

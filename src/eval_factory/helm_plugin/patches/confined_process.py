@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from eval_factory.mends import confined_worker, execution_record
+from eval_factory.helm_plugin.patches import confined_worker, execution_record
 
 START_LIMIT_S = 60.0
 END_LIMIT_S = 5.0

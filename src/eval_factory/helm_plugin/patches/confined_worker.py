@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eval_factory.mends import kernel
+    from eval_factory.core import kernel_sandbox
 
 MEMORY = 4_000_000_000
 FILE_SIZE = 64_000_000
@@ -94,7 +94,7 @@ class Child:
 def _confine(seconds: float, *, forks: bool, keep: tuple[int, ...]) -> None:
     """Give up what can be given up; which of the kernel's locks are shut is kept for `trial`."""
     os.setsid()
-    kernel.end_with_parent()
+    kernel_sandbox.end_with_parent()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
@@ -102,11 +102,11 @@ def _confine(seconds: float, *, forks: bool, keep: tuple[int, ...]) -> None:
         with suppress(OSError):
             os.close(descriptor)
     os.chdir(_settings["folder"])
-    kernel.limit(memory=MEMORY, file_size=FILE_SIZE, cpu_s=int(seconds) + 2, open_files=OPEN_FILES)
-    kernel.give_up_privileges()
-    if kernel.restrict_files(_settings["readable"], [_settings["folder"]]):
+    kernel_sandbox.limit(memory=MEMORY, file_size=FILE_SIZE, cpu_s=int(seconds) + 2, open_files=OPEN_FILES)
+    kernel_sandbox.give_up_privileges()
+    if kernel_sandbox.restrict_files(_settings["readable"], [_settings["folder"]]):
         _locks.append("Landlock")
-    if kernel.refuse_calls(forks=forks):
+    if kernel_sandbox.refuse_calls(forks=forks):
         _locks.append("seccomp")
 
 
@@ -241,7 +241,7 @@ def main() -> None:
     sys.path[:] = _settings["path"]
     if _settings["int_digits"] is not None:
         sys.set_int_max_str_digits(_settings["int_digits"])
-    globals()["kernel"] = importlib.import_module("eval_factory.mends.kernel")
+    globals()["kernel_sandbox"] = importlib.import_module("eval_factory.core.kernel_sandbox")
     question = json.loads(sys.stdin.read())
     result = os.dup(1)
     os.dup2(2, 1)  # whatever HELM prints is no answer

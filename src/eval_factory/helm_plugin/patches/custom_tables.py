@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.csv_table import read_rows
+from eval_factory.tasks.custom.csv_table import read_rows
 
 ID = "id"
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})

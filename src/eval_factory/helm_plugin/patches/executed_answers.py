@@ -15,9 +15,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from eval_factory.core import kernel_sandbox
 from eval_factory.helm.names import MEASURED_HELM
-from eval_factory.mends import confined, execution_record, kernel, sql
-from eval_factory.mends.confined_worker import APPS_LIMIT_S
+from eval_factory.helm_plugin.patches import confined_process, execution_record, sql_execution
+from eval_factory.helm_plugin.patches.confined_worker import APPS_LIMIT_S
 
 SQL_RUN_SPECS = frozenset({"bird_sql", "spider", "czech_bank_qa"})
 PYTHON_RUN_SPECS = frozenset({"code", "cleva"})
@@ -54,12 +55,12 @@ def confine(run_specs: Collection[str]) -> None:
     installed = importlib.metadata.version("crfm-helm")
     if installed != MEASURED_HELM:
         raise RuntimeError(f"answers are executed with HELM {MEASURED_HELM} only, this is {installed}")
-    kernel.keep_memory_private()
+    kernel_sandbox.keep_memory_private()
     if ours & SQL_RUN_SPECS:
         _confine_sql(ours)
         execution_record.begin(ours, [BY_SQL_WORKERS])
     if ours - SQL_RUN_SPECS:
-        found = confined.confinement()
+        found = confined_process.confinement()
         if ours & PYTHON_RUN_SPECS:
             _confine_python()
         if ours & CPP_RUN_SPECS:
@@ -80,8 +81,8 @@ def check_correctness(
 ) -> dict[str, Any]:
     """HELM's result of HumanEval's tests for one completion."""
     question = {"kind": "humaneval", "problem": problem, "completion": completion, "timeout": timeout}
-    with confined.throw_away_folder() as folder:
-        found = confined.ask_or_none(question, folder, timeout + 2)
+    with confined_process.throw_away_folder() as folder:
+        found = confined_process.ask_or_none(question, folder, timeout + 2)
     result = str(found["result"]) if found else "the process that executed it ended"
     return {
         "task_id": problem["task_id"],
@@ -102,8 +103,8 @@ class AppsProcess:
     def start(self) -> None:
         tests = (Path(self._root) / "input_output.json").read_text(encoding="utf-8")
         question = {"kind": "apps", "tests": tests, "completion": self._completion, "timeout": self._timeout}
-        with confined.throw_away_folder() as folder:
-            found = confined.ask_or_none(question, folder, APPS_LIMIT_S)
+        with confined_process.throw_away_folder() as folder:
+            found = confined_process.ask_or_none(question, folder, APPS_LIMIT_S)
         if found is not None:
             self._results.append(found)
 
@@ -131,7 +132,7 @@ def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleName
     question = {
         "kind": "command", "argv": program, "input": input, "seconds": float(seconds), "forks": len(program) > 1,
     }  # fmt: skip
-    found = confined.ask_or_none(question, folder, float(seconds)) or {"returncode": 1, "output": ""}
+    found = confined_process.ask_or_none(question, folder, float(seconds)) or {"returncode": 1, "output": ""}
     text = found["output"].encode("latin-1").decode().replace("\r\n", "\n").replace("\r", "\n")
     return SimpleNamespace(returncode=found["returncode"], stdout=text, stderr="")
 
@@ -143,12 +144,12 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
         CalledProcessError: it is no C++.
     """
     assembly, source = Path(argv[-2]), Path(argv[-1])
-    with confined.throw_away_folder() as folder:
+    with confined_process.throw_away_folder() as folder:
         shutil.copyfile(source, folder / source.name)
         made = folder / assembly.name
         program = [*argv[:-2], str(made), str(folder / source.name)]
         question = {"kind": "command", "argv": program, "input": "", "seconds": ASSEMBLY_LIMIT_S, "forks": True}
-        found = confined.ask_or_none(question, folder, ASSEMBLY_LIMIT_S)
+        found = confined_process.ask_or_none(question, folder, ASSEMBLY_LIMIT_S)
         if not found or found["returncode"] != 0:
             raise subprocess.CalledProcessError(1, list(argv), stderr="")
         with os.fdopen(os.open(made, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
@@ -180,7 +181,7 @@ def annotate_by_rows(self: Any, request_state: Any) -> dict[str, Any]:
     (reference,) = request_state.instance.references
     (completion,) = request_state.result.completions
     gold, _ = _rows(database, reference.output.text, of_model=False)
-    rows, error = _rows(database, sql.tagged_query(completion.text), of_model=True)
+    rows, error = _rows(database, sql_execution.tagged_query(completion.text), of_model=True)
     return {"predicted_result": rows, "ground_truth_result": gold, "query_error": error}
 
 
@@ -200,7 +201,7 @@ def annotate_by_text(self: Any, request_state: Any) -> dict[str, Any]:
     }
 
 
-def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql.Rows, str | None]:
+def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql_execution.Rows, str | None]:
     """The rows of a query, or none and why it failed.
 
     Raises:
@@ -208,9 +209,11 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql.Rows, str 
     """
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
-        found = sql.execute(sql.whole(database), query, seconds=seconds, largest=LARGEST_RESULT, of_model=of_model)
+        found = sql_execution.execute(
+            sql_execution.whole(database), query, seconds=seconds, largest=LARGEST_RESULT, of_model=of_model
+        )
         return found or [], None
-    except sql.QueryFailed as failed:
+    except sql_execution.QueryFailed as failed:
         if failed.by_limit and not of_model:
             raise RuntimeError(f"{database.name}: the benchmark's own query was ended: {failed}") from None
         return [], str(failed)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval_factory.rundir import write_atomic
+from eval_factory.core.rundir import write_atomic
 
 ENDED, SHORTENED = "ended", "shortened"
 """Counts: answers that ended the process that executed them; queries that got less time than the others."""

@@ -15,10 +15,10 @@ import os
 import sys
 from collections.abc import Callable
 
-from eval_factory.config.run_specs import load_index
-from eval_factory.foreign_text import one_line
+from eval_factory.core.foreign_text import one_line
 from eval_factory.helm.names import MEASURED_HELM, asked_run_specs
-from eval_factory.mends import lazy
+from eval_factory.helm_plugin.patches import lazy_imports
+from eval_factory.tasks.run_specs import load_index
 
 DEFERRED = ("nltk", "datasets", "sklearn", "calibration")
 """Large packages that HELM's scenario and metric modules import at their top."""
@@ -51,7 +51,7 @@ def read_yaml_with_the_c_parser() -> None:
 
 
 def defer_large_packages() -> None:
-    lazy.defer(DEFERRED)
+    lazy_imports.defer(DEFERRED)
 
 
 def download_nltk_data_only_when_needed() -> None:
@@ -78,7 +78,7 @@ def download_nltk_data_only_when_needed() -> None:
         word_tokenize_or_download.without_download = word_tokenize  # type: ignore[attr-defined]
         nltk.tokenize.word_tokenize = word_tokenize_or_download
 
-    lazy.when_imported("nltk", download_at_need)
+    lazy_imports.when_imported("nltk", download_at_need)
 
 
 def import_only_the_run_specs_that_are_asked() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eval_factory.mends import lazy
-from eval_factory.rundir import write_atomic
+from eval_factory.core.rundir import write_atomic
+from eval_factory.helm_plugin.patches import lazy_imports
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 """In the package's messages: the Hub has no such commit (authors replace whole histories), or that commit has a loading
@@ -33,7 +33,7 @@ def pin(revisions: Mapping[str, str]) -> None:
 
 def note_what_is_loaded() -> None:
     """From now on; `datasets` itself is imported when a scenario uses it."""
-    lazy.when_imported("datasets", _watch)
+    lazy_imports.when_imported("datasets", _watch)
 
 
 def _watch() -> None:

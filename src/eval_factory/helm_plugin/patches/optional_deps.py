@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any
 
-from eval_factory.mends import extracts
+from eval_factory.helm_plugin.patches import extractive_measures
 
 SPACY_MODEL = "en_core_web_sm"
 
@@ -70,7 +70,7 @@ def answer_for_summ_eval() -> None:
     """The data statistics of summaries: their package asks for one that no longer builds, and for torch."""
     if not (_is_installed("summ_eval") and _is_installed("gin")):
         _stand_in("summ_eval", __path__=[])
-        _stand_in("summ_eval.data_stats_metric", DataStatsMetric=extracts.DataStatsMetric)
+        _stand_in("summ_eval.data_stats_metric", DataStatsMetric=extractive_measures.DataStatsMetric)
 
 
 def answer_for_qafacteval() -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from eval_factory.mends import hub
+from eval_factory.helm_plugin.patches import hub_revisions
 
 VARIABLE = "EVAL_FACTORY_PINS"
 """JSON: {"files": {URL that HELM asks for: the same file at a commit}, "hub": {data set: revision}}."""
@@ -46,4 +46,4 @@ def download_as_told() -> None:
             ) from None
 
     general.ensure_file_downloaded = download_pinned
-    hub.pin(pins["hub"])
+    hub_revisions.pin(pins["hub"])

@@ -1,4 +1,4 @@
-"""Defects of HELM's scenarios, mended in memory; each has its entry in errata/errata.yml."""
+"""Defects of HELM's scenarios, mended in memory; each has its entry in tasks/errata.yml."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.rundir import write_atomic
 from eval_factory.helm import names
-from eval_factory.rundir import write_atomic
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 WRONG_OPTIONS = "Incorrect Answers:"

@@ -25,7 +25,7 @@ from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
 from eval_factory.helm import names
-from eval_factory.mends import execution_record, sql_worker
+from eval_factory.helm_plugin.patches import execution_record, sql_worker
 
 TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
 START_LIMIT_S = 60.0

@@ -17,12 +17,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from eval_factory.config import own_prompts, own_table
-from eval_factory.config.explain import did_you_mean, expectation
-from eval_factory.config.findings import Findings
 from eval_factory.config.load import load_mapping
-from eval_factory.errors import ConfigError
-from eval_factory.rundir import sha256_of
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.explain import did_you_mean, expectation
+from eval_factory.core.rundir import sha256_of
+from eval_factory.tasks.custom import prompt_check, table_check
+from eval_factory.tasks.findings import Findings
 
 JURY = "jury_score"
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
@@ -168,24 +168,24 @@ def _check_files(path: Path, readable: _Readable, found: Findings) -> int:
     _check_metrics(path, readable.metrics, found)
     columns = header = None
     if readable.prompt_file is not None:
-        columns = own_prompts.columns_of_prompt(path, _absolute(folder, readable.prompt_file), found)
+        columns = prompt_check.columns_of_prompt(path, _absolute(folder, readable.prompt_file), found)
     if readable.dataset_file is not None:
-        header = own_table.header_of(path, _absolute(folder, readable.dataset_file), found)
+        header = table_check.header_of(path, _absolute(folder, readable.dataset_file), found)
     for judge_prompt in readable.judge_prompts(folder):
-        own_prompts.check_judge_prompt(path, judge_prompt, header, found)
+        prompt_check.check_judge_prompt(path, judge_prompt, header, found)
     if header is None or readable.dataset_file is None:
         return 0
     dataset_file = _absolute(folder, readable.dataset_file)
     needing = next((name for name in metrics if name != JURY), None)
     prompt_file = _absolute(folder, readable.prompt_file or "")
-    own_table.check_columns(prompt_file, dataset_file, columns, header, needing, found)
+    table_check.check_columns(prompt_file, dataset_file, columns, header, needing, found)
     misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
-    if misled and own_table.INCORRECT in header:
+    if misled and table_check.INCORRECT in header:
         found.problems.append(
             f"{dataset_file}: HELM's {misled} takes an incorrect answer for as right as the correct one;"
-            f" leave out the column {own_table.INCORRECT} or the metric"
+            f" leave out the column {table_check.INCORRECT} or the metric"
         )
-    return own_table.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
+    return table_check.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
 
 
 def _explained(path: Path, detail: Any) -> str:

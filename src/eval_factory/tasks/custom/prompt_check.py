@@ -8,9 +8,9 @@ import string
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from eval_factory.config.findings import Findings, read_text
-from eval_factory.config.own_table import CORRECT
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.custom.table_check import CORRECT
+from eval_factory.tasks.findings import Findings, read_text
 
 SCORE_FIELD = "score"
 JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from eval_factory.config.csv_table import TableError, other_form, rows_of
-from eval_factory.config.explain import did_you_mean
-from eval_factory.config.findings import Findings, not_utf8, other_kind, unreadable
-from eval_factory.config.quasi import becomes_nothing, note_on_quasi
-from eval_factory.foreign_text import printable
+from eval_factory.core.explain import did_you_mean
+from eval_factory.core.foreign_text import printable
+from eval_factory.tasks.custom.csv_table import TableError, other_form, rows_of
+from eval_factory.tasks.findings import Findings, not_utf8, other_kind, unreadable
+from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 QUESTION = "question"

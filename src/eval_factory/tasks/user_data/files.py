@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from eval_factory.config.csv_table import LONGEST_CELL
-from eval_factory.config.findings import not_utf8
-from eval_factory.config.framework import FileLayout
-from eval_factory.config.own_table import MOST_PROBLEMS_SHOWN
+from eval_factory.tasks.custom.csv_table import LONGEST_CELL
+from eval_factory.tasks.custom.table_check import MOST_PROBLEMS_SHOWN
+from eval_factory.tasks.findings import not_utf8
+from eval_factory.tasks.framework import FileLayout
 
 BYTE_ORDER_MARK = "\ufeff"
 GZIP = b"\x1f\x8b"

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.run_entry import prefix_of
-from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.rundir import PRIVATE, write_atomic
 from eval_factory.helm import names
-from eval_factory.leaderboard.entries import DEPLOYMENT, MODEL, Entry
-from eval_factory.plan import Plan, make_plan
-from eval_factory.rundir import PRIVATE, write_atomic
+from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.tasks.run_entry import prefix_of
+from eval_factory.workflows.leaderboard.conf_entries import DEPLOYMENT, MODEL, Entry
 
 if TYPE_CHECKING:
     from eval_factory.data.place import BundleInUse
@@ -24,10 +24,10 @@ def placed(
     plan: Plan, entries: Sequence[Entry], env: Mapping[str, str], log: logging.Logger, screen: TextIO
 ) -> dict[str, str]:
     """Put what the entries read of the bundle where helm-run looks. Returns the variables that helm-run is to see."""
+    from eval_factory.core.helm_run_settings import text_of
     from eval_factory.data.network import urls_of, variables_for
     from eval_factory.data.pins import variables_of_pins
     from eval_factory.data.place import HF_OFFLINE, place, variables_of
-    from eval_factory.engine.settings import text_of
 
     extra = plan.evaluation.run.config.params.extra
     of_entries = _plans(plan, entries)

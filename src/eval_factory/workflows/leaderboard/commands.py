@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from eval_factory.core.rundir import RunDir
 from eval_factory.helm import names
 from eval_factory.helm.command import helm_program
-from eval_factory.rundir import RunDir
 
 
 def run_command(

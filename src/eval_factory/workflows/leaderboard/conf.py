@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.errors import ConfigError, PrerequisiteError
-from eval_factory.leaderboard.catalogue import Leaderboard, helm_version
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.workflows.leaderboard.registry import Leaderboard, helm_version
 
 BUNDLE_FOLDER = "presentation"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"

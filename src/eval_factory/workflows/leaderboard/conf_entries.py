@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.run_entry import JUDGE_DEPLOYMENT
-from eval_factory.config.run_specs import load_index
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
 from eval_factory.helm.names import DEFAULT_JURY, JURY_RUN_SPECS, conf_entries
+from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
+from eval_factory.tasks.run_specs import load_index
 
 MODEL, DEPLOYMENT, LIMIT, DATA_PATH = "model", "model_deployment", "num_output_tokens", "data_path"
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eval_factory.errors import HelmError
+from eval_factory.core.errors import HelmError
+from eval_factory.core.rundir import RunDir, write_atomic
 from eval_factory.helm import names, output
-from eval_factory.plan import EndpointPlan
-from eval_factory.resume import versions
-from eval_factory.rundir import RunDir, write_atomic
-from eval_factory.seen import has_failed, text_of
+from eval_factory.plan.run_plan import EndpointPlan
+from eval_factory.scoring.tally import has_failed, text_of
+from eval_factory.workflows.resume import versions
 
 IDENTITY_VERSION = 2
 UNKNOWN = "unknown"

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.engine import events as event_names
-from eval_factory.errors import HelmError, PrerequisiteError
-from eval_factory.failures import DATA_ERRORS, PACKAGE_ERRORS
-from eval_factory.leaderboard.job import Job
-from eval_factory.pipeline import raise_if_stopped
-from eval_factory.plan import Plan
+from eval_factory.core import events as event_names
+from eval_factory.core.errors import HelmError, PrerequisiteError
+from eval_factory.plan.run_plan import Plan
+from eval_factory.workflows.evaluate import raise_if_stopped
+from eval_factory.workflows.failures import DATA_ERRORS, PACKAGE_ERRORS
+from eval_factory.workflows.leaderboard.plan import Job
 
 if TYPE_CHECKING:
-    from eval_factory.run.local import LocalRun
+    from eval_factory.executors.local import LocalRun
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval_factory.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.rundir import RunDir
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.leaderboard import catalogue, commands
-from eval_factory.leaderboard.catalogue import Leaderboard
-from eval_factory.leaderboard.conf import conf_of
-from eval_factory.leaderboard.entries import Entry, read_entries, rewritten
-from eval_factory.leaderboard.request import LeaderboardRequest, evaluation_of
-from eval_factory.plan import EndpointPlan, Plan, make_plan
-from eval_factory.rundir import RunDir
+from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
+from eval_factory.workflows.leaderboard import commands, registry
+from eval_factory.workflows.leaderboard.conf import conf_of
+from eval_factory.workflows.leaderboard.conf_entries import Entry, read_entries, rewritten
+from eval_factory.workflows.leaderboard.registry import Leaderboard
+from eval_factory.workflows.leaderboard.request import LeaderboardRequest, evaluation_of
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ def make_job(request: LeaderboardRequest, env: Mapping[str, str]) -> Job:
         ConfigError: there is no such leaderboard, no text endpoint can run it, or something given is wrong.
         PrerequisiteError: HELM has no such schema, or the conf cannot be had.
     """
-    row = catalogue.find(request.name)
+    row = registry.find(request.name)
     if row.lacks and request.conf is None:
         raise ConfigError(f"{row.name} asks for {row.lacks}: nothing of it can be run with an endpoint for text")
-    schema = catalogue.schema_path(row)
+    schema = registry.schema_path(row)
     if schema is None:
         raise PrerequisiteError(
-            f"{row.name}: HELM {catalogue.helm_version()} has no {row.schema_file}\n"
+            f"{row.name}: HELM {registry.helm_version()} has no {row.schema_file}\n"
             "  install the version of HELM that the leaderboard was made with"
         )
     models = request.model or (None,)

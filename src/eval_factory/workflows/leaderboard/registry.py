@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from eval_factory.config.framework import _Loader
 from eval_factory.config.model import Positive, Role
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.framework import _Loader
 
 FILE_NAME = "leaderboards.yml"
 ORGANIZATION = "{organization}"
@@ -74,7 +74,7 @@ class Catalogue(_Strict):
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
     """Read and check the file once per process."""
-    text = (resources.files("eval_factory.leaderboard") / FILE_NAME).read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.workflows.leaderboard") / FILE_NAME).read_text(encoding="utf-8")
     return Catalogue.model_validate(yaml.load(text, Loader=_Loader))  # noqa: S506 - a safe loader
 
 

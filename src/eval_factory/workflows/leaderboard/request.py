@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
-from eval_factory.config.framework import About, HelmEntry, Task, load_framework
 from eval_factory.config.model import Line, Parallelism, Positive, Url, VariableName
-from eval_factory.config.run_entry import ENDPOINT_TYPES
-from eval_factory.errors import ConfigError
-from eval_factory.leaderboard.catalogue import Leaderboard, load_catalogue
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.framework import About, HelmEntry, Task, load_framework
+from eval_factory.tasks.run_entry import ENDPOINT_TYPES
+from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
 
 
 def _each_once(models: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,29 +14,29 @@ from typing import TextIO
 
 import yaml
 
-from eval_factory.config.code_execution import refusal, wrong_processor
-from eval_factory.engine import events as event_names
-from eval_factory.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
-from eval_factory.foreign_text import own_lines
+from eval_factory.core import events as event_names
+from eval_factory.core.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.logs import open_log
+from eval_factory.core.rundir import PRIVATE, Lock, RunDir, write_atomic
+from eval_factory.core.secrets import Redactor
+from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.executors.open_files import make_room
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
 from eval_factory.helm.packages import look_for_helm, missing_for, not_installed
-from eval_factory.keys import key_report
-from eval_factory.leaderboard import runs
-from eval_factory.leaderboard.data import placed
-from eval_factory.leaderboard.entries import Entry, conf_text, missing_data_paths
-from eval_factory.leaderboard.job import Job, make_job
-from eval_factory.leaderboard.outcome import Ran, what_came
-from eval_factory.leaderboard.request import LeaderboardRequest
-from eval_factory.leaderboard.results import RunResult, main_score_of, write_results
-from eval_factory.logs import open_log
-from eval_factory.pipeline import probe_all
-from eval_factory.plan import Plan
-from eval_factory.prepare import claim, ready_store, remove_unfinished
-from eval_factory.run.hangup import not_to_be_hung_up
-from eval_factory.run.open_files import make_room
-from eval_factory.rundir import PRIVATE, Lock, RunDir, write_atomic
-from eval_factory.secrets import Redactor
+from eval_factory.plan.credentials import key_report
+from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.code_execution import refusal, wrong_processor
+from eval_factory.workflows.evaluate import probe_all
+from eval_factory.workflows.leaderboard import finished_runs
+from eval_factory.workflows.leaderboard.bundle_data import placed
+from eval_factory.workflows.leaderboard.conf_entries import Entry, conf_text, missing_data_paths
+from eval_factory.workflows.leaderboard.outcome import Ran, what_came
+from eval_factory.workflows.leaderboard.plan import Job, make_job
+from eval_factory.workflows.leaderboard.request import LeaderboardRequest
+from eval_factory.workflows.leaderboard.summary import RunResult, main_score_of, write_results
+from eval_factory.workflows.prepare import claim, ready_store, remove_unfinished
 
 SHOWN_FAILURES = 10
 SUMMARIZE_TRIES = 2
@@ -186,18 +186,18 @@ def probe(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Log
 def keep_what_is_whole(job: Job, plan: Plan, log: logging.Logger, screen: TextIO) -> None:
     """Of this model's earlier runs keep what is whole and the same; other models' stay as they are."""
     model = deployment_of(plan.model)
-    identity = runs.identity_of(
+    identity = finished_runs.identity_of(
         job.rundir.run_entries_of(plan.model.slug).read_text(encoding="utf-8"),
         (plan.model, *plan.prescribed),
         max_eval_instances=job.max_eval_instances,
         num_train_trials=job.row.num_train_trials,
         data_paths=[path for entry in job.to_run(plan) if (path := entry.argument("data_path"))],
     )
-    settings = runs.Settings(identity, job.max_eval_instances)
-    moved, aside = runs.set_aside_other_settings(job.rundir, job.suite, model, settings)
+    settings = finished_runs.Settings(identity, job.max_eval_instances)
+    moved, aside = finished_runs.set_aside_other_settings(job.rundir, job.suite, model, settings)
     if moved:
         screen.write(f"{moved} runs of {plan.model.model_id} with other settings or entries were moved to {aside}\n")
-    kept = runs.forget_what_has_to_run_again(job.rundir, job.suite, model)
+    kept = finished_runs.forget_what_has_to_run_again(job.rundir, job.suite, model)
     if kept:
         screen.write(f"{kept} runs are complete already\n")
     log.info("leaderboard %s, run %s: %s", job.row.name, identity, shlex.join(job.run_command(plan)))
@@ -251,12 +251,12 @@ def run_helm(
     Raises:
         InterruptedRunError
     """
-    from eval_factory.engine.offline import PROXY_VARIABLES
-    from eval_factory.run.environment import child_environment
-    from eval_factory.run.local import run_locally
+    from eval_factory.executors.environment import child_environment
+    from eval_factory.executors.local import run_locally
+    from eval_factory.helm_plugin.network_guard import PROXY_VARIABLES
 
     if job.plans[0].evaluation.run.config.params.extra.allow_code_execution:
-        from eval_factory.mends.kernel import keep_memory_private
+        from eval_factory.core.kernel_sandbox import keep_memory_private
 
         keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
     run_id = uuid.uuid4().hex
@@ -292,11 +292,11 @@ def results_of(job: Job, ran: Ran) -> list[RunResult]:
     model = ran.plan.model.model_id
     results = []
     for folder in ran.folders:
-        gaps = runs.gaps_of(folder)
+        gaps = finished_runs.gaps_of(folder)
         counts = (gaps.requested, gaps.failed, gaps.unjudged)
         found = RunResult(gaps.run, model, "in the tables", gaps.reason() if gaps else None, *counts)
         if gaps.coverage < job.min_coverage:
-            runs.withhold(job.rundir, job.suite, folder)
+            finished_runs.withhold(job.rundir, job.suite, folder)
             results.append(replace(found, state="kept out"))
         else:
             metric, score = main_score_of(folder)
@@ -324,8 +324,8 @@ def report(
     results = [result for one in ran for result in results_of(job, one)]
     models = [plan.model.model_id for plan in job.plans]
     write_results(job.rundir, job.suite, models, results, redactor)
-    runs.forget_tables(job.rundir, job.suite)
-    in_tables = runs.run_folders(job.rundir, job.suite)
+    finished_runs.forget_tables(job.rundir, job.suite)
+    in_tables = finished_runs.run_folders(job.rundir, job.suite)
     if in_tables:
         summarize(job, lock, env, redactor, log)
     failures = [failure for one in ran for failure in one.failures]
@@ -363,12 +363,12 @@ def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]
         lines.append(f"  ... and {len(failed) - SHOWN_FAILURES} more")
     if in_tables > counts["in the tables"]:
         lines.append(f"  with those of other models: {in_tables} runs in the tables")
-    different = runs.different_limits(job.rundir, job.suite)
+    different = finished_runs.different_limits(job.rundir, job.suite)
     if different:
         lines.append(f"  warning: the tables compare runs of {' and '.join(map(str, different))} instances at most")
     lines.append(f"  every run, its state and main score: {job.rundir.leaderboard}")
     if in_tables:
-        lines.append(f"  results: {runs.runs_folder(job.rundir, job.suite)}")
+        lines.append(f"  results: {finished_runs.runs_folder(job.rundir, job.suite)}")
         lines.append(f"  to look at them: {shlex.join(job.server_command())}")
     return lines
 
@@ -381,8 +381,8 @@ def summarize(job: Job, lock: Lock, env: Mapping[str, str], redactor: Redactor, 
     Raises:
         HelmError: it failed twice.
     """
-    from eval_factory.run.environment import child_environment
-    from eval_factory.run.process import run_logged
+    from eval_factory.executors.environment import child_environment
+    from eval_factory.executors.process import run_logged
 
     argv, child_env = job.summarize_command(), child_environment(env, (), {})
     for _ in range(SUMMARIZE_TRIES):

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from eval_factory.config.framework import HelmEntry
-from eval_factory.config.run_specs import RunSpec, load_index
+from eval_factory.core.rundir import RunDir, write_atomic
+from eval_factory.core.secrets import Redactor
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
-from eval_factory.rundir import RunDir, write_atomic
-from eval_factory.secrets import Redactor
+from eval_factory.tasks.framework import HelmEntry
+from eval_factory.tasks.run_specs import RunSpec, load_index
 
 SCHEMA_VERSION = 1
 State = Literal["in the tables", "kept out", "failed", "left out"]

@@ -17,8 +17,15 @@ from typing import Any
 
 import pytest
 
-from eval_factory.mends import confined, confined_worker, execution_record, kernel
-from eval_factory.mends.confined import Confinement, NotConfinedError, ask, ask_or_none, throw_away_folder
+from eval_factory.core import kernel_sandbox
+from eval_factory.helm_plugin.patches import confined_process, confined_worker, execution_record
+from eval_factory.helm_plugin.patches.confined_process import (
+    Confinement,
+    NotConfinedError,
+    ask,
+    ask_or_none,
+    throw_away_folder,
+)
 
 LINUX = sys.platform.startswith("linux")
 LANDLOCK = ctypes.CDLL(None).syscall(444, None, 0, 1) if LINUX else 0
@@ -69,8 +76,8 @@ def test_files_that_are_not_named_are_shut(tmp_path: Path) -> None:
         (folder / "file").write_text("x")
 
     def restrict() -> None:
-        kernel.give_up_privileges()
-        assert kernel.restrict_files([str(read), str(tmp_path / "nowhere")], [str(mine)])
+        kernel_sandbox.give_up_privileges()
+        assert kernel_sandbox.restrict_files([str(read), str(tmp_path / "nowhere")], [str(mine)])
 
     shut = "PermissionError"
     found = in_child(
@@ -94,8 +101,8 @@ def test_connections_are_shut_unless_they_are_asked_for(tcp: bool, tmp_path: Pat
         address = server.getsockname()
 
         def restrict() -> None:
-            kernel.give_up_privileges()
-            kernel.restrict_files([], [str(tmp_path)], tcp=tcp)
+            kernel_sandbox.give_up_privileges()
+            kernel_sandbox.restrict_files([], [str(tmp_path)], tcp=tcp)
 
         (found,) = in_child(restrict, lambda: socket.socket().connect(address))
     assert found == ("" if tcp else "PermissionError")
@@ -107,8 +114,8 @@ def test_calls_that_are_refused(forks: bool) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def refuse() -> None:
-        kernel.give_up_privileges()
-        assert kernel.refuse_calls(forks=forks)
+        kernel_sandbox.give_up_privileges()
+        assert kernel_sandbox.refuse_calls(forks=forks)
 
     def call(function: Callable[..., int], *arguments: int) -> Callable[[], None]:
         def attempt() -> None:
@@ -151,7 +158,7 @@ def test_limits(tmp_path: Path) -> None:
         import signal
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        kernel.limit(memory=1_500_000_000, file_size=1_000_000, cpu_s=60, open_files=64)
+        kernel_sandbox.limit(memory=1_500_000_000, file_size=1_000_000, cpu_s=60, open_files=64)
 
     assert in_child(prepare, allocate, write, open_many) == ["MemoryError", "OSError", "OSError"]
     assert in_child(lambda: None, write, open_many) == ["", ""]
@@ -164,7 +171,7 @@ def test_private_memory_is_roots_alone() -> None:
     out, into = os.pipe()
     if (child := os.fork()) == 0:
         before = libc.prctl(3, 0, 0, 0, 0)
-        kernel.keep_memory_private()
+        kernel_sandbox.keep_memory_private()
         os.write(into, f"{before}{libc.prctl(3, 0, 0, 0, 0)}".encode())
         os._exit(0)
     os.waitpid(child, 0)
@@ -177,8 +184,8 @@ def test_private_memory_is_roots_alone() -> None:
 def test_rights_and_lives_that_are_given_up() -> None:
     out, into = os.pipe()
     if (child := os.fork()) == 0:
-        kernel.give_up_privileges()
-        kernel.end_with_parent()
+        kernel_sandbox.give_up_privileges()
+        kernel_sandbox.end_with_parent()
         signal_number = ctypes.c_int()
         ctypes.CDLL(None).prctl(2, ctypes.byref(signal_number), 0, 0, 0)
         lines = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
@@ -194,8 +201,8 @@ def test_rights_and_lives_that_are_given_up() -> None:
 def test_what_is_executed_gives_everything_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each of the locks is asked for, before anything is executed."""
     calls: list[str] = []
-    locks = {name: lambda *_, name=name, **__: calls.append(name) for name in dir(kernel) if name[0].islower()}
-    monkeypatch.setattr(confined_worker, "kernel", SimpleNamespace(**locks), raising=False)
+    locks = {name: lambda *_, name=name, **__: calls.append(name) for name in dir(kernel_sandbox) if name[0].islower()}
+    monkeypatch.setattr(confined_worker, "kernel_sandbox", SimpleNamespace(**locks), raising=False)
     monkeypatch.setattr(confined_worker, "_settings", {"folder": str(tmp_path), "readable": []})
 
     def run(into: int) -> None:
@@ -210,19 +217,19 @@ def test_what_is_executed_gives_everything_up(monkeypatch: pytest.MonkeyPatch, t
 @needs_landlock
 @needs_seccomp
 def test_a_trial_finds_nothing_open_here() -> None:
-    assert confined._tried(None) == Confinement(None, ("Landlock", "seccomp"), ())
+    assert confined_process._tried(None) == Confinement(None, ("Landlock", "seccomp"), ())
 
 
 def test_a_trial_finds_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the locks; the child of a process of ours can read that one's environment."""
-    fake = tmp_path / "eval_factory" / "mends"
+    fake = tmp_path / "eval_factory" / "core"
     fake.mkdir(parents=True)
     for folder in (fake, fake.parent):
         (folder / "__init__.py").touch()
-    (fake / "kernel.py").write_text("def __getattr__(name):\n    return lambda *args, **kwargs: False\n")
-    path = [str(tmp_path), *confined._import_path()]
-    monkeypatch.setattr(confined, "_import_path", lambda: path)
-    found = confined._tried(None)
+    (fake / "kernel_sandbox.py").write_text("def __getattr__(name):\n    return lambda *args, **kwargs: False\n")
+    path = [str(tmp_path), *confined_process._import_path()]
+    monkeypatch.setattr(confined_process, "_import_path", lambda: path)
+    found = confined_process._tried(None)
     assert set(found.still_can) == EVERYTHING
     assert found.locks == ()
 
@@ -230,7 +237,7 @@ def test_a_trial_finds_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without bubblewrap, whatever is installed here."""
-    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, (), ()))
+    monkeypatch.setattr(confined_process, "confinement", lambda: Confinement(None, (), ()))
     execution_record._known.clear()
     yield
     execution_record._known.clear()
@@ -241,11 +248,11 @@ def test_a_sandbox_that_does_not_work_is_not_used(tmp_path: Path, monkeypatch: p
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda _name: str(broken))
-    confined.confinement.cache_clear()
+    confined_process.confinement.cache_clear()
     try:
-        found = confined.confinement()
+        found = confined_process.confinement()
     finally:
-        confined.confinement.cache_clear()
+        confined_process.confinement.cache_clear()
     assert found.sandbox is None
     assert found.by == ["a process of its own without keys, with limits of time, memory and file size", *found.locks]
     assert Confinement("/usr/bin/bwrap", ("seccomp",), ()).by[1:] == ["bubblewrap", "seccomp"]
@@ -310,9 +317,9 @@ def test_no_variable_but_the_path_is_passed_on(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_home_is_not_readable_because_it_is_on_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path.home()), str(Path.home().parent), ""])
-    assert str(Path.home()) not in confined._readable()
-    assert str(Path.home().parent) not in confined._readable()
-    assert "/" not in confined._readable()
+    assert str(Path.home()) not in confined_process._readable()
+    assert str(Path.home().parent) not in confined_process._readable()
+    assert "/" not in confined_process._readable()
 
 
 @pytest.mark.usefixtures("_plain")
@@ -325,7 +332,7 @@ def test_an_answer_that_ends_its_process_is_counted(monkeypatch: pytest.MonkeyPa
             raise NotConfinedError("gone")
         return {"locks": [], "can": {}}
 
-    monkeypatch.setattr(confined, "_asked", answer)
+    monkeypatch.setattr(confined_process, "_asked", answer)
     with throw_away_folder() as folder:
         assert ask_or_none({"kind": "apps"}, folder, 1) is None
     assert asked == ["apps", "trial"]
@@ -337,7 +344,7 @@ def test_where_nothing_can_be_executed_any_more_the_run_ends(monkeypatch: pytest
     def answer(*_: object) -> Any:
         raise NotConfinedError("gone")
 
-    monkeypatch.setattr(confined, "_asked", answer)
+    monkeypatch.setattr(confined_process, "_asked", answer)
     with throw_away_folder() as folder, pytest.raises(NotConfinedError):
         ask_or_none({"kind": "apps"}, folder, 1)
     assert execution_record._known == {}

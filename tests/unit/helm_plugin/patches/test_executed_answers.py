@@ -18,8 +18,9 @@ from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotat
 from helm.benchmark.metrics import code_metrics, code_metrics_helper
 from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-from eval_factory.mends import confined, execution, execution_record, kernel, sql
-from eval_factory.mends.confined import Confinement
+from eval_factory.core import kernel_sandbox
+from eval_factory.helm_plugin.patches import confined_process, executed_answers, execution_record, sql_execution
+from eval_factory.helm_plugin.patches.confined_process import Confinement
 
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 TEMPLATE = """#include <iostream>
@@ -47,8 +48,8 @@ TESTS = [
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a helm-run of its own, without bubblewrap."""
-    monkeypatch.setattr(confined, "confinement", lambda: Confinement(None, (), ("sing",)))
-    monkeypatch.setattr(kernel, "keep_memory_private", lambda: True)
+    monkeypatch.setattr(confined_process, "confinement", lambda: Confinement(None, (), ("sing",)))
+    monkeypatch.setattr(kernel_sandbox, "keep_memory_private", lambda: True)
     for module, name in (
         (code_metrics_helper, "check_correctness"), (code_metrics, "multiprocessing"), (correct, "subprocess"),
         (BirdSQLAnnotator, "annotate"), (CzechBankQAAnnotator, "annotate"), (CzechBankQAAnnotator, "__init__"),
@@ -56,13 +57,13 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, name, getattr(module, name))
     execution_record._known.clear()
     yield
-    sql.end_workers()
+    sql_execution.end_workers()
     execution_record._known.clear()
 
 
 def test_nothing_is_replaced_where_nothing_is_executed() -> None:
     theirs = code_metrics_helper.check_correctness
-    execution.confine({"mmlu", "ehr_sql", "unitxt"})
+    executed_answers.confine({"mmlu", "ehr_sql", "unitxt"})
     assert code_metrics_helper.check_correctness is theirs
     assert execution_record._known == {}
 
@@ -70,24 +71,32 @@ def test_nothing_is_replaced_where_nothing_is_executed() -> None:
 def test_what_is_known_of_another_helm_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: "0.6.0")
     with pytest.raises(RuntimeError, match=r"with HELM 0\.5\.16 only, this is 0\.6\.0"):
-        execution.confine({"code"})
-    execution.confine({"mmlu"})
+        executed_answers.confine({"code"})
+    executed_answers.confine({"mmlu"})
 
 
 def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     private: list[bool] = []
-    monkeypatch.setattr(kernel, "keep_memory_private", lambda: private.append(True))
-    execution.confine({"mmlu"})
+    monkeypatch.setattr(kernel_sandbox, "keep_memory_private", lambda: private.append(True))
+    executed_answers.confine({"mmlu"})
     assert private == []
-    execution.confine({"code", "mmlu"})
+    executed_answers.confine({"code", "mmlu"})
     assert private == [True]
-    assert execution_record._known == {"run_specs": ["code"], "by": confined.confinement().by, "still_can": ["sing"]}
-    execution.confine({"bird_sql"})
-    assert execution_record._known == {"run_specs": ["bird_sql"], "by": [execution.BY_SQL_WORKERS], "still_can": []}
+    assert execution_record._known == {
+        "run_specs": ["code"],
+        "by": confined_process.confinement().by,
+        "still_can": ["sing"],
+    }
+    executed_answers.confine({"bird_sql"})
+    assert execution_record._known == {
+        "run_specs": ["bird_sql"],
+        "by": [executed_answers.BY_SQL_WORKERS],
+        "still_can": [],
+    }
 
 
 def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    execution.confine({"code"})
+    executed_answers.confine({"code"})
     problem = {
         "task_id": "t/0",
         "prompt": "def f():\n",
@@ -98,7 +107,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
     assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == {
         "task_id": "t/0", "passed": False, "result": "failed: ", "completion_id": 7,
     }  # fmt: skip
-    monkeypatch.setattr(confined, "ask_or_none", lambda *_: None)
+    monkeypatch.setattr(confined_process, "ask_or_none", lambda *_: None)
     assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
         "task_id": "t/0", "passed": False, "result": "the process that executed it ended", "completion_id": None,
     }  # fmt: skip
@@ -119,7 +128,7 @@ def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     (tmp_path / "input_output.json").write_text(
         json.dumps({"inputs": ["2\n", "5\n", "3\n"], "outputs": ["4\n", "10\n", "7\n"]})
     )
-    execution.confine({"code"})
+    executed_answers.confine({"code"})
     told = code_metrics.multiprocessing.Manager().list()
     process = code_metrics.multiprocessing.Process(target=None, args=(str(tmp_path), answer, 2, told))
     process.start()
@@ -141,7 +150,7 @@ def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     ],
 )
 def test_cpp(answer: str, passed: list[int]) -> None:
-    execution.confine({"codeinsights_correct_code"})
+    executed_answers.confine({"codeinsights_correct_code"})
     found = correct.CPPEvaluator(TEMPLATE, TESTS, timeout=30, max_workers=1).evaluate(answer)
     assert found == {"score": sum(passed) / 3, "testcases": passed}
 
@@ -151,7 +160,7 @@ def test_cpp_cannot_read_what_is_not_its_own(tmp_path: Path) -> None:
     """While it is compiled, neither."""
     secret = tmp_path / "secret"
     secret.write_text("42")
-    execution.confine({"codeinsights_correct_code"})
+    executed_answers.confine({"codeinsights_correct_code"})
     tests = [{"input": "", "output": ""}]
     including = f'int secret =\n#include "{secret}"\n;'
     assert correct.CPPEvaluator(TEMPLATE, tests, timeout=30).evaluate(including)["testcases"] == [0]
@@ -164,13 +173,13 @@ def test_assembly(tmp_path: Path) -> None:
     source, assembly = tmp_path / "a.cpp", tmp_path / "a.s"
     source.write_text("int f() { return 7; }")
     argv = ["g++", "-std=c++17", "-S", "-o", str(assembly), str(source)]
-    execution.run_compiler(argv, check=True, timeout=30)
+    executed_answers.run_compiler(argv, check=True, timeout=30)
     ours = assembly.read_text()
     subprocess.run(argv, check=True)
     assert ours == assembly.read_text()
     source.write_text("int f() {")
     with pytest.raises(subprocess.CalledProcessError):
-        execution.run_compiler(argv)
+        executed_answers.run_compiler(argv)
 
 
 def state(answer: str, gold: str, **extra: str) -> Any:
@@ -205,7 +214,7 @@ GOLD = "SELECT a, b FROM t"
     ],
 )
 def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -> None:
-    execution.confine({"bird_sql"})
+    executed_answers.confine({"bird_sql"})
     annotator = SimpleNamespace(get_database_path=lambda name: str(database) if name == "bank" else "")
     before = database.read_bytes()
     found = BirdSQLAnnotator.annotate(annotator, state(answer, GOLD, db_id="bank"))
@@ -214,7 +223,7 @@ def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -
 
 
 def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
-    execution.confine({"czech_bank_qa"})
+    executed_answers.confine({"czech_bank_qa"})
     annotator = CzechBankQAAnnotator(str(tmp_path))
     found = annotator.annotate(state("```sql\nSELECT a FROM t\n```", GOLD))
     assert found == {
@@ -227,7 +236,7 @@ def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
 
 
 def test_a_benchmarks_own_query_is_not_ended_without_a_word(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "LARGEST_RESULT", 40)
+    monkeypatch.setattr(executed_answers, "LARGEST_RESULT", 40)
     with pytest.raises(RuntimeError, match="the benchmark's own query was ended: the result has more than"):
-        execution._rows(database, GOLD, of_model=False)
-    assert execution._rows(database, GOLD, of_model=True) == ([], "the result has more than 0 MB")
+        executed_answers._rows(database, GOLD, of_model=False)
+    assert executed_answers._rows(database, GOLD, of_model=True) == ([], "the result has more than 0 MB")

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.mends.extracts import DataStatsMetric, extract_statistics, fragments
+from eval_factory.helm_plugin.patches.extractive_measures import DataStatsMetric, extract_statistics, fragments
 
 WITH_BOTH = """
 import json, sys
-from eval_factory.mends import absent
-from eval_factory.mends.extracts import DataStatsMetric
-absent.answer_for_spacy_model()
+from eval_factory.helm_plugin.patches import optional_deps
+from eval_factory.helm_plugin.patches.extractive_measures import DataStatsMetric
+optional_deps.answer_for_spacy_model()
 from summ_eval.data_stats_metric import DataStatsMetric as Theirs
 ours, theirs = DataStatsMetric(), Theirs()
 for summary, source in json.load(sys.stdin):

@@ -15,7 +15,7 @@ from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
 
-from eval_factory.mends import scoring
+from eval_factory.helm_plugin.patches import fast_scoring
 
 PERTURBED = PerturbationDescription(name="typos", robustness=True)
 
@@ -41,14 +41,14 @@ def statistics(seed: int, *, perturbed: bool = False) -> dict[Instance, list[Sta
 
 @pytest.mark.parametrize("seed", range(50))
 def test_worst_cases_are_helms(seed: int) -> None:
-    ours = scoring._worst_cases(statistics(seed))
+    ours = fast_scoring._worst_cases(statistics(seed))
     theirs = compute_worst_case_metrics(statistics(seed))
     assert ours is not None
     assert [repr(asdict(stat)) for stat in ours] == [repr(asdict(stat)) for stat in theirs]
 
 
 def test_perturbed_inputs_are_left_to_helm() -> None:
-    assert scoring._worst_cases(statistics(1, perturbed=True)) is None
+    assert fast_scoring._worst_cases(statistics(1, perturbed=True)) is None
 
 
 def test_a_metric_twice_for_one_instance_is_left_to_helm() -> None:
@@ -56,7 +56,7 @@ def test_a_metric_twice_for_one_instance_is_left_to_helm() -> None:
     made = statistics(2)
     stats = next(iter(made.values()))
     stats.append(stats[0])
-    assert scoring._worst_cases(made) is None
+    assert fast_scoring._worst_cases(made) is None
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ def test_text_is_what_json_writes(tree: Any) -> None:
 
     expected = json.dumps([to_dict(record) for record in tree] if isinstance(tree, list) else to_dict(tree), indent=2)
     file = io.StringIO()
-    scoring.write_json(tree, file)
+    fast_scoring.write_json(tree, file)
     assert file.getvalue() == expected
 
 
 @pytest.mark.parametrize("tree", [{1: "a key that is not text"}, [{1, 2}], [object()]], ids=["key", "set", "object"])
 def test_what_is_unknown_is_left_to_helm(tree: Any) -> None:
-    with pytest.raises(scoring.UnknownValueError):
-        scoring.write_json(tree, io.StringIO())
+    with pytest.raises(fast_scoring.UnknownValueError):
+        fast_scoring.write_json(tree, io.StringIO())

@@ -6,7 +6,7 @@ import importlib.metadata
 
 import pytest
 
-from eval_factory.mends import startup
+from eval_factory.helm_plugin.patches import fast_startup
 
 pulled: list[str] = []
 
@@ -25,23 +25,23 @@ def _nothing_pulled_yet() -> None:
 
 
 def test_pulled() -> None:
-    startup.lever(a_lever)
+    fast_startup.lever(a_lever)
     assert pulled == ["a_lever"]
 
 
 def test_goes_on_where_helm_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    startup.lever(a_lever_of_another_helm)
+    fast_startup.lever(a_lever_of_another_helm)
     assert "going on without a_lever_of_another_helm: AttributeError" in capsys.readouterr().err
 
 
 def test_another_version_of_helm_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: "0.5.99")
-    startup.lever(a_lever)
+    fast_startup.lever(a_lever)
     assert pulled == []
 
 
 @pytest.mark.parametrize("without", ["all", "a_lever", "other,a_lever"])
 def test_left_out_by_name(without: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(startup.WITHOUT_VARIABLE, without)
-    startup.lever(a_lever)
+    monkeypatch.setenv(fast_startup.WITHOUT_VARIABLE, without)
+    fast_startup.lever(a_lever)
     assert pulled == []

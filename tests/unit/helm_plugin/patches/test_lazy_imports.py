@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.mends import lazy
+from eval_factory.helm_plugin.patches import lazy_imports
 
 _numbers = itertools.count()
 Package = Callable[[], str]
@@ -35,16 +35,16 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
         )
         (folder / "inside.py").write_text("def double(number):\n    return 2 * number\n")
         importlib.invalidate_caches()
-        lazy.defer([name])
+        lazy_imports.defer([name])
         made.append(name)
         return name
 
     yield make
     for name in made:
-        lazy._finder.roots.discard(name)
+        lazy_imports._finder.roots.discard(name)
         for loaded in [module for module in sys.modules if module.partition(".")[0] == name]:
             del sys.modules[loaded]
-    sys.meta_path.remove(lazy._finder)
+    sys.meta_path.remove(lazy_imports._finder)
 
 
 def is_real(name: str) -> bool:
@@ -85,7 +85,7 @@ def test_what_is_not_there_is_not_found(package: Package) -> None:
         importlib.import_module(f"{name}.elsewhere")
     with pytest.raises(AttributeError):
         importlib.import_module(name).nothing()
-    lazy.defer(["made_up_and_never_made"])
+    lazy_imports.defer(["made_up_and_never_made"])
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("made_up_and_never_made")
 
@@ -100,7 +100,7 @@ def test_a_replaced_function_is_replaced_in_the_real_module(package: Package) ->
 
 def test_told_when_it_is_imported(package: Package) -> None:
     name, told = package(), []
-    lazy.when_imported(name, lambda: told.append(name))
+    lazy_imports.when_imported(name, lambda: told.append(name))
     module = importlib.import_module(name)
     assert told == []
     module.double(1)
@@ -125,6 +125,6 @@ def test_many_threads_at_once(package: Package) -> None:
 
 
 def test_what_is_imported_already_stays(package: Package) -> None:
-    lazy.defer(["json"])
+    lazy_imports.defer(["json"])
     assert type(importlib.import_module("json.decoder")) is ModuleType
     package()  # so that the fixture has something to clean up

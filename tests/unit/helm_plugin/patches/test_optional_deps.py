@@ -9,10 +9,10 @@ import sys
 import pytest
 
 WITHOUT_WEIGHTS = """
-from eval_factory.mends import absent
-absent.answer_for_torch()
-absent.answer_for_spacy_model()
-absent.do_without_weights()
+from eval_factory.helm_plugin.patches import optional_deps
+optional_deps.answer_for_torch()
+optional_deps.answer_for_spacy_model()
+optional_deps.do_without_weights()
 from helm.benchmark.metrics.summarization_metrics import SummarizationMetric
 metric = SummarizationMetric(task="x", device="cuda")
 assert not metric.compute_bertscore and not metric.compute_faithfulness

@@ -13,7 +13,7 @@ import pytest
 from eval_factory.data.hub import UNKNOWN_REVISION
 from eval_factory.data.pins import notes_on_revisions, variables_of_pins
 from eval_factory.helm.names import HUB_DATASETS_FILE
-from eval_factory.mends import pins
+from eval_factory.helm_plugin.patches import pinned_downloads
 from unit.builders import plan
 from unit.data.invented import REVISION, Origin
 
@@ -21,8 +21,8 @@ READS_A_FILE = """
 import sys, urllib.request
 urllib.request.urlretrieve = lambda url, target: open(target, "w").write(url)
 from eval_factory.helm.names import HUB_DATASETS_FILE
-from eval_factory.mends import pins
-pins.download_as_told()
+from eval_factory.helm_plugin.patches import pinned_downloads
+pinned_downloads.download_as_told()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 print(open(MedBulletsScenario().download_csv(sys.argv[1], "_op5")).read())
 """
@@ -32,8 +32,8 @@ import sys, urllib.error, urllib.request
 def retrieve(url, target):
     raise urllib.error.URLError("nobody there")
 urllib.request.urlretrieve = retrieve
-from eval_factory.mends import pins
-pins.download_as_told()
+from eval_factory.helm_plugin.patches import pinned_downloads
+pinned_downloads.download_as_told()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 try:
     MedBulletsScenario().download_csv(sys.argv[1], "_op5")
@@ -46,8 +46,8 @@ from helm.common import general
 def download(*args, **kwargs):
     raise ValueError("odd")
 general.ensure_file_downloaded = download
-from eval_factory.mends import pins
-pins.download_as_told()
+from eval_factory.helm_plugin.patches import pinned_downloads
+pinned_downloads.download_as_told()
 try:
     general.ensure_file_downloaded("https://x", "y", unpack=True)
 except Exception as error:
@@ -63,9 +63,10 @@ def build(path, *args, **kwargs):
     asked.append((path, kwargs.get("revision")))
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
-from eval_factory.mends import hub, pins
-pins.download_as_told()
-hub.note_what_is_loaded()
+from eval_factory.helm_plugin.patches import hub_revisions
+from eval_factory.helm_plugin.patches import pinned_downloads
+pinned_downloads.download_as_told()
+hub_revisions.note_what_is_loaded()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
     datasets.load.load_dataset_builder(path, revision=revision)
 print(json.dumps(asked))
@@ -74,14 +75,15 @@ print(json.dumps(asked))
 
 ASKS_THE_HUB = """
 import datasets, json
-from eval_factory.mends import hub, pins
-pins.download_as_told()
-hub.note_what_is_loaded()
+from eval_factory.helm_plugin.patches import hub_revisions
+from eval_factory.helm_plugin.patches import pinned_downloads
+pinned_downloads.download_as_told()
+hub_revisions.note_what_is_loaded()
 try:
     print(len(datasets.load_dataset("org/Some-Calc")["test"]))
 except Exception as error:
     print(error)
-print(json.dumps([entry["revision"] for entry in hub._loaded.values()]))
+print(json.dumps([entry["revision"] for entry in hub_revisions._loaded.values()]))
 """
 GONE = "cd" * 20
 
@@ -97,14 +99,14 @@ def run(code: str, variables: dict[str, str], *arguments: str) -> str:
 
 def test_a_file_of_a_branch_is_read_at_its_commit(tmp_path: Path) -> None:
     told = variables_of_pins(plan({"config.type": "medbullets"}))
-    (url,) = json.loads(told[pins.VARIABLE])["files"].values()
+    (url,) = json.loads(told[pinned_downloads.VARIABLE])["files"].values()
     assert "/refs/heads/" not in url
     assert run(READS_A_FILE, told, str(tmp_path)) == url
 
 
 def test_a_download_that_fails_says_which_file_and_where_it_belongs(tmp_path: Path) -> None:
     told = variables_of_pins(plan({"config.type": "medbullets"}))
-    (url,) = json.loads(told[pins.VARIABLE])["files"].values()
+    (url,) = json.loads(told[pinned_downloads.VARIABLE])["files"].values()
     for variables, asked in ((told, url), ({}, "https://raw.githubusercontent.com/")):
         said = run(CANNOT_READ_IT, variables, str(tmp_path))
         assert said.startswith(f"DownloadError None {asked}")
@@ -117,7 +119,7 @@ def test_a_package_that_is_missing_is_no_failed_download() -> None:
 
 
 def test_a_data_set_is_read_at_its_revision_unless_helm_names_one() -> None:
-    told = pins.variables({}, {"org/pinned": "abc"})
+    told = pinned_downloads.variables({}, {"org/pinned": "abc"})
     assert json.loads(run(LOADS_DATA_SETS, told)) == [
         ["org/pinned", "abc"], ["org/pinned", "its own"], ["org/other", None]
     ]  # fmt: skip
@@ -125,7 +127,7 @@ def test_a_data_set_is_read_at_its_revision_unless_helm_names_one() -> None:
 
 def revision_that_was_read(origin: Origin, pinned: str, home: Path) -> str | None:
     """By the real `datasets` package, of the Hub that `origin` plays."""
-    told = pins.variables({}, {"org/Some-Calc": pinned}) | {"HF_ENDPOINT": origin.url, "HF_HOME": str(home)}
+    told = pinned_downloads.variables({}, {"org/Some-Calc": pinned}) | {"HF_ENDPOINT": origin.url, "HF_HOME": str(home)}
     found: list[str] = json.loads(run(ASKS_THE_HUB, told))
     return found[0] if found else None
 
@@ -187,14 +189,14 @@ def test_the_result_says_when_another_revision_was_read(tmp_path: Path, revision
 
 def test_what_is_told() -> None:
     newest = plan({"config.type": "medcalc_bench", "config.params.extra.version": "v1.2"})
-    assert "915b1aad1fd2aa67790f369658cc365dfd440e90" in variables_of_pins(newest)[pins.VARIABLE]
+    assert "915b1aad1fd2aa67790f369658cc365dfd440e90" in variables_of_pins(newest)[pinned_downloads.VARIABLE]
     assert variables_of_pins(plan({"config.type": "pubmed_qa"})) == {}
 
 
 READS_WHAT_LIES_HERE = """
 import datasets
-from eval_factory.mends import hub
-hub.note_what_is_loaded()
+from eval_factory.helm_plugin.patches import hub_revisions
+hub_revisions.note_what_is_loaded()
 try:
     datasets.load_dataset("org/some_calc", trust_remote_code=True)
 except Exception as error:

@@ -17,8 +17,8 @@ from types import SimpleNamespace
 import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
 
-from eval_factory.mends import execution_record, sql, sql_worker
-from eval_factory.mends.sql import QueryFailed, execute
+from eval_factory.helm_plugin.patches import execution_record, sql_execution, sql_worker
+from eval_factory.helm_plugin.patches.sql_execution import QueryFailed, execute
 
 COUNTING = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 INSIDE_ONE_INSTRUCTION = "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')"
@@ -27,7 +27,7 @@ INSIDE_ONE_INSTRUCTION = "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
     yield
-    sql.end_workers()
+    sql_execution.end_workers()
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_what_may_not_be_done(query: str, database: Path) -> None:
 def test_a_query_without_end_is_ended(query: str, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(database, "SELECT 1")
     with monkeypatch.context() as patched:
-        patched.setattr(sql, "TIME_LIMIT_S", 0.3)
+        patched.setattr(sql_execution, "TIME_LIMIT_S", 0.3)
         with pytest.raises(QueryFailed, match=r"no end within 0\.3 s"):
             execute(database, query)
     assert execute(database, "SELECT 2") == [(2,)]  # by a process that is not the ended one
@@ -164,7 +164,7 @@ def test_an_error_is_told_in_short(database: Path) -> None:
 def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> None:
     for _ in range(2):  # the limit of processor time is one query's
         execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql._workers if worker.process is not None)
+    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
     limits = [resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE]
     assert [resource.prlimit(process.pid, limit)[0] for limit in limits] == [12, 1_000_000_000, 0, 0]
 
@@ -172,7 +172,7 @@ def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> Non
 def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-canary")
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql._workers if worker.process is not None)
+    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
     environment = Path(f"/proc/{process.pid}/environ")
     if not environment.exists():
         pytest.skip("needs Linux")
@@ -181,7 +181,7 @@ def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_process_that_was_killed_is_followed_by_another(database: Path) -> None:
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql._workers if worker.process is not None)
+    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert execute(database, "SELECT 2") == [(2,)]
@@ -189,7 +189,7 @@ def test_a_process_that_was_killed_is_followed_by_another(database: Path) -> Non
 
 def test_a_process_that_dies_of_a_query_costs_that_query(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql._workers if worker.process is not None)
+    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     monkeypatch.setattr(process, "poll", lambda: None)  # as it is just before its death is noticed
@@ -232,7 +232,7 @@ def test_many_threads_get_each_its_own_answer(database: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == {number: [[(number, n)] for n in range(20)] for number in range(12)}
-    assert sum(worker.process is not None for worker in sql._workers) <= sql.MOST_WORKERS
+    assert sum(worker.process is not None for worker in sql_execution._workers) <= sql_execution.MOST_WORKERS
 
 
 def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> None:
@@ -246,11 +246,11 @@ def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> No
 def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: Path) -> None:
     beside = database.with_name(database.name + suffix)
     beside.touch()
-    assert sql.whole(database) == database
-    sql.whole.cache_clear()
+    assert sql_execution.whole(database) == database
+    sql_execution.whole.cache_clear()
     beside.write_bytes(b"changes")
     with pytest.raises(RuntimeError, match="holds changes that are not in"):
-        sql.whole(database)
+        sql_execution.whole(database)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_an_annotation_says_whether_there_was_a_query(
         instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
         result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
     )
-    annotation = sql.annotate(None, state)
+    annotation = sql_execution.annotate(None, state)
     assert (annotation["query_written"], annotation["query_error"]) == (written, error)
     assert annotation["ground_truth_rows"] == annotation["ground_truth_result"] == [("X'00'",)]
     json.dumps(annotation, allow_nan=False)
@@ -296,7 +296,7 @@ def test_an_annotation_says_whether_there_was_a_query(
     ],
 )
 def test_the_query_is_found_as_helm_finds_it(text: str, query: str) -> None:
-    assert sql._query_in(text).strip() == query
+    assert sql_execution._query_in(text).strip() == query
 
 
 ENDLESS = f"{COUNTING} SELECT count(*) FROM n"
@@ -305,9 +305,9 @@ ENDLESS = f"{COUNTING} SELECT count(*) FROM n"
 @pytest.fixture
 def _budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Of less than a second for queries that take longer than a tenth."""
-    monkeypatch.setattr(sql, "TOTAL_LIMIT_S", 0.3)
-    monkeypatch.setattr(sql, "SHORT_LIMIT_S", 0.1)
-    monkeypatch.setattr(sql, "_budget", sql._Budget())
+    monkeypatch.setattr(sql_execution, "TOTAL_LIMIT_S", 0.3)
+    monkeypatch.setattr(sql_execution, "SHORT_LIMIT_S", 0.1)
+    monkeypatch.setattr(sql_execution, "_budget", sql_execution._Budget())
     execution_record._known.clear()
     yield
     execution_record._known.clear()
@@ -330,7 +330,7 @@ def test_all_queries_of_a_model_together_have_a_limit(database: Path) -> None:
 
 @pytest.mark.usefixtures("_budget")
 def test_quick_queries_use_up_nothing() -> None:
-    budget = sql._Budget()
+    budget = sql_execution._Budget()
     for _ in range(100):
         budget.spend(0.1)
     assert budget.limit(10.0) == 10.0

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.config.benchmark import METRICS, load_benchmark
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.framework import load_framework
-from eval_factory.errors import ConfigError
-from eval_factory.plan import identity_of, make_plan
+from eval_factory.core.errors import ConfigError
+from eval_factory.plan.run_plan import identity_of, make_plan
+from eval_factory.tasks.custom.definition import METRICS, load_benchmark
+from eval_factory.tasks.framework import load_framework
 from unit.builders import evaluation
 
 DOCUMENT: dict[str, Any] = {

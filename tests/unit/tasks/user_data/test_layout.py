@@ -13,8 +13,8 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from eval_factory.config.framework import load_framework
-from eval_factory.config.task_rules import data_faults
+from eval_factory.config.rules import data_faults
+from eval_factory.tasks.framework import load_framework
 from integration.invented import MAKERS
 from unit.builders import evaluation
 

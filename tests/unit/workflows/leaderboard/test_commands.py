@@ -13,12 +13,13 @@ import pytest
 import requests
 import rich.console
 
+from eval_factory.cli import leaderboard_listing
 from eval_factory.cli.main import cli
-from eval_factory.errors import ConfigError, PrerequisiteError
-from eval_factory.leaderboard import catalogue, conf, listing
-from eval_factory.plan import slug_of
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.plan.run_plan import slug_of
+from eval_factory.workflows.leaderboard import conf, registry
 
-NAMES = [row.name for row in catalogue.load_catalogue().leaderboards]
+NAMES = [row.name for row in registry.load_catalogue().leaderboards]
 TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
 
 
@@ -44,7 +45,7 @@ def test_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     console = rich.console.Console(width=200, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     monkeypatch.setattr(rich.console, "Console", lambda **_: console)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    listing.listing(sys.stdout, as_json=False)
+    leaderboard_listing.listing(sys.stdout, as_json=False)
     text = console.export_text()
     console.file.close()
     for name in NAMES:
@@ -53,7 +54,7 @@ def test_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FOR_TEXT = [
-    row.name for row in catalogue.load_catalogue().leaderboards if not row.lacks and not row.names_no_organization
+    row.name for row in registry.load_catalogue().leaderboards if not row.lacks and not row.names_no_organization
 ]
 
 
@@ -63,7 +64,7 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(requests, "get", lambda *_, **__: pytest.fail("a dry run contacts nobody"))
     result = call("run", name, *TARGET, "--dry_run")
     assert result.exception is None
-    row = catalogue.find(name)
+    row = registry.find(name)
     run, summarize, server = (shlex.split(line) for line in result.stdout.splitlines())
     assert [Path(argv[0]).name for argv in (run, summarize, server)] == ["helm-run", "helm-summarize", "helm-server"]
     folder = tmp_path / "results" / f"leaderboard_{name}"
@@ -184,7 +185,7 @@ def test_nothing_of_the_priority(tmp_path: Path) -> None:
 
 
 def test_the_conf_of_a_bundle(tmp_path: Path) -> None:
-    row = catalogue.find("mmlu")
+    row = registry.find("mmlu")
     (tmp_path / "presentation").mkdir()
     (tmp_path / "presentation" / row.conf).write_text("entries: []")
     assert conf.conf_of(row, file=None, data_dir=tmp_path) == ("entries: []", str(tmp_path / "presentation" / row.conf))
@@ -200,8 +201,8 @@ def test_the_conf_is_downloaded_at_the_tag_of_the_installed_helm(monkeypatch: py
         return reply
 
     monkeypatch.setattr(requests, "get", get)
-    text, origin = conf.conf_of(catalogue.find("safety"), file=None, data_dir=None)
-    version = catalogue.helm_version()
+    text, origin = conf.conf_of(registry.find("safety"), file=None, data_dir=None)
+    version = registry.helm_version()
     at = f"https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/run_entries_safety.conf"
     assert (text, origin, asked) == ("entries: []", at, [(at, conf.TIMEOUT_S)])
 
@@ -217,5 +218,5 @@ def test_offline_names_the_way_out(status: int | None, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(requests, "get", get)
     with pytest.raises(PrerequisiteError, match="--conf FILE") as caught:
-        conf.conf_of(catalogue.find("safety"), file=None, data_dir=None)
+        conf.conf_of(registry.find("safety"), file=None, data_dir=None)
     assert ("HTTP 404" if status else "ConnectionError") in str(caught.value)

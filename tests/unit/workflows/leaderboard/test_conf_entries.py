@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.errors import ConfigError
-from eval_factory.leaderboard.entries import Entry, conf_text, missing_data_paths, read_entries, rewritten
+from eval_factory.core.errors import ConfigError
+from eval_factory.workflows.leaderboard.conf_entries import (
+    Entry,
+    conf_text,
+    missing_data_paths,
+    read_entries,
+    rewritten,
+)
 
 MODEL = "endpoint/mine"
 MEDHELM = """

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from eval_factory.errors import EvalFactoryError, HelmError, PrerequisiteError
-from eval_factory.leaderboard import work
-from eval_factory.leaderboard.outcome import Failure, Ran, stopped_by, what_came
-from eval_factory.run.local import LocalRun
-from eval_factory.run.process import Finished
-from eval_factory.secrets import Redactor
+from eval_factory.core.errors import EvalFactoryError, HelmError, PrerequisiteError
+from eval_factory.core.secrets import Redactor
+from eval_factory.executors.local import LocalRun
+from eval_factory.executors.process import Finished
+from eval_factory.workflows.leaderboard import run
+from eval_factory.workflows.leaderboard.outcome import Failure, Ran, stopped_by, what_came
 from unit.builders import plan
 
 LOG = logging.getLogger("test")
@@ -58,12 +58,12 @@ def test_what_an_end_without_a_reason_is() -> None:
 def take_turns(monkeypatch: pytest.MonkeyPatch, *errors: PrerequisiteError | HelmError | None) -> tuple[list[Ran], str]:
     turns = [replace(ran(f"m{number}"), stopped=error) for number, error in enumerate(errors, start=1)]
     to_come = iter(turns)
-    monkeypatch.setattr(work, "keep_what_is_whole", lambda *_: None)
-    monkeypatch.setattr(work, "run_helm", lambda *_: next(to_come))
+    monkeypatch.setattr(run, "keep_what_is_whole", lambda *_: None)
+    monkeypatch.setattr(run, "run_helm", lambda *_: next(to_come))
     job: Any = SimpleNamespace(plans=tuple(one.plan for one in turns))
     lock: Any = None
     screen = io.StringIO()
-    found = work.run_each(job, lock, {}, {}, Redactor(), LOG, screen)
+    found = run.run_each(job, lock, {}, {}, Redactor(), LOG, screen)
     assert found == turns
     return found, screen.getvalue()
 

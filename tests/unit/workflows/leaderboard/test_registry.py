@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.errors import ConfigError
-from eval_factory.leaderboard import catalogue
+from eval_factory.core.errors import ConfigError
+from eval_factory.workflows.leaderboard import registry
 
 # Name -> conf without run_entries and .conf, schema without schema_ and .yaml, trials, instances, priority.
 PAGE = {
@@ -27,7 +27,7 @@ PAGE = {
     "villm": ("_melt", "melt", 1, 1000, 2),
     "slphelm": ("_slphelm", "slphelm", 1, 1000, 2),
 }
-ROWS = catalogue.load_catalogue().leaderboards
+ROWS = registry.load_catalogue().leaderboards
 
 
 def test_every_row_of_the_page() -> None:
@@ -42,8 +42,8 @@ def test_every_row_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_installed_helm_has_the_schema(row: catalogue.Leaderboard) -> None:
-    path = catalogue.schema_path(row)
+def test_the_installed_helm_has_the_schema(row: registry.Leaderboard) -> None:
+    path = registry.schema_path(row)
     assert path is not None
     assert "metric" in path.read_text("utf-8")
     assert not any(row.schema_file in line for line in row.needed())
@@ -51,7 +51,7 @@ def test_the_installed_helm_has_the_schema(row: catalogue.Leaderboard) -> None:
 
 def test_a_schema_that_is_not_there_is_said() -> None:
     row = ROWS[0].model_copy(update={"schema_file": "schema_of_next_year.yaml"})
-    assert catalogue.schema_path(row) is None
+    assert registry.schema_path(row) is None
     assert any("schema_of_next_year.yaml: HELM" in line and "does not have it" in line for line in row.needed())
 
 
@@ -66,13 +66,13 @@ def test_what_is_needed() -> None:
 
 
 def test_finding() -> None:
-    assert catalogue.find("AIR-Bench").name == "air_bench"
-    assert catalogue.find("classic-before-0.2.4").num_train_trials == 3
-    stanford = catalogue.find("medhelm_private_stanford")
+    assert registry.find("AIR-Bench").name == "air_bench"
+    assert registry.find("classic-before-0.2.4").num_train_trials == 3
+    stanford = registry.find("medhelm_private_stanford")
     assert (stanford.name, stanford.conf) == ("medhelm_private_stanford", "run_entries_medhelm_private_stanford.conf")
     assert not stanford.names_no_organization
-    assert catalogue.find("medhelm-private").names_no_organization
+    assert registry.find("medhelm-private").names_no_organization
     with pytest.raises(ConfigError, match="did you mean safety"):
-        catalogue.find("safty")
+        registry.find("safty")
     with pytest.raises(ConfigError, match=r"no leaderboard is called 'medhelm_private_\.\./x'"):
-        catalogue.find("medhelm_private_../x")
+        registry.find("medhelm_private_../x")

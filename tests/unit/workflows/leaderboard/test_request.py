@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eval_factory.errors import ConfigError
+from eval_factory.core.errors import ConfigError
 from eval_factory.helm.names import DEFAULT_JURY
-from eval_factory.leaderboard.data import placed
-from eval_factory.leaderboard.job import Job, make_job
-from eval_factory.leaderboard.request import checked
-from eval_factory.mends import pins
-from eval_factory.plan import EndpointPlan
+from eval_factory.helm_plugin.patches import pinned_downloads
+from eval_factory.plan.run_plan import EndpointPlan
+from eval_factory.workflows.leaderboard.bundle_data import placed
+from eval_factory.workflows.leaderboard.plan import Job, make_job
+from eval_factory.workflows.leaderboard.request import checked
 
 GPT = "openai/gpt-4o-2024-05-13"
 
@@ -107,6 +107,6 @@ def test_what_its_entries_read_is_pinned_as_in_a_run_of_one(tmp_path: Path) -> N
     entries = ("head_qa:language=en,model=text", "medcalc_bench:model=text", "nonsense:model=text")
     made = job(tmp_path, *entries, output_dir=str(tmp_path / "out"))
     settings = placed(made.plans[0], made.to_run(made.plans[0]), {}, logging.getLogger("test"), io.StringIO())
-    told = json.loads(settings[pins.VARIABLE])["hub"]
+    told = json.loads(settings[pinned_downloads.VARIABLE])["hub"]
     assert set(told) == {"dvilares/head_qa", "ncbi/MedCalc-Bench"}
     assert all(len(revision) == 40 for revision in told.values())

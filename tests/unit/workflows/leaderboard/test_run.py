@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.framework import load_framework
-from eval_factory.errors import HelmError
-from eval_factory.helm.by_hand import helms_own_judges, model_by_hand
-from eval_factory.leaderboard import runs
-from eval_factory.leaderboard.outcome import Failure, failures_in
-from eval_factory.leaderboard.runs import Gaps
-from eval_factory.leaderboard.work import SUMMARIZE_TRIES, summarize
-from eval_factory.rundir import RunDir
-from eval_factory.secrets import Redactor
+from eval_factory.core.errors import HelmError
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
+from eval_factory.helm.standalone import helms_own_judges, model_by_hand
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.leaderboard import finished_runs
+from eval_factory.workflows.leaderboard.finished_runs import Gaps
+from eval_factory.workflows.leaderboard.outcome import Failure, failures_in
+from eval_factory.workflows.leaderboard.run import SUMMARIZE_TRIES, summarize
 
 MODEL = model_by_hand(load_framework(), url="https://h/v1", model_id="m")
 
@@ -78,11 +78,11 @@ def test_failures() -> None:
 
 def test_identity() -> None:
     def identity(conf: str = "c", instances: int = 5, **changes: object) -> str:
-        return runs.identity_of(
+        return finished_runs.identity_of(
             conf,
-            [replace(MODEL, **changes)],
+            [replace(MODEL, **changes)],  # type: ignore[arg-type]
             max_eval_instances=instances,
-            num_train_trials=1,  # type: ignore[arg-type]
+            num_train_trials=1,
         )
 
     assert identity() == identity(parallelism=99, key_names=("X",))
@@ -91,7 +91,9 @@ def test_identity() -> None:
 
 def test_edited_data_are_other_runs(tmp_path: Path) -> None:
     def identity() -> str:
-        return runs.identity_of("c", [MODEL], max_eval_instances=5, num_train_trials=1, data_paths=[str(tmp_path)])
+        return finished_runs.identity_of(
+            "c", [MODEL], max_eval_instances=5, num_train_trials=1, data_paths=[str(tmp_path)]
+        )
 
     (tmp_path / "own.csv").write_text("a")
     before = identity()

@@ -1,0 +1,1 @@
+"""What every room may use: errors, secrets and their redaction, the output folder, results as records, events, YAML."""

@@ -1,0 +1,1 @@
+"""An evaluation -> a planned run: endpoints by role, credentials, scenario arguments, identity, preflight."""

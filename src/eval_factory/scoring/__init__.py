@@ -1,0 +1,1 @@
+"""HELM's output and the request journal -> typed results with validity and statistics."""

@@ -1,0 +1,1 @@
+"""A custom benchmark: its definition, its table, its prompts, checked before anything is asked."""

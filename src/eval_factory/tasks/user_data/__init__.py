@@ -1,0 +1,1 @@
+"""What has to stand under `data_path` for tasks whose data a user brings."""
