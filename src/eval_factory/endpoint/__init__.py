@@ -1,1 +1,1 @@
-"""An OpenAI-compatible endpoint's client that knows nothing of HELM: requests and answers, retries, sign-in, limits, cache."""
+"""The client of an OpenAI-compatible endpoint; knows nothing of HELM: messages, retries, sign-in, limits, the cache."""

@@ -1,1 +1,1 @@
-"""Code that runs INSIDE helm-run, and that nobody outside imports: the client, the runner, annotators, guards, patches."""
+"""Code that runs INSIDE helm-run, imported by nobody else: the client, the runner, annotators, guards, patches."""

@@ -1,1 +1,1 @@
-"""What can be run: the tasks of `framework.yml`, HELM's run specs and run entries, known errata, custom benchmarks, users' data."""
+"""What can be run: `framework.yml`, run specs, run entries, known errata, custom benchmarks, data that users bring."""

@@ -8,7 +8,6 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from unit.scoring.test_collect import FOUR, result_of, state
 
 from eval_factory.core.results import FailureCause, Score, Spent, SpentByRole, TaskResult, Usage
 from eval_factory.core.secrets import REDACTED, Redactor
@@ -16,6 +15,7 @@ from eval_factory.report import documents
 from eval_factory.report.screen import summary
 from eval_factory.report.write import _response_line, html
 from unit.builders import plan
+from unit.scoring.test_collect import FOUR, result_of, state
 
 
 @pytest.fixture
