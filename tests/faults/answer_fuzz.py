@@ -192,9 +192,9 @@ def call_helm_run_in_this_process() -> None:
     """helm-run is called where the program would start it; what HELM brings with it is registered once."""
     from helm.benchmark import run as helm_run
 
-    from eval_factory.core import events
+    from eval_factory.core.helm_run_settings import PARENT
     from eval_factory.executors import local
-    from eval_factory.executors.process import Finished
+    from eval_factory.executors.base import Finished, ProcessSpec
     from eval_factory.helm_plugin import session
 
     register = helm_run.register_builtin_configs_from_helm_package
@@ -205,10 +205,10 @@ def call_helm_run_in_this_process() -> None:
             registered.append(True)
             register()
 
-    def run_logged(argv: Sequence[str], *, env: dict[str, str], on_tick: Callable[[], None], **_: object) -> Finished:
-        before, sys.argv = sys.argv, list(argv)
+    def run_logged(spec: ProcessSpec, *, on_tick: Callable[[], None], **_: object) -> Finished:
+        before, sys.argv = sys.argv, list(spec.argv)
         environment = dict(os.environ)
-        os.environ.update({name: value for name, value in env.items() if name != events.PARENT_VARIABLE})
+        os.environ.update({name: value for name, value in spec.env.items() if name != PARENT})
         session._sessions.clear()
         try:
             helm_run.main()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches import fast_scoring, fast_startup
-from eval_factory.helm_plugin.patches.fast_startup import WITHOUT_VARIABLE
 from integration.support import CANARY, TASK_DATA, TIMEOUT_S, Outcome, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
@@ -29,7 +29,7 @@ def again(outcome: Outcome, without: str, env: dict[str, str]) -> tuple[dict[str
     argv = shlex.split(outcome.document()["command"])
     finished = subprocess.run(
         argv,
-        env=program_environment(TEST_MODEL_KEY=CANARY, **{WITHOUT_VARIABLE: without}, **env),
+        env=program_environment(TEST_MODEL_KEY=CANARY, **{WITHOUT: without}, **env),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import logging
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.context import RunContext
 
 MINIMAL: dict[str, Any] = {
     "config.type": "pubmed_qa",
@@ -24,3 +30,9 @@ def evaluation(flags: dict[str, Any] | None = None, *, file: Path | None = None,
 
 def plan(flags: dict[str, Any] | None = None) -> Plan:
     return make_plan(evaluation(flags))
+
+
+def context(rundir: RunDir, screen: TextIO | None = None, lock: Any = None) -> RunContext:
+    """Of a run in a folder; without a lock nothing can be started in it."""
+    log = logging.getLogger("test")
+    return RunContext(rundir, lock, {"PATH": os.environ["PATH"]}, Redactor(), log, screen or io.StringIO())

@@ -10,6 +10,7 @@ import click
 
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
+from eval_factory.core.signals import not_to_be_hung_up
 
 
 @click.group("leaderboard")
@@ -57,8 +58,16 @@ def list_leaderboards(as_json: bool) -> None:
 def run(ctx: click.Context, /, **flags: Any) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
     from eval_factory.workflows.leaderboard.request import checked
-    from eval_factory.workflows.leaderboard.run import run_leaderboard
+    from eval_factory.workflows.leaderboard.run import dry_run, run_leaderboard
 
     request = checked({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
-    output = sys.stdout if request.dry_run else lasting(sys.stdout)
-    run_leaderboard(request, env=os.environ, screen=lasting(sys.stderr), output=output)
+    screen = lasting(sys.stderr)
+    if request.dry_run:
+        sys.stdout.writelines(f"{command}\n" for command in dry_run(request, env=os.environ, screen=screen))
+        screen.write("nothing was written; the files that these commands name are there after the first run\n")
+        return
+    report = run_leaderboard(request, env=os.environ, screen=screen)
+    with not_to_be_hung_up():
+        lasting(sys.stdout).write(report.summary + "\n")
+    if report.shortcoming is not None:
+        raise report.shortcoming

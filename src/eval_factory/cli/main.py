@@ -1,4 +1,4 @@
-"""The command line. Flags become a `Request`; what goes wrong ends here, in one place."""
+"""The command line: click commands that ask the API and print; what goes wrong ends here, in one place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -19,12 +19,20 @@ from eval_factory import __version__
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
-from eval_factory.config.evaluation import Request
-from eval_factory.core.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
+from eval_factory.core.errors import (
+    DEFECT_EXIT_CODE,
+    ConfigError,
+    EvalFactoryError,
+    NotReportableError,
+    PrerequisiteError,
+)
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.secrets import Redactor, names_a_secret
-from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
+from eval_factory.core.signals import forget_interrupts, interrupt_on_signals, not_to_be_hung_up
 from eval_factory.tasks.framework import Framework, load_framework
+
+if TYPE_CHECKING:
+    from eval_factory.api import DryRun
 
 PROGRAM = "eval-factory"
 PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
@@ -166,17 +174,31 @@ def run_eval(
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
-    from eval_factory.workflows.evaluate import Options, run_evaluation
+    from eval_factory import api
 
     given: dict[str, Any] = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     if offline:
         given["config.params.extra.offline"] = True
     if allow_code_execution:
         given["config.params.extra.allow_code_execution"] = True
-    request = Request(run_config=run_config, flags=given, overrides=overrides)
-    options = Options(dry_run=dry_run, fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
-    output = sys.stdout if dry_run else lasting(sys.stdout)
-    run_evaluation(request, options, env=os.environ, screen=lasting(sys.stderr), output=output)
+    options = api.Options(fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
+    screen = lasting(sys.stderr)
+    asked: dict[str, Any] = {"flags": given, "overrides": overrides, "options": options, "screen": screen}
+    if dry_run:
+        show_dry_run(api.dry_run(run_config, **asked), screen)
+        return
+    evaluated = api.evaluate(run_config, **asked)
+    with not_to_be_hung_up():
+        lasting(sys.stdout).write(evaluated.summary + "\n")
+    if evaluated.not_reportable is not None:
+        raise NotReportableError(evaluated.not_reportable)
+
+
+def show_dry_run(found: DryRun, screen: TextIO) -> None:
+    sys.stdout.write(found.text)
+    sys.stdout.flush()
+    screen.writelines(f"warning: a run would stop: {line}\n" for line in found.would_stop[:1])
+    screen.writelines(f"  {line}\n" for line in found.would_stop[1:])
 
 
 @cli.command("new_benchmark")

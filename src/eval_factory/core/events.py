@@ -14,16 +14,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.jsonl import json_line
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import Redactor
-
-RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
-PARENT_VARIABLE = "EVAL_FACTORY_PARENT"
-"""Set by the process that starts helm-run: the run's id, and its own process id."""
-
-PROBED_VARIABLE = "EVAL_FACTORY_PROBED"
-"""JSON: the roles whose endpoints answered the probe before the run."""
 
 PHASE = "phase"
 PROGRESS = "progress"
@@ -78,7 +72,7 @@ def last_words(message: str, env: Mapping[str, str]) -> str:
 
     Other lines there may quote what an endpoint sent; the run's id, which no endpoint knows, tells this one from them.
     """
-    run = env.get(RUN_ID_VARIABLE)
+    run = HelmRunSettings.from_environment(env).run_id
     return f"{_STOPS}: {message}" if run is None else f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
 
 
@@ -93,4 +87,4 @@ def heard_last(returncode: int, tail: Iterable[str], run: str) -> str | None:
 
 def run_id() -> str:
     """The id that the parent process gave this run; a process of its own makes one."""
-    return os.environ.get(RUN_ID_VARIABLE) or f"pid{os.getpid()}-{time.time_ns()}"
+    return HelmRunSettings.from_environment(os.environ).run_id or f"pid{os.getpid()}-{time.time_ns()}"

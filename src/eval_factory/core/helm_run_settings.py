@@ -1,61 +1,133 @@
-"""What helm-run is told by variables, kept in a file too: for the printed command, pasted into a shell.
+"""What helm-run is told beside its command line: one record, to and from environment variables and a file.
 
 eval-factory sets the variables itself and writes the file beside the model files. A helm-run that somebody else started
-takes them from there, before any package looks at them: over those of the shell, as eval-factory does.
+takes them from there: the printed command, pasted into a shell, does the same.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, MutableMapping, Sequence
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from eval_factory.core.events import RUN_ID_VARIABLE
-from eval_factory.endpoint.transport import PROXIES_VARIABLE, proxy_from_environment
-from eval_factory.helm import names
-from eval_factory.helm_plugin.network_guard import PROXY_VARIABLES
+RUN_ID = "EVAL_FACTORY_RUN_ID"
+PARENT = "EVAL_FACTORY_PARENT"
+PROBED = "EVAL_FACTORY_PROBED"
+OFFLINE = "EVAL_FACTORY_OFFLINE"
+PROXIES = "EVAL_FACTORY_PROXIES"
+PINS = "EVAL_FACTORY_PINS"
+FILE_LISTS = "EVAL_FACTORY_FILE_LISTS"
+WITHOUT = "EVAL_FACTORY_WITHOUT"
+ALL_FILES = "MEDICAL_DATA_ALL_FILES"
+
+PROXY_VARIABLES = frozenset(
+    {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+)
+"""An offline helm-run does not see them: what they name would be a way round."""
+
+Place = tuple[str, int]
+"""(host, port)"""
 
 
-def text_of(settings: Mapping[str, str]) -> str:
-    """The file's content. Of proxies it holds what they lead to: their URLs may hold passwords."""
-    variables = {name: value for name, value in settings.items() if name != PROXIES_VARIABLE}
-    document: dict[str, object] = {"variables": variables}
-    if PROXIES_VARIABLE in settings:
-        document["through_proxies"] = list(json.loads(settings[PROXIES_VARIABLE]))
-    return json.dumps(document, indent=2) + "\n"
+@dataclass(frozen=True)
+class Pins:
+    """What HELM downloads, at the revisions of our table of sources."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """URL that HELM asks for -> the same file at a commit."""
+    hub: Mapping[str, str] = field(default_factory=dict)
+    """Data set of the Hub -> revision."""
 
 
-def take_those_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
-    """Set the variables in `env`, unless eval-factory itself started this process.
+@dataclass(frozen=True)
+class HelmRunSettings:
+    """What helm-run is told. None, or empty: nothing is said."""
 
-    Raises:
-        ValueError: the file is not ours.
-    """
-    if RUN_ID_VARIABLE in env:
-        return
-    path = _local_path(argv) / names.SETTINGS
+    run_id: str | None = None
+    parent: int | None = None
+    """The id of the process that started helm-run, and with which it ends."""
+    probed: frozenset[str] | None = None
+    """The roles whose endpoints answered the probe before the run."""
+    allowed: tuple[Place, ...] | None = None
+    """Offline: what may be contacted."""
+    proxies: Mapping[str, str] | None = None
+    """Offline: URL of an endpoint -> the proxy that leads there."""
+    pins: Pins | None = None
+    file_lists: str | None = None
+    """A folder of <scenario>.json: the names of files that GitHub would be asked for."""
+    all_files: bool | None = None
+    """Whether more files are read than GitHub's own list, of 1,000 entries, holds."""
+    without: frozenset[str] = frozenset()
+    """Patches of HELM that the user switched off."""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    """Variables that tell libraries where data are (HF_HOME ...)."""
+
+    @property
+    def offline(self) -> bool:
+        return self.allowed is not None
+
+    def environment(self) -> dict[str, str]:
+        """The variables that say the same."""
+        said = {
+            RUN_ID: self.run_id,
+            PARENT: None if self.parent is None else str(self.parent),
+            PROBED: None if self.probed is None else json.dumps(sorted(self.probed)),
+            OFFLINE: None if self.allowed is None else json.dumps(self.allowed),
+            PROXIES: None if self.proxies is None else json.dumps(dict(self.proxies)),
+            PINS: None if self.pins is None else json.dumps({"files": self.pins.files, "hub": self.pins.hub}),
+            FILE_LISTS: self.file_lists,
+            ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
+            WITHOUT: ",".join(sorted(self.without)) or None,
+        }
+        return {**self.libraries, **{name: value for name, value in said.items() if value is not None}}
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> HelmRunSettings:
+        """What `env` says; `libraries` stay empty: their variables are for others.
+
+        Raises:
+            ValueError: a variable does not hold what `environment` writes.
+        """
+        probed, allowed, proxies, pins = (_json(env, name) for name in (PROBED, OFFLINE, PROXIES, PINS))
+        return cls(
+            run_id=env.get(RUN_ID),
+            parent=int(env[PARENT]) if PARENT in env else None,
+            probed=None if probed is None else frozenset(probed),
+            allowed=None if allowed is None else tuple((host, port) for host, port in allowed),
+            proxies=proxies,
+            pins=None if pins is None else Pins(**pins),
+            file_lists=env.get(FILE_LISTS),
+            all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
+            without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
+        )
+
+    def file_text(self) -> str:
+        """The content of the file. Of proxies it holds what they lead to: their URLs may hold passwords."""
+        variables = {name: value for name, value in self.environment().items() if name != PROXIES}
+        document: dict[str, Any] = {"variables": variables}
+        if self.proxies is not None:
+            document["through_proxies"] = list(self.proxies)
+        return json.dumps(document, indent=2) + "\n"
+
+
+@dataclass(frozen=True)
+class SettingsFile:
+    """What the file says: variables, and the URLs to which the shell's proxies lead, and nowhere else."""
+
+    variables: Mapping[str, str]
+    through_proxies: tuple[str, ...] | None = None
+
+
+def read_file(text: str) -> SettingsFile:
+    """Raises ValueError where the text is not ours."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    env.update(document["variables"])
-    if "through_proxies" in document:
-        _leave_proxies_to_endpoints(document["through_proxies"], env)
+        document = json.loads(text)
+        variables, through = dict(document["variables"]), document.get("through_proxies")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError("these are no settings of a run") from error
+    return SettingsFile(variables, None if through is None else tuple(through))
 
 
-def _local_path(argv: Sequence[str]) -> Path:
-    """Where helm-run reads model files."""
-    found = "prod_env"
-    for before, argument in pairwise(argv):
-        if before == "--local-path":
-            found = argument
-    return Path(found)
-
-
-def _leave_proxies_to_endpoints(urls: Sequence[str], env: MutableMapping[str, str]) -> None:
-    """Offline, the shell's proxies lead to these URLs and nowhere else."""
-    proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}
-    env[PROXIES_VARIABLE] = json.dumps(proxies)
-    for name in PROXY_VARIABLES:
-        env.pop(name, None)
+def _json(env: Mapping[str, str], name: str) -> Any:
+    return json.loads(env[name]) if env.get(name) else None

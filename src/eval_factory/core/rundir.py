@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TextIO
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
 
@@ -189,7 +190,7 @@ class RunDir:
         """All that says what came out; `run_config.yml` says of what."""
         return (self.evaluation_config, self.results_yml, self.results_jsonl, self.instances, self.report_html)
 
-    def set_aside(self, files: Iterable[Path]) -> Path:
+    def archive(self, files: Iterable[Path]) -> Path:
         """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
         folder = self.root / f"results.set-aside-{time.strftime('%Y%m%d-%H%M%S')}"
         folder.mkdir(exist_ok=True)
@@ -328,8 +329,9 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -> None:
-    """Write `text`, whole or in parts, so that a reader sees the old file or the new one, never a part.
+@contextmanager
+def atomic_file(path: Path, *, mode: int = PUBLIC) -> Iterator[TextIO]:
+    """A file to write to, so that a reader sees the old file or the new one, never a part.
 
     The user's umask takes away from `mode`, as from every other file.
     """
@@ -338,13 +340,19 @@ def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines([text] if isinstance(text, str) else text)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -> None:
+    """Write `text`, whole or in parts, as `atomic_file` does."""
+    with atomic_file(path, mode=mode) as file:
+        file.writelines([text] if isinstance(text, str) else text)
 
 
 def _now() -> str:

@@ -16,15 +16,20 @@ TAKES_LONG = 1 << 30
 
 
 def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
-    """Name under `data_path` -> SHA-256 of each file that the run reads; empty for tasks without such.
+    """Name under `data_path` -> SHA-256 of each file that the run reads; empty for tasks without such."""
+    evaluation = plan.evaluation
+    own = own_data_of(evaluation.task, evaluation.run.config.params.extra)
+    files = files_of(own.layout, own.path, own.values) if own else {}
+    return fingerprints(plan.rundir, files, say)
+
+
+def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str], None]) -> dict[str, str]:
+    """Name -> SHA-256 of each file; remembered in the output folder.
 
     Files are hashed again where their size, place or one of their times is another than when they were last hashed for
     this output folder: every write changes the time of the last change, which no program can set back.
     """
-    evaluation = plan.evaluation
-    own = own_data_of(evaluation.task, evaluation.run.config.params.extra)
-    files = files_of(own.layout, own.path, own.values) if own else {}
-    known = _read(plan.rundir)
+    known = _read(rundir)
     signs = {name: _signs(path) for name, path in files.items()}
     anew = [name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)]
     size = sum(files[name].stat().st_size for name in anew)
@@ -35,8 +40,14 @@ def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
         for name, path in files.items()
     }
     if records != known:
-        write_atomic(plan.rundir.own_data, json.dumps(records, indent=2))
-    return hashes_of(plan.rundir)
+        write_atomic(rundir.own_data, json.dumps(records, indent=2))
+    return hashes_of(rundir)
+
+
+def files_under(path: Path) -> list[Path]:
+    """The file itself, or all files of the folder; nothing where there is neither."""
+    found = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [file for file in found if file.is_file()]
 
 
 def hashes_of(rundir: RunDir) -> dict[str, str]:

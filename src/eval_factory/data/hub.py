@@ -18,6 +18,8 @@ from eval_factory.data.manifest import HubEntry, files_under
 from eval_factory.data.script_process import RESULT
 from eval_factory.data.sources import HubDataset
 
+HF_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+"""What tells the Hub's libraries to ask nothing of it."""
 UNKNOWN_REVISION = "0" * 40
 """The name of a revision's folder where nobody knows the revision: `load_dataset` wants a name."""
 DATASETS = "datasets"

@@ -5,19 +5,21 @@ Proxies are no way round: helm-run does not see the variables that name them, on
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import replace
 from urllib.parse import urlsplit
 
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.hosts import place_of
 from eval_factory.core.secrets import variable_of
-from eval_factory.helm_plugin.network_guard import ALLOWED_VARIABLE, place_of
+from eval_factory.data.hub import HF_OFFLINE
+from eval_factory.endpoint.retrying_client import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
+from eval_factory.endpoint.transport import proxy_from_environment
 from eval_factory.plan.run_plan import Plan
 
 
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""
-    from eval_factory.endpoint.retrying_client import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
-
     urls = []
     for endpoint in plan.endpoints:
         urls.append(endpoint.url)
@@ -28,12 +30,11 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     return [url for url in dict.fromkeys(urls) if place_of(url) is not None]
 
 
-def variables_for(plan: Plan, env: Mapping[str, str]) -> dict[str, str]:
-    """What tells helm-run that it is offline, and which proxy leads where."""
-    from eval_factory.endpoint.transport import PROXIES_VARIABLE, proxy_from_environment
-
+def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
+    """The same, told that it is offline, and which proxy leads where."""
     urls = urls_of(plan, env)
     proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}
     places = [place for url in (*urls, *proxies.values()) if (place := place_of(url)) is not None]
     leading = {f"{urlsplit(url).scheme}://{urlsplit(url).netloc}": proxy for url, proxy in proxies.items()}
-    return {ALLOWED_VARIABLE: json.dumps(list(dict.fromkeys(places))), PROXIES_VARIABLE: json.dumps(leading)}
+    libraries = {**settings.libraries, **HF_OFFLINE}
+    return replace(settings, allowed=tuple(dict.fromkeys(places)), proxies=leading, libraries=libraries)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from eval_factory.core.helm_run_settings import Pins
 from eval_factory.data.hub import UNKNOWN_REVISION
 from eval_factory.data.place import task_sources
 from eval_factory.data.sources import load_sources
 from eval_factory.helm import output
-from eval_factory.helm_plugin.patches import pinned_downloads
 from eval_factory.plan.run_plan import Plan
 
 
-def variables_of_pins(*plans: Plan) -> dict[str, str]:
-    """Of files that HELM takes from a branch, and of data sets that it takes at whatever is newest."""
+def pins_of(*plans: Plan) -> Pins | None:
+    """Of files that HELM takes from a branch, and of data sets that it takes at whatever is newest.
+
+    None where there is nothing to pin.
+    """
     sources = load_sources()
     tasks = [task_sources(plan, sources) for plan in plans]
     of_branches = [file for task in tasks for file in task.files if file.upstream]
     files = {sources.url(str(file.upstream)): sources.url(file.url) for file in of_branches}
     datasets = {dataset.id: dataset.revision for task in tasks for dataset in task.hub if dataset.revision}
-    return pinned_downloads.variables(files, datasets)
+    return Pins(files, datasets) if files or datasets else None
 
 
 def notes_on_revisions(plan: Plan) -> list[str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data.bundle import (
     FILE_LISTS,
@@ -24,20 +25,18 @@ from eval_factory.data.bundle import (
     Need,
     needs_of,
 )
-from eval_factory.data.hub import DATASETS, cache_folder, caches_of
+from eval_factory.data.hub import DATASETS, HF_OFFLINE, cache_folder, caches_of
 from eval_factory.data.manifest import FileEntry, Manifest, compare, manifest_sha256, read_manifest
 from eval_factory.data.sources import Sources, TaskSources, load_sources
 from eval_factory.helm.output import scenario_folder
-from eval_factory.helm_plugin.mtsamples_listing import ALL_FILES_VARIABLE, LISTS_VARIABLE
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.framework import Task
 
 SHOWN = 5
-HF_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 DEFAULT_VOCABULARY = "cl100k_base"
 """What counts tokens where `max_length` sets a limit."""
-PLACES = {NLTK_DATA: "NLTK_DATA", TIKTOKEN: "TIKTOKEN_CACHE_DIR", FILE_LISTS: LISTS_VARIABLE}
-"""Folders of a bundle that are found by a variable."""
+PLACES = {NLTK_DATA: "NLTK_DATA", TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
+"""Folders of a bundle that libraries find by a variable."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
 
 
 def _all_files(env: Mapping[str, str]) -> bool:
-    return env.get(ALL_FILES_VARIABLE) == "1"
+    return HelmRunSettings.from_environment(env).all_files is True
 
 
 def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
@@ -220,7 +219,7 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     """
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
     places = {f"{SCENARIOS}/{bundle.task.scenario}": target}
-    places |= {name: plan.rundir.bundled(name) for name in (HF_HOME, *PLACES)}
+    places |= {name: plan.rundir.bundled(name) for name in (HF_HOME, FILE_LISTS, *PLACES)}
     listed = bundle.manifest.paths()
     placed = {path: name for need in bundle.needs for path, name in need.placed.items()}
     wanted = {placed.get(path, path): listed[path] for path in bundle.paths}
@@ -271,8 +270,8 @@ def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:
         partial.replace(copy)
 
 
-def variables_of(bundle: BundleInUse, plan: Plan) -> dict[str, str]:
-    """What tells the libraries inside helm-run where the bundle's files are.
+def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> HelmRunSettings:
+    """The same, told where the bundle's files are.
 
     Where it holds no data set of the Hub for this run, nothing is said of the Hub: what else the run reads is the
     user's own, or is downloaded unless it is offline.
@@ -282,6 +281,11 @@ def variables_of(bundle: BundleInUse, plan: Plan) -> dict[str, str]:
         home = plan.rundir.bundled(HF_HOME)
         found = {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
     for folder, variable in PLACES.items():
-        if any(path.startswith(f"{folder}/") for path in bundle.paths):
+        if _holds(bundle, folder):
             found[variable] = str(plan.rundir.bundled(folder))
-    return found
+    lists = str(plan.rundir.bundled(FILE_LISTS)) if _holds(bundle, FILE_LISTS) else settings.file_lists
+    return replace(settings, libraries={**settings.libraries, **found}, file_lists=lists)
+
+
+def _holds(bundle: BundleInUse, folder: str) -> bool:
+    return any(path.startswith(f"{folder}/") for path in bundle.paths)

@@ -25,6 +25,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.helm_run_settings import HelmRunSettings
 
 CONNECT_TIMEOUT_S = 10.0
 LEAST_TIMEOUT_S = 0.001
@@ -35,9 +36,6 @@ LARGEST_BODY = 64 << 20
 
 PROXY_LOGIN = 407
 TOO_LATE = "no whole answer within {:g} s"
-
-PROXIES_VARIABLE = "EVAL_FACTORY_PROXIES"
-"""JSON: scheme and host of an endpoint -> its proxy. Where it is set, the usual variables are not looked at."""
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """The first that is set counts, for everything that this program asks."""
@@ -238,13 +236,12 @@ def _described(error: urllib3.exceptions.HTTPError, timeout_s: float) -> Transpo
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that leads to an endpoint."""
-    given = os.environ.get(PROXIES_VARIABLE)
+    """The proxy that leads to an endpoint. Where helm-run is told of proxies, the usual variables are not looked at."""
+    given = HelmRunSettings.from_environment(os.environ).proxies
     if given is None:
         return proxy_from_environment(url)
     parts = urlsplit(url)
-    proxy: str | None = json.loads(given).get(f"{parts.scheme}://{parts.netloc}")
-    return proxy
+    return given.get(f"{parts.scheme}://{parts.netloc}")
 
 
 def proxy_variable(url: str) -> str:

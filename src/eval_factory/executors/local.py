@@ -1,50 +1,33 @@
-"""The local backend: one helm-run as a child process, watched through its events."""
+"""The local executor: helm-run as a child process, watched through its events."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from eval_factory.core.rundir import Lock, RunDir
-from eval_factory.core.secrets import Redactor
-from eval_factory.executors.process import Finished, run_logged
+from eval_factory.executors.base import Execution, ProcessSpec, ignore
+from eval_factory.executors.process import run_logged
 from eval_factory.executors.progress import EventTail, ProgressDisplay
 
 
-@dataclass
-class LocalRun:
-    """What came of a run."""
+class LocalExecutor:
+    """On this machine."""
 
-    finished: Finished
-    wall_s: float
-    events: list[dict[str, Any]] = field(default_factory=list)
+    def run(
+        self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
+    ) -> Execution:
+        tail = EventTail(spec.rundir.events, spec.run_id)
+        events: list[Mapping[str, Any]] = []
+        started = time.monotonic()
+        with ProgressDisplay(screen) as display:
 
+            def tick() -> None:
+                for event in tail.new():
+                    if event["event"] != "progress":
+                        events.append(event)
+                        on_event(event)
+                    display.show(event)
 
-def run_locally(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    rundir: RunDir,
-    lock: Lock,
-    run_id: str,
-    redactor: Redactor,
-    screen: TextIO,
-    on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
-) -> LocalRun:
-    """Run to the end and show progress on `screen`; `on_event` is told of everything but progress."""
-    tail = EventTail(rundir.events, run_id)
-    events: list[dict[str, Any]] = []
-    started = time.monotonic()
-    with ProgressDisplay(screen) as display:
-
-        def tick() -> None:
-            for event in tail.new():
-                if event["event"] != "progress":
-                    events.append(event)
-                    on_event(event)
-                display.show(event)
-
-        finished = run_logged(argv, env=env, log=rundir.helm_log, redactor=redactor, on_tick=tick, lock=lock)
-    return LocalRun(finished, time.monotonic() - started, events)
+            finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
+        return Execution(finished, time.monotonic() - started, tuple(events))

@@ -8,15 +8,15 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
-from eval_factory.core.rundir import PRIVATE, Lock
+from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import Redactor
+from eval_factory.executors.base import Finished, ProcessSpec
 
 TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
@@ -24,23 +24,7 @@ TAIL_LINES = 15
 GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
 
 
-@dataclass(frozen=True)
-class Finished:
-    """How a process ended: its exit code (negative: the signal) and its last lines, redacted and printable."""
-
-    returncode: int
-    tail: tuple[str, ...]
-
-
-def run_logged(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    log: Path,
-    redactor: Redactor,
-    on_tick: Callable[[], None],
-    lock: Lock,
-) -> Finished:
+def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
     """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
 
     The program inherits the folder's lock: nobody else may write there for as long as it lives.
@@ -54,8 +38,8 @@ def run_logged(
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as log_file:
         try:
             process = subprocess.Popen(
-                list(argv),
-                env=dict(env),
+                list(spec.argv),
+                env=dict(spec.env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -63,17 +47,17 @@ def run_logged(
                 encoding="utf-8",
                 errors="replace",
                 start_new_session=True,
-                pass_fds=(lock.descriptor,),
+                pass_fds=(spec.lock.descriptor,),
             )
         except FileNotFoundError as error:
             raise PrerequisiteError(
-                f"{argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
+                f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
             ) from error
         tail: deque[str] = deque(maxlen=TAIL_LINES)
-        reader = threading.Thread(target=_copy, args=(process, log_file, redactor, tail), daemon=True)
+        reader = threading.Thread(target=_copy, args=(process, log_file, spec.redactor, tail), daemon=True)
         reader.start()
         try:
-            lock.share_with(process.pid)
+            spec.lock.share_with(process.pid)
             while process.poll() is None:
                 if reader.is_alive():
                     reader.join(TICK_S)  # the output ends with the process: its end is seen at once
@@ -86,7 +70,7 @@ def run_logged(
             raise
         finally:
             if process.poll() is not None:
-                lock.program_ended()
+                spec.lock.program_ended()
             reader.join(timeout=TERMINATE_GRACE_S)
         on_tick()
         return Finished(process.returncode, tuple(tail))

@@ -7,7 +7,6 @@ the model is unknown, nobody answers) stops the run at once.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import sys
@@ -26,6 +25,8 @@ from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core import events
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.hosts import place_of
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import filled, first_secret, secret_in, variables_in
 from eval_factory.demo.server import DemoServer
@@ -132,7 +133,7 @@ class Endpoint:
             turns=Turns(requests_per_minute, tokens_per_minute),
             first=FirstRequests(stop_after_failures, answered=answered),
             patience=Patience(),
-            has_answered=role in json.loads(os.environ.get(events.PROBED_VARIABLE, "[]")),
+            has_answered=role in (HelmRunSettings.from_environment(os.environ).probed or ()),
         )
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
@@ -377,7 +378,7 @@ def _served_url(url: str) -> str:
     with _demo_lock:
         if _demo_server is None:
             _demo_server = DemoServer().__enter__()
-            guard, place = network_guard.guard(), network_guard.place_of(_demo_server.base_url)
+            guard, place = network_guard.guard(), place_of(_demo_server.base_url)
             if guard is not None and place is not None:
                 guard.allow(*place)
         return _demo_server.base_url

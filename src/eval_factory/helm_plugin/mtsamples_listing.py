@@ -12,12 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.helm import names
 from eval_factory.helm_plugin import network_guard
 
-LISTS_VARIABLE = "EVAL_FACTORY_FILE_LISTS"
-"""A folder of <scenario>.json."""
-ALL_FILES_VARIABLE = "MEDICAL_DATA_ALL_FILES"
 LIMIT = 1000
 SCENARIOS = {
     "mtsamples_replicate": "MTSamplesReplicateScenario",
@@ -27,14 +25,15 @@ SCENARIOS = {
 
 def known_names(scenario: str, folder: Path) -> list[str] | None:
     """The names as GitHub would give them: the bundle's list, or offline the files that are there; None: ask GitHub."""
-    lists = os.environ.get(LISTS_VARIABLE)
+    settings = HelmRunSettings.from_environment(os.environ)
+    lists = settings.file_lists
     if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
         found = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]
     elif network_guard.guard() is not None:
         found = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
     else:
         return None
-    return found if os.environ.get(ALL_FILES_VARIABLE) == "1" else found[:LIMIT]
+    return found if settings.all_files else found[:LIMIT]
 
 
 def list_files_without_github() -> None:

@@ -8,55 +8,23 @@ whatever library asks, and it cannot be taken off again. The parent process work
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-import idna
+from eval_factory.core.helm_run_settings import HelmRunSettings, Place
+from eval_factory.core.hosts import host_of
 
-ALLOWED_VARIABLE = "EVAL_FACTORY_OFFLINE"
-"""JSON: [[host, port], ...]; set at all, it means offline."""
-
-PROXY_VARIABLES = frozenset(
-    {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
-)
-"""helm-run does not see them: what they name would be a way round."""
-
-_PORTS = {"http": 80, "https": 443}
 _NO_FAMILY = -1
 """Of a socket that is made of a descriptor which is open already."""
 _FAMILIES = frozenset({_NO_FAMILY, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", _NO_FAMILY)})
 """Others send frames past addresses and ports (AF_PACKET), or leave a virtual machine (AF_VSOCK)."""
 
-Place = tuple[str, int]
-
 
 class BlockedConnectionError(ConnectionError):
     """Something in helm-run wanted a host that is not an endpoint's."""
-
-
-def place_of(url: str) -> Place | None:
-    """Host and port of a URL; None where it has none."""
-    parts = urlsplit(url)
-    if not parts.hostname or parts.scheme not in _PORTS:
-        return None
-    return host_of(parts.hostname), parts.port or _PORTS[parts.scheme]
-
-
-def host_of(name: object) -> str:
-    """A host's one spelling: lower case, no dot at the end, no zone, and in ASCII, as urllib3 asks for it (IDNA)."""
-    text = name.decode("utf-8", "replace") if isinstance(name, (bytes, bytearray)) else str(name or "")
-    text = text.lower().partition("%")[0].rstrip(".")
-    if text.isascii():
-        return text
-    try:
-        return idna.encode(text, uts46=True).decode("ascii").rstrip(".")
-    except idna.IDNAError:
-        return text
 
 
 def shown(place: tuple[str, int | None]) -> str:
@@ -163,10 +131,10 @@ def guard() -> Guard | None:
 def guard_from_environment(env: Mapping[str, str] | None = None) -> None:
     """Set the guard up where the environment says so; once in a process."""
     global _guard
-    text = (os.environ if env is None else env).get(ALLOWED_VARIABLE)
-    if text is None or _guard is not None:
+    settings = HelmRunSettings.from_environment(os.environ if env is None else env)
+    if settings.allowed is None or _guard is not None:
         return
-    _guard = Guard((host, port) for host, port in json.loads(text))
+    _guard = Guard(settings.allowed)
     _learn_addresses(_guard)
     sys.addaudithook(_guard.audit)
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from eval_factory.core.events import PARENT_VARIABLE
+from eval_factory.core.helm_run_settings import HelmRunSettings
 
 PARENT_CHECK_S = 0.1
 
@@ -18,10 +18,9 @@ def end_with_parent(env: Mapping[str, str]) -> None:
 
     A process whose parent ends is given to another one: its parent's id is no longer the one that `env` names.
     """
-    named = env.get(PARENT_VARIABLE)
-    if named is None:
+    parent = HelmRunSettings.from_environment(env).parent
+    if parent is None:
         return
-    parent = int(named)
     if os.getppid() != parent:
         _end()
 

@@ -11,9 +11,8 @@ import os
 import sys
 
 import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
-from eval_factory.core import helm_run_settings
 from eval_factory.helm import names
-from eval_factory.helm_plugin import entry_failures, mtsamples_listing, network_guard, parent
+from eval_factory.helm_plugin import entry_failures, mtsamples_listing, network_guard, parent, settings_file
 from eval_factory.helm_plugin.patches import fast_startup, hub_revisions, optional_deps, pinned_downloads, scenarios
 from eval_factory.tasks.run_specs import load_index
 
@@ -79,7 +78,7 @@ def mend_scenarios() -> None:
 
 
 parent.end_with_parent(os.environ)
-helm_run_settings.take_those_of_the_file(sys.argv, os.environ)
+settings_file.take_settings_of_the_file(sys.argv, os.environ)
 network_guard.guard_from_environment()
 hub_revisions.note_what_is_loaded()
 pinned_downloads.download_as_told()

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.jsonl import json_line
 from eval_factory.core.results import Spent, TaskResult, Usage
-from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.core.rundir import PRIVATE, RunDir, atomic_file, write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import read_answers, read_roles
 from eval_factory.report import documents
@@ -58,10 +58,14 @@ def _usage_rows(usage: Usage) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> None:
-    instances = (redactor.tree(documents.instance_line(record)) for record in result.instances)
-    lines = (redactor.tree(documents.result_line(record)) for record in result.instances)
-    write_atomic(rundir.instances, documents.json_lines(instances), mode=PRIVATE)
-    write_atomic(rundir.results_jsonl, documents.json_lines(lines), mode=PRIVATE)
+    """Both files in one pass: a record is read from HELM's output, and its request hashed, once."""
+    with (
+        atomic_file(rundir.instances, mode=PRIVATE) as instances,
+        atomic_file(rundir.results_jsonl, mode=PRIVATE) as lines,
+    ):
+        for record in result.instances:
+            instances.write(json_line(redactor.tree(documents.instance_line(record))) + "\n")
+            lines.write(json_line(redactor.tree(documents.result_line(record))) + "\n")
 
 
 def _write_responses(rundir: RunDir, redactor: Redactor) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.merge import Source
+from eval_factory.report.documents import to_yaml
 
 
 def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
     """The rendered configuration, the source of each value that is not a default, what is noted, the command."""
-    from eval_factory.report.documents import to_yaml
-
     lines = ["# rendered configuration"]
     lines.append(to_yaml(evaluation.as_dict()).rstrip())
     lines.append("\n# values that are not defaults")

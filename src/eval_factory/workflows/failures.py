@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from eval_factory.core import events
+from eval_factory.core import events as event_names
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
+from eval_factory.core.foreign_text import printable
+from eval_factory.data.place import how_to_get
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.run_plan import Plan
 
@@ -57,9 +61,9 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             " answers are kept: the same command goes on"
         )
     entry = plan.evaluation.task.helm
-    if phase == events.LOADING and entry.any_run_spec and kind == "TypeError" and NO_SUCH_ARGUMENT in message:
+    if phase == event_names.LOADING and entry.any_run_spec and kind == "TypeError" and NO_SUCH_ARGUMENT in message:
         return ConfigError(_no_run_of(plan, error))
-    if phase == events.LOADING and (kind in DATA_ERRORS or NOT_IN_THE_CACHE in message):
+    if phase == event_names.LOADING and (kind in DATA_ERRORS or NOT_IN_THE_CACHE in message):
         return PrerequisiteError(missing_data(plan, error))
     if kind in DATA_ERRORS:
         return PrerequisiteError(
@@ -67,7 +71,7 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             f"  answers are kept: the same command goes on; log: {plan.rundir.helm_log}"
         )
     prescribed = entry.prescribed_judges
-    if phase == events.JUDGING and prescribed:
+    if phase == event_names.JUDGING and prescribed:
         return PrerequisiteError(
             f"HELM's own judges of {plan.task_name} ({', '.join(prescribed)}) could not be asked: {error}\n"
             "  one answer that is not judged fails HELM's whole run; extra.judges says where a judge is asked\n"
@@ -85,7 +89,7 @@ def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> Eva
     error = raised_at_the_end(tail)
     kind = error.partition(":")[0] if error else ""
     if error is not None and (kind in PACKAGE_ERRORS or kind in DATA_ERRORS):
-        return explained(plan, error, events.LOADING)
+        return explained(plan, error, event_names.LOADING)
     entry = plan.evaluation.task.helm
     if error is not None and entry.any_run_spec and kind in ARGUMENT_ERRORS:
         return ConfigError(_no_run_of(plan, error))
@@ -130,3 +134,42 @@ def missing_data(plan: Plan, error: str) -> str:
             "  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
         )
     return "\n".join(lines)
+
+
+def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None, log: logging.Logger) -> None:
+    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
+
+    Args:
+        last_words: what helm-run said at its end, for where a full disk kept the event from being written.
+    """
+    for event in events:
+        if event["event"] == event_names.FATAL:
+            message = event["message"] + _refused_here(event["message"], blocked_places(events))
+            log.error(message)
+            raise PrerequisiteError(message)
+        if event["event"] == event_names.REFUSED:
+            log.error(event["message"])
+            raise ConfigError(f"config.type: {event['message']}")
+    if last_words is not None:
+        raise PrerequisiteError(last_words)
+
+
+def _refused_here(message: str, blocked: Sequence[str]) -> str:
+    """Where the guard, and no network, kept the endpoint that a message names from being reached."""
+    places = [place for place in blocked if (place.rpartition(":")[0] or place) in message]
+    if not places:
+        return ""
+    return f"\n  offline: it was eval-factory that refused {', '.join(places)}, which is no host of an endpoint"
+
+
+def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Hosts that an offline run wanted and did not get."""
+    return list(dict.fromkeys(printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED))
+
+
+def wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
+    return (
+        f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"
+        f"  ({error})\n"
+        f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
+    )

@@ -85,7 +85,7 @@ def remember(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, co
     write_atomic(plan.rundir.run_state, json.dumps(asdict(state), indent=2))
 
 
-def set_aside_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | None:
+def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | None:
     """Where the results that stand in the folder were moved to, if they are of another configuration or of other data.
 
     What is written from now on says what is run next; beside it they would be taken for its results.
@@ -95,7 +95,7 @@ def set_aside_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path |
         return None
     if _recorded(rundir) == (plan.identity, data_files):
         return None
-    return rundir.set_aside((*rundir.results, rundir.run_config))
+    return rundir.archive((*rundir.results, rundir.run_config))
 
 
 def _recorded(rundir: RunDir) -> tuple[str, dict[str, str]] | None:

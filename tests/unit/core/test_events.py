@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.events import RUN_ID_VARIABLE, heard_last, last_words
+from eval_factory.core.events import heard_last, last_words
+from eval_factory.core.helm_run_settings import RUN_ID
 
 RUN = "3c0ffee0"
 MESSAGE = 'cannot reach http://llm.example: no "connection"\n  check the URL\n  eval-factory stops: é'
-LINE = last_words(MESSAGE, {RUN_ID_VARIABLE: RUN})
+LINE = last_words(MESSAGE, {RUN_ID: RUN})
 
 
 def test_a_message_of_several_lines_comes_through_among_others() -> None:
@@ -26,7 +27,7 @@ def test_by_hand_it_is_to_be_read() -> None:
     [
         (0, [LINE]),
         (1, []),
-        (1, [last_words(MESSAGE, {RUN_ID_VARIABLE: "another"})]),
+        (1, [last_words(MESSAGE, {RUN_ID: "another"})]),
         (1, [last_words(MESSAGE, {})]),
         (1, [f"model: {LINE}"]),
         (1, [LINE[:-3]]),

@@ -1,54 +1,94 @@
-"""The settings of a run, for a helm-run that somebody starts by hand."""
-
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eval_factory.core.helm_run_settings import take_those_of_the_file, text_of
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, read_file
 
-ENVIRONMENT = {"PATH": "/bin", "HF_HOME": "/shell", "HTTPS_PROXY": "http://user:secret@proxy.example:3128"}
-
-
-@pytest.fixture
-def argv(tmp_path: Path) -> list[str]:
-    return ["helm-run", "--suite", "s", "--local-path", str(tmp_path), "--plugins", "p"]
-
-
-@pytest.fixture
-def env() -> dict[str, str]:
-    return dict(ENVIRONMENT)
-
-
-def test_they_are_taken_over_those_of_the_shell(argv: list[str], env: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_text(text_of({"HF_HOME": "/bundle", "EVAL_FACTORY_PINS": "{}"}))
-    take_those_of_the_file(argv, env)
-    assert env == {**ENVIRONMENT, "HF_HOME": "/bundle", "EVAL_FACTORY_PINS": "{}"}
+EVERYTHING = HelmRunSettings(
+    run_id="r1",
+    parent=17,
+    probed=frozenset({"model", "a_judge"}),
+    allowed=(("host.example", 443), ("::1", 8000)),
+    proxies={"https://host.example": "http://user:secret@proxy.example:3128"},
+    pins=Pins({"https://a/main/x": "https://a/0123/x"}, {"org/data": "abc"}),
+    file_lists="/lists",
+    all_files=False,
+    without=frozenset({"read_yaml_with_the_c_parser", "all"}),
+)
+TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0,"), min_size=1, max_size=9)
 
 
-def test_eval_factory_has_set_them_itself(argv: list[str], env: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_text(text_of({"HF_HOME": "/bundle"}))
-    env["EVAL_FACTORY_RUN_ID"] = "x"
-    take_those_of_the_file(argv, env)
-    assert env["HF_HOME"] == "/shell"
+def test_each_setting_is_one_variable() -> None:
+    assert EVERYTHING.environment() == {
+        "EVAL_FACTORY_RUN_ID": "r1",
+        "EVAL_FACTORY_PARENT": "17",
+        "EVAL_FACTORY_PROBED": '["a_judge", "model"]',
+        "EVAL_FACTORY_OFFLINE": '[["host.example", 443], ["::1", 8000]]',
+        "EVAL_FACTORY_PROXIES": '{"https://host.example": "http://user:secret@proxy.example:3128"}',
+        "EVAL_FACTORY_PINS": '{"files": {"https://a/main/x": "https://a/0123/x"}, "hub": {"org/data": "abc"}}',
+        "EVAL_FACTORY_FILE_LISTS": "/lists",
+        "MEDICAL_DATA_ALL_FILES": "0",
+        "EVAL_FACTORY_WITHOUT": "all,read_yaml_with_the_c_parser",
+    }
 
 
-def test_without_a_file_nothing_is_set(argv: list[str], env: dict[str, str]) -> None:
-    take_those_of_the_file(argv, env)
-    take_those_of_the_file(["helm-run"], env)
-    assert env == ENVIRONMENT
+def test_what_is_not_said_is_no_variable() -> None:
+    assert HelmRunSettings().environment() == {}
+    assert HelmRunSettings.from_environment({"PATH": "/bin"}) == HelmRunSettings()
+    assert HelmRunSettings.from_environment({"EVAL_FACTORY_WITHOUT": ""}).without == frozenset()
 
 
-def test_offline_a_proxy_of_the_shell_leads_to_the_endpoint_only(
-    argv: list[str], env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proxies = {"https://host.example": ENVIRONMENT["HTTPS_PROXY"]}
-    text = text_of({"EVAL_FACTORY_OFFLINE": "[]", "EVAL_FACTORY_PROXIES": json.dumps(proxies)})
+def test_nothing_allowed_and_nobody_probed_are_said() -> None:
+    nothing = HelmRunSettings(allowed=(), probed=frozenset(), proxies={})
+    assert HelmRunSettings.from_environment(nothing.environment()) == nothing
+    assert (nothing.offline, HelmRunSettings().offline) == (True, False)
+
+
+@given(
+    st.builds(
+        HelmRunSettings,
+        run_id=st.none() | TEXTS,
+        parent=st.none() | st.integers(0, 9999),
+        probed=st.none() | st.frozensets(TEXTS),
+        allowed=st.none() | st.lists(st.tuples(TEXTS, st.integers(0, 65535))).map(tuple),
+        proxies=st.none() | st.dictionaries(TEXTS, TEXTS),
+        pins=st.none() | st.builds(Pins, st.dictionaries(TEXTS, TEXTS), st.dictionaries(TEXTS, TEXTS)),
+        file_lists=st.none() | TEXTS,
+        all_files=st.none() | st.booleans(),
+        without=st.frozensets(TEXTS),
+    )
+)
+def test_the_environment_says_it_all(settings: HelmRunSettings) -> None:
+    assert HelmRunSettings.from_environment(settings.environment()) == settings
+
+
+def test_libraries_have_their_variables_and_ours_come_first() -> None:
+    told = HelmRunSettings(run_id="r", libraries={"HF_HOME": "/hf", "EVAL_FACTORY_RUN_ID": "x"}).environment()
+    assert told == {"HF_HOME": "/hf", "EVAL_FACTORY_RUN_ID": "r"}
+
+
+@pytest.mark.parametrize("text", ["1", "0", "", "yes"])
+def test_all_files_is_asked_for_with_a_1(text: str) -> None:
+    assert HelmRunSettings.from_environment({"MEDICAL_DATA_ALL_FILES": text}).all_files is (text == "1")
+
+
+def test_the_file_says_all_but_where_proxies_are() -> None:
+    text = EVERYTHING.file_text()
     assert "secret" not in text
-    (tmp_path / "settings.json").write_text(text)
-    monkeypatch.setattr("eval_factory.core.helm_run_settings.proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
-    take_those_of_the_file(argv, env)
-    assert json.loads(env.pop("EVAL_FACTORY_PROXIES")) == proxies
-    assert env == {"PATH": "/bin", "HF_HOME": "/shell", "EVAL_FACTORY_OFFLINE": "[]"}
+    found = read_file(text)
+    assert found.through_proxies == ("https://host.example",)
+    variables = EVERYTHING.environment()
+    del variables["EVAL_FACTORY_PROXIES"]
+    assert found.variables == variables
+    assert "through_proxies" not in json.loads(HelmRunSettings(run_id="x").file_text())
+    assert read_file(HelmRunSettings(run_id="x").file_text()).through_proxies is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"variables"', "3"])
+def test_another_file(text: str) -> None:
+    with pytest.raises(ValueError, match="settings"):
+        read_file(text)

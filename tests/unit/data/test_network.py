@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from eval_factory.data.network import urls_of, variables_for
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.data.network import offline, urls_of
 from unit.builders import plan
 
 
@@ -24,19 +23,21 @@ def test_endpoints_judges_tokens_and_cloud_functions() -> None:
         "https://status.example/s",
     ]
     assert urls_of(this, env) == urls
-    places = json.loads(variables_for(this, env)["EVAL_FACTORY_OFFLINE"])
-    assert places == [["host.example", 443], ["token.example", 443], ["judge.example", 8080], ["status.example", 443]]
+    hosts = (("host.example", 443), ("token.example", 443), ("judge.example", 8080), ("status.example", 443))
+    assert offline(HelmRunSettings(), this, env).allowed == hosts
 
 
 def test_the_embedded_endpoint_needs_no_host() -> None:
     this = plan({"target.api_endpoint.url": "demo://baseline"})
-    assert variables_for(this, {}) == {"EVAL_FACTORY_OFFLINE": "[]", "EVAL_FACTORY_PROXIES": "{}"}
+    told = offline(HelmRunSettings(file_lists="/lists", libraries={"A": "b"}), this, {})
+    libraries = {"A": "b", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    assert told == HelmRunSettings(allowed=(), proxies={}, file_lists="/lists", libraries=libraries)
 
 
 def test_a_proxy_leads_to_its_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
-    variables = variables_for(plan(), {})
-    assert json.loads(variables["EVAL_FACTORY_OFFLINE"]) == [["host.example", 443], ["proxy.example", 3128]]
-    assert json.loads(variables["EVAL_FACTORY_PROXIES"]) == {"https://host.example": "http://proxy.example:3128"}
+    told = offline(HelmRunSettings(), plan(), {})
+    assert told.allowed == (("host.example", 443), ("proxy.example", 3128))
+    assert told.proxies == {"https://host.example": "http://proxy.example:3128"}
     monkeypatch.setenv("NO_PROXY", "host.example")
-    assert json.loads(variables_for(plan(), {})["EVAL_FACTORY_PROXIES"]) == {}
+    assert offline(HelmRunSettings(), plan(), {}).proxies == {}

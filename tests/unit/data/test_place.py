@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data import place as placing
 from eval_factory.data.importing import import_folder
 from eval_factory.data.manifest import Manifest, compare
-from eval_factory.data.place import check_data, place, takes_all_files, variables_of
+from eval_factory.data.place import check_data, place, takes_all_files, with_bundle
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
@@ -120,12 +121,12 @@ def test_the_variables_name_copies(bundle: Path, tmp_path: Path) -> None:
     found = check_data(this, {})
     assert found is not None
     place(found, this)
-    variables = variables_of(found, this)
+    settings = with_bundle(HelmRunSettings(libraries={"A": "b"}), found, this)
     helm = tmp_path / "out/helm"
-    assert variables == {
-        "EVAL_FACTORY_FILE_LISTS": str(helm / "file_lists"),
-        "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken"),
-    }  # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
+    libraries = {"A": "b", "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken")}
+    assert settings == HelmRunSettings(
+        file_lists=str(helm / "file_lists"), libraries=libraries
+    )  # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
     for copy in ("file_lists/notes.json", "tiktoken/0123", "scenarios/notes/a 1.txt"):
         assert (helm / copy).read_bytes() == (bundle / copy).read_bytes()
 
@@ -178,7 +179,7 @@ def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> 
     listed = {Path(path).name: entry.sha256 for path, entry in found.manifest.paths().items() if path.startswith("hf/")}
     assert dataset["files"] == listed
     home = tmp_path / "out/helm/hf"
-    assert variables_of(found, this).items() >= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / "datasets")}.items()  # fmt: skip
+    assert with_bundle(HelmRunSettings(), found, this).libraries.items() >= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / "datasets")}.items()  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,9 @@ def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_pat
     this = plan_of(f"helm:{entry}", tmp_path, bundle)
     found = check_data(this, {})
     assert found is not None
-    assert variables_of(found, this) == {}  # the user's own HF_HOME, and the network, are left alone
+    assert (
+        with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
+    )  # the user's own HF_HOME, and the network, are left alone
     told = placing.how_to_get(this, "--to DIR")
     assert f"'eval-factory data pull' does not know what helm:{entry} reads" in told
     assert f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME" in told

@@ -12,6 +12,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.executors.base import ProcessSpec
 from eval_factory.executors.environment import child_environment
 from eval_factory.executors.process import git_hash, run_logged
 
@@ -21,10 +22,9 @@ KEY = "a-known-key-value-1"
 def run(code: str, log: Path, on_tick: object = None) -> tuple[int, tuple[str, ...]]:
     tick = on_tick if callable(on_tick) else lambda: None
     with RunDir(log.parent).locked() as lock:
-        finished = run_logged(
-            [sys.executable, "-c", code], env={"K": KEY, "PATH": ""}, log=log, redactor=Redactor([KEY]), on_tick=tick,
-            lock=lock,
-        )  # fmt: skip
+        argv = [sys.executable, "-c", code]
+        spec = ProcessSpec(argv, {"K": KEY, "PATH": ""}, RunDir(log.parent), lock, "run", Redactor([KEY]))
+        finished = run_logged(spec, log=log, on_tick=tick)
     return finished.returncode, finished.tail
 
 
@@ -77,10 +77,10 @@ def _is_running(pid: int) -> bool:
 
 
 def test_a_missing_program(tmp_path: Path) -> None:
-    with RunDir(tmp_path).locked() as lock, pytest.raises(PrerequisiteError, match="is not there"):
-        run_logged(
-            ["/no/such/program"], env={}, log=tmp_path / "log", redactor=Redactor(), on_tick=lambda: None, lock=lock
-        )
+    with RunDir(tmp_path).locked() as lock:
+        spec = ProcessSpec(["/no/such/program"], {}, RunDir(tmp_path), lock, "run", Redactor())
+        with pytest.raises(PrerequisiteError, match="is not there"):
+            run_logged(spec, log=tmp_path / "log", on_tick=lambda: None)
 
 
 def test_the_folder_is_held_for_the_program_and_free_after_it(tmp_path: Path) -> None:

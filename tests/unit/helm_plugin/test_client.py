@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from helm.common.request import Request
 
-from eval_factory.core.events import PROBED_VARIABLE, WARNING
+from eval_factory.core.events import WARNING
+from eval_factory.core.helm_run_settings import PROBED
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.rate_limits import Turns
 from eval_factory.helm_plugin import client, session
@@ -93,7 +94,7 @@ def test_an_answer_that_an_older_version_kept_is_looked_at_again(server: Scripte
 def test_who_answered_the_probe_may_refuse_the_first_prompt(
     server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, probed: bool
 ) -> None:
-    monkeypatch.setenv(PROBED_VARIABLE, json.dumps(["model"] if probed else ["a_judge"]))
+    monkeypatch.setenv(PROBED, json.dumps(["model"] if probed else ["a_judge"]))
     server.status, server.body = 403, {"error": {"message": "Input flagged by moderation"}}
     endpoint = endpoint_at(server, tmp_path)
     if probed:

@@ -10,17 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from eval_factory.core.hosts import place_of
 from eval_factory.endpoint.transport import Transport, proxy_for
 from eval_factory.helm_plugin.mtsamples_listing import known_names
-from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Guard, place_of
+from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Guard
 from scripted_endpoint import ScriptedEndpoint
-
-
-def test_place_of() -> None:
-    assert place_of("https://Host.example/v1") == ("host.example", 443)
-    assert place_of("http://[::1]:8000/v1") == ("::1", 8000)
-    assert place_of("demo://baseline") is None
-    assert place_of("") is None
 
 
 @pytest.mark.parametrize(

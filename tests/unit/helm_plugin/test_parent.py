@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from eval_factory.core.events import PARENT_VARIABLE
+from eval_factory.core.helm_run_settings import PARENT
 from eval_factory.helm_plugin import parent
 
 CHILD = """
@@ -67,7 +67,7 @@ def test_outside_a_group_of_its_own_it_ends_alone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("the group of somebody else"))
     monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(threading, "Thread", lambda **_: pytest.fail("nobody to watch") if not ended else _Never())
-    parent.end_with_parent({PARENT_VARIABLE: str(os.getppid() + 1)})
+    parent.end_with_parent({PARENT: str(os.getppid() + 1)})
     assert ended == [1]
 
 

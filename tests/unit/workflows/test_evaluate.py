@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.workflows.evaluate import raise_if_stopped
+from eval_factory.workflows.failures import raise_if_stopped
 
 FATAL = {"event": events.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
 

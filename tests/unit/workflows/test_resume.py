@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows import resume
-from eval_factory.workflows.resume import DataRead, finished_run, read_state, remember, set_aside_other_results
+from eval_factory.workflows.resume import DataRead, archive_other_results, finished_run, read_state, remember
 from unit.builders import plan
 
 OWN = {"data_path/a": "1"}
@@ -33,22 +33,22 @@ def with_result(made: Plan, own: dict[str, str]) -> None:
 def test_results_of_the_same_run_stay(tmp_path: Path) -> None:
     made = here(tmp_path)
     with_result(made, OWN)
-    assert set_aside_other_results(made, OWN) is None
+    assert archive_other_results(made, OWN) is None
     assert made.rundir.evaluation_config.exists()
 
 
 @pytest.mark.parametrize("why", ["another model", "other data", "damaged"])
-def test_other_results_are_set_aside_and_not_lost(why: str, tmp_path: Path) -> None:
+def test_other_results_are_archived_and_not_lost(why: str, tmp_path: Path) -> None:
     made = here(tmp_path)
     with_result(here(tmp_path, **{"target.api_endpoint.model_id": "o/m"}) if why == "another model" else made, OWN)
     if why == "damaged":
         made.rundir.evaluation_config.write_text("provenance: [")
-    aside = set_aside_other_results(made, {"data_path/a": "9"} if why == "other data" else OWN)
+    aside = archive_other_results(made, {"data_path/a": "9"} if why == "other data" else OWN)
     assert aside is not None
     assert aside.name.startswith("results.set-aside-")
     assert {path.name for path in aside.iterdir()} == {"evaluation_config.yaml", "report.html", "run_config.yml"}
     assert list(tmp_path.iterdir()) == [aside]
-    assert set_aside_other_results(made, OWN) is None
+    assert archive_other_results(made, OWN) is None
 
 
 @pytest.mark.parametrize("why", ["another model", "another version", "not complete", "files are gone"])

@@ -8,14 +8,15 @@ levers out by name, or `all` of them.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import importlib.metadata
 import os
 import sys
 from collections.abc import Callable
 
+from eval_factory.core import garbage
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.helm.names import MEASURED_HELM, asked_run_specs
 from eval_factory.helm_plugin.patches import lazy_imports
 from eval_factory.tasks.run_specs import load_index
@@ -24,15 +25,9 @@ DEFERRED = ("nltk", "datasets", "sklearn", "calibration")
 """Large packages that HELM's scenario and metric modules import at their top."""
 
 
-GARBAGE_THRESHOLD = 50_000
-"""Objects made since the last look, Python's own value being 700."""
-
-WITHOUT_VARIABLE = "EVAL_FACTORY_WITHOUT"
-
-
 def lever(pull: Callable[[], None]) -> None:
     """Pull a lever, or go on without it: a slower run is better than none."""
-    without = os.environ.get(WITHOUT_VARIABLE, "").split(",")
+    without = HelmRunSettings.from_environment(os.environ).without
     if "all" in without or pull.__name__ in without:
         return
     try:
@@ -103,7 +98,7 @@ def import_only_the_run_specs_that_are_asked() -> None:
 
 def look_for_garbage_less_often() -> None:
     """A run makes millions of records that live to its end; Python's collector goes through all of them again."""
-    gc.set_threshold(GARBAGE_THRESHOLD, 20, 20)
+    garbage.collect_rarely()
 
 
 LEVERS = (

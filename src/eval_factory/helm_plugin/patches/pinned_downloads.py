@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
 from typing import Any
 
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.helm_plugin.patches import hub_revisions
-
-VARIABLE = "EVAL_FACTORY_PINS"
-"""JSON: {"files": {URL that HELM asks for: the same file at a commit}, "hub": {data set: revision}}."""
 
 _PROGRAM_FAILED = "Failed with exit code"
 """What HELM says, as a bare Exception, where wget or gdown failed."""
@@ -20,20 +16,15 @@ class DownloadError(Exception):
     """A file of a scenario could not be downloaded. The message names it; it holds no prompt."""
 
 
-def variables(files: Mapping[str, str], datasets: Mapping[str, str]) -> dict[str, str]:
-    """What tells helm-run; nothing where there is nothing to pin."""
-    return {VARIABLE: json.dumps({"files": dict(files), "hub": dict(datasets)})} if files or datasets else {}
-
-
 def download_as_told() -> None:
     """Before a scenario is imported: it takes HELM's function along."""
     from helm.common import general
 
-    pins = json.loads(os.environ.get(VARIABLE) or '{"files": {}, "hub": {}}')
+    pins = HelmRunSettings.from_environment(os.environ).pins or Pins()
     download = general.ensure_file_downloaded
 
     def download_pinned(source_url: str, target_path: str, unpack: bool = False, **kwargs: Any) -> Any:
-        url = pins["files"].get(source_url, source_url)
+        url = pins.files.get(source_url, source_url)
         try:
             return download(url, target_path, unpack, **kwargs)
         except Exception as error:
@@ -46,4 +37,4 @@ def download_as_told() -> None:
             ) from None
 
     general.ensure_file_downloaded = download_pinned
-    hub_revisions.pin(pins["hub"])
+    hub_revisions.pin(pins.hub)

@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import PRIVATE, write_atomic
+from eval_factory.data.network import offline, urls_of
+from eval_factory.data.pins import pins_of
+from eval_factory.data.place import BundleInUse, check_data, place, with_bundle
 from eval_factory.helm import names
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.run_entry import prefix_of
+from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.leaderboard.conf_entries import DEPLOYMENT, MODEL, Entry
 
-if TYPE_CHECKING:
-    from eval_factory.data.place import BundleInUse
 
-
-def placed(
-    plan: Plan, entries: Sequence[Entry], env: Mapping[str, str], log: logging.Logger, screen: TextIO
-) -> dict[str, str]:
-    """Put what the entries read of the bundle where helm-run looks. Returns the variables that helm-run is to see."""
-    from eval_factory.core.helm_run_settings import text_of
-    from eval_factory.data.network import urls_of, variables_for
-    from eval_factory.data.pins import variables_of_pins
-    from eval_factory.data.place import HF_OFFLINE, place, variables_of
-
+def place_entries_data(context: RunContext, plan: Plan, entries: Sequence[Entry]) -> HelmRunSettings:
+    """Put what the entries read of the bundle where helm-run looks. Returns what helm-run is told of it."""
     extra = plan.evaluation.run.config.params.extra
     of_entries = _plans(plan, entries)
-    settings = variables_of_pins(*of_entries)
+    settings = HelmRunSettings(pins=pins_of(*of_entries))
     if extra.data_dir is not None:
-        in_use = _bundles(of_entries, env, screen)
+        in_use = _bundles(of_entries, context)
         needs = tuple(dict.fromkeys(need for bundle, _ in in_use for need in bundle.needs))
         for bundle, of_entry in in_use:
             place(replace(bundle, needs=needs), of_entry)  # of all entries: some share a folder
-            settings |= variables_of(bundle, of_entry)
-        log.info("data bundle %s: %d entries", extra.data_dir, len(in_use))
+            settings = with_bundle(settings, bundle, of_entry)
+        context.log.info("data bundle %s: %d entries", extra.data_dir, len(in_use))
     if extra.offline:
-        settings |= {**HF_OFFLINE, **variables_for(plan, env)}
-        log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, env)) or "nothing")
-    write_atomic(plan.rundir.model_configs / names.SETTINGS, text_of(settings), mode=PRIVATE)
+        settings = offline(settings, plan, context.env)
+        context.log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, context.env)) or "nothing")
+    write_atomic(plan.rundir.model_configs / names.SETTINGS, settings.file_text(), mode=PRIVATE)
     return settings
 
 
@@ -54,18 +47,16 @@ def _plans(plan: Plan, entries: Sequence[Entry]) -> list[Plan]:
     return found
 
 
-def _bundles(plans: Sequence[Plan], env: Mapping[str, str], screen: TextIO) -> list[tuple[BundleInUse, Plan]]:
+def _bundles(plans: Sequence[Plan], context: RunContext) -> list[tuple[BundleInUse, Plan]]:
     """Of each whose data the bundle holds; of the others is said what is missing."""
-    from eval_factory.data.place import check_data
-
     found = []
     for plan in plans:
         try:
-            bundle = check_data(plan, env)
+            bundle = check_data(plan, context.env)
         except ConfigError:
             continue
         except PrerequisiteError as error:
-            screen.write(f"warning: {str(error).replace('; nothing was started', '')}\n")
+            context.show(f"warning: {str(error).replace('; nothing was started', '')}")
             continue
         if bundle is not None:
             found.append((bundle, plan))

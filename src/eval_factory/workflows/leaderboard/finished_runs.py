@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir, write_atomic
@@ -68,28 +69,25 @@ def gaps_of(folder: Path) -> Gaps:
     return Gaps(run.run_spec.name, requested, failed, unjudged)
 
 
-def signs_of(data_path: str) -> list[tuple[str, int, int]]:
-    """(path, size, time of the last change in nanoseconds) of a user's own file, or of the files in a folder."""
-    path = Path(data_path)
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
-
-
 def identity_of(
     conf: str,
     endpoints: Iterable[EndpointPlan],
     *,
     max_eval_instances: int,
     num_train_trials: int,
-    data_paths: Iterable[str] = (),
+    data: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """A versioned hash of all that changes what a model's runs hold, the user's own data included."""
+    """A versioned hash of all that changes what a model's runs hold.
+
+    Args:
+        data: file of the user's own -> SHA-256.
+    """
     values = {
         "endpoints": [[e.role, e.url, e.model_id, e.type, e.top_p, e.max_length, dict(e.adapter)] for e in endpoints],
         "max_eval_instances": max_eval_instances,
         "num_train_trials": num_train_trials,
         "conf": conf,
-        "data": [signs_of(path) for path in sorted(set(data_paths))],
+        "data": sorted(data.items()),
         "versions": versions(),
     }
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)
@@ -122,7 +120,7 @@ def forget_tables(rundir: RunDir, suite: str) -> None:
 
 
 def _state(rundir: RunDir) -> dict[str, dict[str, Settings]]:
-    """Leaderboard -> model -> settings; nothing where it cannot be read: runs are then set aside."""
+    """Leaderboard -> model -> settings; nothing where it cannot be read: runs are then archived."""
     try:
         found = json.loads(rundir.leaderboard_state.read_text(encoding="utf-8"))
         return {suite: {name: Settings(**known) for name, known in models.items()} for suite, models in found.items()}
@@ -138,7 +136,7 @@ def different_limits(rundir: RunDir, suite: str) -> list[int]:
     return sorted(limits) if len(limits) > 1 else []
 
 
-def set_aside_other_settings(rundir: RunDir, suite: str, model: str, settings: Settings) -> tuple[int, Path]:
+def archive_other_settings(rundir: RunDir, suite: str, model: str, settings: Settings) -> tuple[int, Path]:
     """Move a model's runs of other settings out of the tables, where nothing deletes them.
 
     Args:
@@ -148,18 +146,18 @@ def set_aside_other_settings(rundir: RunDir, suite: str, model: str, settings: S
     """
     state = _state(rundir)
     before = state.get(suite, {}).get(model)
-    aside = rundir.helm / "set_aside" / suite / (before.identity if before else UNKNOWN)
+    archive = rundir.helm / "set_aside" / suite / (before.identity if before else UNKNOWN)
     moved = 0
     if before != settings:
         for folder in _of_model(run_folders(rundir, suite), model):
-            shutil.rmtree(aside / folder.name, ignore_errors=True)
-            aside.mkdir(parents=True, exist_ok=True)
-            folder.replace(aside / folder.name)
+            shutil.rmtree(archive / folder.name, ignore_errors=True)
+            archive.mkdir(parents=True, exist_ok=True)
+            folder.replace(archive / folder.name)
             moved += 1
     state.setdefault(suite, {})[model] = settings
     document = {suite: {name: asdict(known) for name, known in models.items()} for suite, models in state.items()}
     write_atomic(rundir.leaderboard_state, json.dumps(document, indent=2))
-    return moved, aside
+    return moved, archive
 
 
 def forget_what_has_to_run_again(rundir: RunDir, suite: str, model: str) -> int:

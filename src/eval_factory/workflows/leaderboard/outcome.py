@@ -6,17 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eval_factory.core import events as event_names
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.evaluate import raise_if_stopped
-from eval_factory.workflows.failures import DATA_ERRORS, PACKAGE_ERRORS
+from eval_factory.workflows.failures import DATA_ERRORS, PACKAGE_ERRORS, raise_if_stopped
+from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.leaderboard.plan import Job
-
-if TYPE_CHECKING:
-    from eval_factory.executors.local import LocalRun
 
 
 @dataclass(frozen=True)
@@ -41,21 +38,22 @@ class Ran:
     """Why it ended before all its runs had been begun."""
 
 
-def what_came(job: Job, plan: Plan, run: LocalRun, run_id: str, log: logging.Logger) -> Ran:
+def what_came(job: Job, plan: Plan, run: HelmRun, log: logging.Logger) -> Ran:
     """What a helm-run that has ended tells."""
     failures = failures_in(run.events)
-    folders = [job.rundir.helm / event["path"] for event in run.events if event["event"] == event_names.RUN_DONE]
+    folders = run.finished_runs(job.rundir.helm)
     told = {event["run"]: event["asks"] for event in run.events if event["event"] == event_names.LEFT_OUT}
     known = {entry.description: str(entry.asks) for entry in job.left_out(plan)}
-    ran = Ran(plan, tuple(folders), failures, known | told)
-    returncode, tail = run.finished.returncode, run.finished.tail
+    ran = Ran(plan, folders, failures, known | told)
     try:
-        raise_if_stopped(run.events, event_names.heard_last(returncode, tail, run_id), log)
+        raise_if_stopped(run.events, run.last_words, log)
     except PrerequisiteError as error:
         return stopped_by(ran, error)
-    if returncode != 0 and not failures:
-        shown = "\n".join(f"  | {line}" for line in tail)
-        return stopped_by(ran, HelmError(f"helm-run ended with {returncode}:\n{shown}\n  log: {job.rundir.helm_log}"))
+    if run.returncode != 0 and not failures:
+        shown = "\n".join(f"  | {line}" for line in run.tail)
+        return stopped_by(
+            ran, HelmError(f"helm-run ended with {run.returncode}:\n{shown}\n  log: {job.rundir.helm_log}")
+        )
     if not folders and not failures and not told:
         return stopped_by(ran, HelmError(f"helm-run ended without a run; its log: {job.rundir.helm_log}"))
     return ran

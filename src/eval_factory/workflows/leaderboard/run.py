@@ -2,91 +2,101 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import shlex
-import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
 import yaml
 
-from eval_factory.core import events as event_names
-from eval_factory.core.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.logs import open_log
-from eval_factory.core.rundir import PRIVATE, Lock, RunDir, write_atomic
-from eval_factory.core.secrets import Redactor
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.data.bundle import refuse_inside
+from eval_factory.data.fingerprint import files_under, fingerprints
+from eval_factory.executors.base import ProcessSpec
+from eval_factory.executors.environment import child_environment
 from eval_factory.executors.open_files import make_room
+from eval_factory.executors.process import run_logged
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
 from eval_factory.helm.packages import look_for_helm, missing_for, not_installed
-from eval_factory.plan.credentials import key_report
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.code_execution import refusal, wrong_processor
+from eval_factory.workflows.context import RunContext, hold, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import probe_all
+from eval_factory.workflows.helm_run import run_helm
 from eval_factory.workflows.leaderboard import finished_runs
-from eval_factory.workflows.leaderboard.bundle_data import placed
+from eval_factory.workflows.leaderboard.bundle_data import place_entries_data
 from eval_factory.workflows.leaderboard.conf_entries import Entry, conf_text, missing_data_paths
 from eval_factory.workflows.leaderboard.outcome import Ran, what_came
 from eval_factory.workflows.leaderboard.plan import Job, make_job
 from eval_factory.workflows.leaderboard.request import LeaderboardRequest
 from eval_factory.workflows.leaderboard.summary import RunResult, main_score_of, write_results
-from eval_factory.workflows.prepare import claim, ready_store, remove_unfinished
+from eval_factory.workflows.output_folder import ready_cache, remove_unfinished
 
 SHOWN_FAILURES = 10
 SUMMARIZE_TRIES = 2
 
 
-def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], screen: TextIO, output: TextIO) -> None:
-    """Do it all.
+@dataclass(frozen=True)
+class LeaderboardReport:
+    """What a leaderboard's run came to."""
+
+    summary: str
+    """For the screen; redacted."""
+    results: tuple[RunResult, ...]
+    shortcoming: EvalFactoryError | None
+    """Why the tables are not whole, with the exit code; None where they are."""
+
+
+def dry_run(request: LeaderboardRequest, *, env: Mapping[str, str], screen: TextIO) -> list[str]:
+    """HELM's commands, redacted, after all checks; nothing is started or written.
+
+    Raises:
+        ConfigError, PrerequisiteError: what a run would raise before it starts anything.
+    """
+    job = checked_job(request, env, screen)
+    redactor = redactor_of(job.plans[0].evaluation, env)
+    commands = (*map(job.run_command, job.plans), job.summarize_command(), job.server_command())
+    return [redactor.text(shlex.join(argv)) for argv in commands]
+
+
+def checked_job(request: LeaderboardRequest, env: Mapping[str, str], screen: TextIO) -> Job:
+    """The job, with what is to be said of it on the screen."""
+    job = make_job(request, env)
+    show_warnings(job.plans[0].evaluation, screen)
+    for line in job.row.needed():
+        screen.write(f"{job.row.name} needs: {line}\n")
+    say_what_is_run(job, screen)
+    return job
+
+
+def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], screen: TextIO) -> LeaderboardReport:
+    """Do it all; what goes on is shown on `screen`.
 
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    job = make_job(request, env)
-    evaluation = job.plans[0].evaluation
-    redactor = Redactor.from_environment(env, [*evaluation.key_names(), "HF_TOKEN"])
-    warnings = [f"warning: {text}" for text in evaluation.warnings]
-    screen.writelines(f"{line}\n" for line in warnings)
-    for line in job.row.needed():
-        screen.write(f"{job.row.name} needs: {line}\n")
-    say_what_is_run(job, screen)
-    if request.dry_run:
-        for argv in (*map(job.run_command, job.plans), job.summarize_command(), job.server_command()):
-            output.write(redactor.text(shlex.join(argv)) + "\n")
-        screen.write("nothing was written; the files that these commands name are there after the first run\n")
-        return
+    job = checked_job(request, env, screen)
+    plan = job.plans[0]
     look_for_helm()
-    keys = key_report(job.plans[0], env)
-    env = {**env, **keys.found}
-    for key in keys.found.values():
-        redactor.learn(key)
-    bundle = job.plans[0].evaluation.run.config.params.extra.data_dir
+    bundle = plan.evaluation.run.config.params.extra.data_dir
     if bundle is not None:
-        from eval_factory.data.bundle import refuse_inside
-
         refuse_inside(Path(bundle).expanduser(), job.rundir.root, "an output folder")
-    claim(job.rundir)
-    with job.rundir.locked(lambda text: _tell(screen, text)) as lock:
-        log = open_log(job.rundir, redactor, debug=request.debug, beginning=[*warnings, *keys.lines])
-        for warning in keys.warnings:
-            screen.write(f"warning: {warning}\n")
-        prepare(job, log)
-        make_room(job.plans[0].model.parallelism * (1 + len(job.plans[0].prescribed)))
-        settings = {} if request.no_preflight else probe(job, env, redactor, log, screen)
-        settings |= placed(job.plans[0], job.to_run(job.plans[0]), env, log, screen)
-        ran = run_each(job, lock, env, settings, redactor, log, screen)
+    warnings = [f"warning: {text}" for text in plan.evaluation.warnings]
+    with hold(plan, env, screen, warnings=warnings, debug=request.debug) as context:
+        prepare(context, job)
+        make_room(plan.model.parallelism * (1 + len(plan.prescribed)))
+        answered = None if request.no_preflight else probe(context, job)
+        settings = place_entries_data(context, plan, job.to_run(plan))
+        ran = run_each(context, job, replace(settings, probed=answered))
         with not_to_be_hung_up():
-            report(job, ran, lock, env, redactor, log, output)
-
-
-def _tell(screen: TextIO, text: str) -> None:
-    screen.write(f"{text}\n")
+            return report(context, job, ran)
 
 
 def say_what_is_run(job: Job, screen: TextIO) -> None:
@@ -138,11 +148,11 @@ def refuse_execution(job: Job, run: Sequence[Entry]) -> None:
         raise ConfigError([f"{job.origin}: {problem}" for problem in problems])
 
 
-def prepare(job: Job, log: logging.Logger) -> None:
+def prepare(context: RunContext, job: Job) -> None:
     """Write what helm-run reads."""
     rundir = job.rundir
-    remove_unfinished(rundir, log)
-    ready_store(rundir, log)
+    remove_unfinished(rundir, context.log)
+    ready_cache(rundir, context.log)
     files = {
         names.MODEL_DEPLOYMENTS: model_deployments(job.endpoints, cache_db=str(rundir.cache_db)),
         names.MODEL_METADATA: with_earlier_models(model_metadata(job.endpoints), rundir),
@@ -167,14 +177,14 @@ def with_earlier_models(text: str, rundir: RunDir) -> str:
     return text + (yaml.safe_dump(earlier, sort_keys=False, allow_unicode=True, width=120) if earlier else "")
 
 
-def probe(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Logger, screen: TextIO) -> dict[str, str]:
-    """One cheap question to each endpoint. Returns the variables that tell helm-run who answered.
+def probe(context: RunContext, job: Job) -> frozenset[str]:
+    """One cheap question to each endpoint. Returns the roles whose endpoints answered.
 
     Raises:
         PrerequisiteError: one of them cannot be asked at all; with what to give to this command.
     """
     try:
-        return probe_all(job.endpoints, env, redactor, log, screen)
+        return probe_all(context, job.endpoints)
     except PrerequisiteError as error:
         if str(error).startswith("judge "):
             how = "judges are asked at the model's URL, or where config.params.extra.judges of --run_config FILE says"
@@ -183,7 +193,7 @@ def probe(job: Job, env: Mapping[str, str], redactor: Redactor, log: logging.Log
         raise PrerequisiteError(f"{error}\n  {how}") from None
 
 
-def keep_what_is_whole(job: Job, plan: Plan, log: logging.Logger, screen: TextIO) -> None:
+def keep_what_is_whole(context: RunContext, job: Job, plan: Plan) -> None:
     """Of this model's earlier runs keep what is whole and the same; other models' stay as they are."""
     model = deployment_of(plan.model)
     identity = finished_runs.identity_of(
@@ -191,27 +201,26 @@ def keep_what_is_whole(job: Job, plan: Plan, log: logging.Logger, screen: TextIO
         (plan.model, *plan.prescribed),
         max_eval_instances=job.max_eval_instances,
         num_train_trials=job.row.num_train_trials,
-        data_paths=[path for entry in job.to_run(plan) if (path := entry.argument("data_path"))],
+        data=fingerprints_of(context, job, plan),
     )
     settings = finished_runs.Settings(identity, job.max_eval_instances)
-    moved, aside = finished_runs.set_aside_other_settings(job.rundir, job.suite, model, settings)
+    moved, archive = finished_runs.archive_other_settings(job.rundir, job.suite, model, settings)
     if moved:
-        screen.write(f"{moved} runs of {plan.model.model_id} with other settings or entries were moved to {aside}\n")
+        context.show(f"{moved} runs of {plan.model.model_id} with other settings or entries were moved to {archive}")
     kept = finished_runs.forget_what_has_to_run_again(job.rundir, job.suite, model)
     if kept:
-        screen.write(f"{kept} runs are complete already\n")
-    log.info("leaderboard %s, run %s: %s", job.row.name, identity, shlex.join(job.run_command(plan)))
+        context.show(f"{kept} runs are complete already")
+    context.log.info("leaderboard %s, run %s: %s", job.row.name, identity, shlex.join(job.run_command(plan)))
 
 
-def run_each(
-    job: Job,
-    lock: Lock,
-    env: Mapping[str, str],
-    settings: Mapping[str, str],
-    redactor: Redactor,
-    log: logging.Logger,
-    screen: TextIO,
-) -> list[Ran]:
+def fingerprints_of(context: RunContext, job: Job, plan: Plan) -> dict[str, str]:
+    """File of the user's own that an entry reads -> SHA-256."""
+    paths = sorted({path for entry in job.to_run(plan) if (path := entry.argument("data_path"))})
+    files = {str(file): file for path in paths for file in files_under(Path(path))}
+    return fingerprints(job.rundir, files, context.say)
+
+
+def run_each(context: RunContext, job: Job, settings: HelmRunSettings) -> list[Ran]:
     """Every model's turn. One that is stopped in the middle of it leaves the others theirs.
 
     Raises:
@@ -221,12 +230,13 @@ def run_each(
     ran = []
     for number, plan in enumerate(job.plans, start=1):
         if len(job.plans) > 1:
-            screen.write(f"model {number} of {len(job.plans)}: {plan.model.model_id}\n")
-        keep_what_is_whole(job, plan, log, screen)
-        one = run_helm(job, plan, lock, env, settings, redactor, log, screen)
+            context.show(f"model {number} of {len(job.plans)}: {plan.model.model_id}")
+        keep_what_is_whole(context, job, plan)
+        run = run_helm(context, plan.evaluation, job.run_command(plan), settings)
+        one = what_came(job, plan, run, context.log)
         ran.append(one)
         if one.stopped is not None and number < len(job.plans):
-            _tell(screen, f"{plan.model.model_id} was stopped, the next model's turn comes: {one.stopped}")
+            context.show(f"{plan.model.model_id} was stopped, the next model's turn comes: {one.stopped}")
     stopped = [(one.plan.model.model_id, one.stopped) for one in ran if one.stopped is not None]
     if len(stopped) == len(job.plans) == 1:
         raise stopped[0][1]
@@ -234,53 +244,6 @@ def run_each(
         kind = PrerequisiteError if all(isinstance(error, PrerequisiteError) for _, error in stopped) else HelmError
         raise kind("\n".join(f"{model}: {error}" for model, error in stopped))
     return ran
-
-
-def run_helm(
-    job: Job,
-    plan: Plan,
-    lock: Lock,
-    env: Mapping[str, str],
-    settings: Mapping[str, str],
-    redactor: Redactor,
-    log: logging.Logger,
-    screen: TextIO,
-) -> Ran:
-    """Run helm-run to its end; runs that fail leave the others alone.
-
-    Raises:
-        InterruptedRunError
-    """
-    from eval_factory.executors.environment import child_environment
-    from eval_factory.executors.local import run_locally
-    from eval_factory.helm_plugin.network_guard import PROXY_VARIABLES
-
-    if job.plans[0].evaluation.run.config.params.extra.allow_code_execution:
-        from eval_factory.core.kernel_sandbox import keep_memory_private
-
-        keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
-    run_id = uuid.uuid4().hex
-    ours = {**settings, event_names.RUN_ID_VARIABLE: run_id, event_names.PARENT_VARIABLE: str(os.getpid())}
-    if plan.evaluation.run.config.params.extra.offline:
-        env = {name: value for name, value in env.items() if name not in PROXY_VARIABLES}
-    names_of_ours = [*plan.evaluation.key_names(), *plan.evaluation.setting_names()]
-    try:
-        run = run_locally(
-            job.run_command(plan),
-            env=child_environment(env, names_of_ours, ours),
-            rundir=job.rundir,
-            lock=lock,
-            run_id=run_id,
-            redactor=redactor,
-            screen=screen,
-        )
-    except KeyboardInterrupt:
-        log.info("interrupted")
-        raise InterruptedRunError(
-            f"interrupted; what was answered is kept in {job.rundir.cache_db}\n  run the same command again to go on"
-        ) from None
-    log.info("helm-run ended with %d after %.1f s", run.finished.returncode, run.wall_s)
-    return what_came(job, plan, run, run_id, log)
 
 
 def results_of(job: Job, ran: Ran) -> list[RunResult]:
@@ -306,32 +269,28 @@ def results_of(job: Job, ran: Ran) -> list[RunResult]:
     return results
 
 
-def report(
-    job: Job,
-    ran: Sequence[Ran],
-    lock: Lock,
-    env: Mapping[str, str],
-    redactor: Redactor,
-    log: logging.Logger,
-    output: TextIO,
-) -> None:
+def report(context: RunContext, job: Job, ran: Sequence[Ran]) -> LeaderboardReport:
     """Let HELM make its tables; say what there is, what is missing and how to look at it.
 
     Raises:
-        PrerequisiteError, HelmError: some runs failed.
-        NotReportableError: all ran, but some are kept out of the tables.
+        HelmError: HELM could not make them.
     """
     results = [result for one in ran for result in results_of(job, one)]
     models = [plan.model.model_id for plan in job.plans]
-    write_results(job.rundir, job.suite, models, results, redactor)
+    write_results(job.rundir, job.suite, models, results, context.redactor)
     finished_runs.forget_tables(job.rundir, job.suite)
     in_tables = finished_runs.run_folders(job.rundir, job.suite)
     if in_tables:
-        summarize(job, lock, env, redactor, log)
+        summarize(context, job.summarize_command())
+    for failure in (failure for one in ran for failure in one.failures):
+        context.log.error("%s: %s", failure.run, failure.error)
+    text = own_lines(context.redactor.text("\n".join(summary(job, results, len(in_tables)))))
+    return LeaderboardReport(text, tuple(results), shortcoming(job, ran, results))
+
+
+def shortcoming(job: Job, ran: Sequence[Ran], results: Sequence[RunResult]) -> EvalFactoryError | None:
+    """PrerequisiteError or HelmError: some runs failed. NotReportableError: some are kept out of the tables."""
     failures = [failure for one in ran for failure in one.failures]
-    output.write(own_lines(redactor.text("\n".join(summary(job, results, len(in_tables))))) + "\n")
-    for failure in failures:
-        log.error("%s: %s", failure.run, failure.error)
     counts = Counter(result.state for result in results)
     again = "run the same command again: what is finished stays, what was answered is not asked again"
     if failures:
@@ -339,12 +298,13 @@ def report(
         kind = PrerequisiteError if all(failure.for_want_of_data for failure in failures) else HelmError
         what = "for want of data or a package" if kind is PrerequisiteError and not stopped else "see above"
         halted = "".join(f"  {model} was stopped before all its runs were begun\n" for model in stopped)
-        raise kind(f"{len(failures)} of {len(results) - counts['left out']} runs failed, {what}\n{halted}  {again}")
+        return kind(f"{len(failures)} of {len(results) - counts['left out']} runs failed, {what}\n{halted}  {again}")
     if counts["kept out"]:
-        raise NotReportableError(
+        return NotReportableError(
             f"NOT REPORTABLE: {counts['kept out']} runs have a coverage below min_coverage,"
             f" {job.min_coverage:g}\n  {again}"
         )
+    return None
 
 
 def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]:
@@ -373,7 +333,7 @@ def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]
     return lines
 
 
-def summarize(job: Job, lock: Lock, env: Mapping[str, str], redactor: Redactor, log: logging.Logger) -> None:
+def summarize(context: RunContext, argv: Sequence[str]) -> None:
     """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
 
     (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
@@ -381,17 +341,13 @@ def summarize(job: Job, lock: Lock, env: Mapping[str, str], redactor: Redactor, 
     Raises:
         HelmError: it failed twice.
     """
-    from eval_factory.executors.environment import child_environment
-    from eval_factory.executors.process import run_logged
-
-    argv, child_env = job.summarize_command(), child_environment(env, (), {})
+    env, log = child_environment(context.env, (), {}), context.rundir.summarize_log
+    spec = ProcessSpec(argv, env, context.rundir, context.lock, "", context.redactor)
     for _ in range(SUMMARIZE_TRIES):
-        log.info("%s", shlex.join(argv))
-        finished = run_logged(
-            argv, env=child_env, log=job.rundir.summarize_log, redactor=redactor, on_tick=lambda: None, lock=lock
-        )
+        context.log.info("%s", shlex.join(argv))
+        finished = run_logged(spec, log=log, on_tick=lambda: None)
         if finished.returncode == 0:
             return
-        log.warning("helm-summarize ended with %d", finished.returncode)
+        context.log.warning("helm-summarize ended with %d", finished.returncode)
     shown = "\n".join(f"  | {line}" for line in finished.tail)
-    raise HelmError(f"helm-summarize ended with {finished.returncode}:\n{shown}\n  log: {job.rundir.summarize_log}")
+    raise HelmError(f"helm-summarize ended with {finished.returncode}:\n{shown}\n  log: {log}")

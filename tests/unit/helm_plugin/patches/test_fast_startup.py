@@ -6,6 +6,7 @@ import importlib.metadata
 
 import pytest
 
+from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches import fast_startup
 
 pulled: list[str] = []
@@ -42,6 +43,6 @@ def test_another_version_of_helm_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("without", ["all", "a_lever", "other,a_lever"])
 def test_left_out_by_name(without: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(fast_startup.WITHOUT_VARIABLE, without)
+    monkeypatch.setenv(WITHOUT, without)
     fast_startup.lever(a_lever)
     assert pulled == []

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.pins import notes_on_revisions, variables_of_pins
+from eval_factory.data.pins import notes_on_revisions, pins_of
 from eval_factory.helm.names import HUB_DATASETS_FILE
-from eval_factory.helm_plugin.patches import pinned_downloads
 from unit.builders import plan
 from unit.data.invented import REVISION, Origin
 
@@ -98,15 +98,19 @@ def run(code: str, variables: dict[str, str], *arguments: str) -> str:
 
 
 def test_a_file_of_a_branch_is_read_at_its_commit(tmp_path: Path) -> None:
-    told = variables_of_pins(plan({"config.type": "medbullets"}))
-    (url,) = json.loads(told[pinned_downloads.VARIABLE])["files"].values()
+    pins = pins_of(plan({"config.type": "medbullets"}))
+    assert pins is not None
+    (url,) = pins.files.values()
+    told = HelmRunSettings(pins=pins).environment()
     assert "/refs/heads/" not in url
     assert run(READS_A_FILE, told, str(tmp_path)) == url
 
 
 def test_a_download_that_fails_says_which_file_and_where_it_belongs(tmp_path: Path) -> None:
-    told = variables_of_pins(plan({"config.type": "medbullets"}))
-    (url,) = json.loads(told[pinned_downloads.VARIABLE])["files"].values()
+    pins = pins_of(plan({"config.type": "medbullets"}))
+    assert pins is not None
+    (url,) = pins.files.values()
+    told = HelmRunSettings(pins=pins).environment()
     for variables, asked in ((told, url), ({}, "https://raw.githubusercontent.com/")):
         said = run(CANNOT_READ_IT, variables, str(tmp_path))
         assert said.startswith(f"DownloadError None {asked}")
@@ -119,7 +123,7 @@ def test_a_package_that_is_missing_is_no_failed_download() -> None:
 
 
 def test_a_data_set_is_read_at_its_revision_unless_helm_names_one() -> None:
-    told = pinned_downloads.variables({}, {"org/pinned": "abc"})
+    told = HelmRunSettings(pins=Pins(hub={"org/pinned": "abc"})).environment()
     assert json.loads(run(LOADS_DATA_SETS, told)) == [
         ["org/pinned", "abc"], ["org/pinned", "its own"], ["org/other", None]
     ]  # fmt: skip
@@ -127,7 +131,8 @@ def test_a_data_set_is_read_at_its_revision_unless_helm_names_one() -> None:
 
 def revision_that_was_read(origin: Origin, pinned: str, home: Path) -> str | None:
     """By the real `datasets` package, of the Hub that `origin` plays."""
-    told = pinned_downloads.variables({}, {"org/Some-Calc": pinned}) | {"HF_ENDPOINT": origin.url, "HF_HOME": str(home)}
+    libraries = {"HF_ENDPOINT": origin.url, "HF_HOME": str(home)}
+    told = HelmRunSettings(pins=Pins(hub={"org/Some-Calc": pinned}), libraries=libraries).environment()
     found: list[str] = json.loads(run(ASKS_THE_HUB, told))
     return found[0] if found else None
 
@@ -189,8 +194,10 @@ def test_the_result_says_when_another_revision_was_read(tmp_path: Path, revision
 
 def test_what_is_told() -> None:
     newest = plan({"config.type": "medcalc_bench", "config.params.extra.version": "v1.2"})
-    assert "915b1aad1fd2aa67790f369658cc365dfd440e90" in variables_of_pins(newest)[pinned_downloads.VARIABLE]
-    assert variables_of_pins(plan({"config.type": "pubmed_qa"})) == {}
+    pins = pins_of(newest)
+    assert pins is not None
+    assert "915b1aad1fd2aa67790f369658cc365dfd440e90" in pins.hub.values()
+    assert pins_of(plan({"config.type": "pubmed_qa"})) is None
 
 
 READS_WHAT_LIES_HERE = """

@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import logging
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from eval_factory.core.errors import EvalFactoryError, HelmError, PrerequisiteError
-from eval_factory.core.secrets import Redactor
-from eval_factory.executors.local import LocalRun
-from eval_factory.executors.process import Finished
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.rundir import RunDir
+from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.leaderboard import run
 from eval_factory.workflows.leaderboard.outcome import Failure, Ran, stopped_by, what_came
-from unit.builders import plan
+from unit.builders import context, plan
 
 LOG = logging.getLogger("test")
 EARLIER = Failure("a", "KeyError: 'x'", False)
@@ -41,7 +42,7 @@ def test_where_none_was_under_way_what_was_left_fails() -> None:
 def turn(returncode: int, *events: dict[str, Any]) -> Ran:
     one = plan()
     job: Any = SimpleNamespace(rundir=one.rundir, left_out=lambda _plan: [])
-    return what_came(job, one, LocalRun(Finished(returncode, ("last line",)), 1.0, list(events)), "run", LOG)
+    return what_came(job, one, HelmRun("run", 1.0, returncode, ("last line",), events), LOG)
 
 
 def test_what_an_end_without_a_reason_is() -> None:
@@ -59,11 +60,11 @@ def take_turns(monkeypatch: pytest.MonkeyPatch, *errors: PrerequisiteError | Hel
     turns = [replace(ran(f"m{number}"), stopped=error) for number, error in enumerate(errors, start=1)]
     to_come = iter(turns)
     monkeypatch.setattr(run, "keep_what_is_whole", lambda *_: None)
-    monkeypatch.setattr(run, "run_helm", lambda *_: next(to_come))
-    job: Any = SimpleNamespace(plans=tuple(one.plan for one in turns))
-    lock: Any = None
+    monkeypatch.setattr(run, "run_helm", lambda *_: None)
+    monkeypatch.setattr(run, "what_came", lambda *_: next(to_come))
+    job: Any = SimpleNamespace(plans=tuple(one.plan for one in turns), run_command=lambda _plan: ["helm-run"])
     screen = io.StringIO()
-    found = run.run_each(job, lock, {}, {}, Redactor(), LOG, screen)
+    found = run.run_each(context(RunDir(Path("out")), screen), job, HelmRunSettings())
     assert found == turns
     return found, screen.getvalue()
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,11 +10,11 @@ import yaml
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.names import DEFAULT_JURY
-from eval_factory.helm_plugin.patches import pinned_downloads
 from eval_factory.plan.run_plan import EndpointPlan
-from eval_factory.workflows.leaderboard.bundle_data import placed
+from eval_factory.workflows.leaderboard.bundle_data import place_entries_data
 from eval_factory.workflows.leaderboard.plan import Job, make_job
 from eval_factory.workflows.leaderboard.request import checked
+from unit.builders import context
 
 GPT = "openai/gpt-4o-2024-05-13"
 
@@ -106,7 +103,7 @@ def test_several_models(tmp_path: Path) -> None:
 def test_what_its_entries_read_is_pinned_as_in_a_run_of_one(tmp_path: Path) -> None:
     entries = ("head_qa:language=en,model=text", "medcalc_bench:model=text", "nonsense:model=text")
     made = job(tmp_path, *entries, output_dir=str(tmp_path / "out"))
-    settings = placed(made.plans[0], made.to_run(made.plans[0]), {}, logging.getLogger("test"), io.StringIO())
-    told = json.loads(settings[pinned_downloads.VARIABLE])["hub"]
-    assert set(told) == {"dvilares/head_qa", "ncbi/MedCalc-Bench"}
-    assert all(len(revision) == 40 for revision in told.values())
+    told = place_entries_data(context(made.rundir), made.plans[0], made.to_run(made.plans[0])).pins
+    assert told is not None
+    assert set(told.hub) == {"dvilares/head_qa", "ncbi/MedCalc-Bench"}
+    assert all(len(revision) == 40 for revision in told.hub.values())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +12,13 @@ import pytest
 
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.secrets import Redactor
 from eval_factory.helm.standalone import helms_own_judges, model_by_hand
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard import finished_runs
 from eval_factory.workflows.leaderboard.finished_runs import Gaps
 from eval_factory.workflows.leaderboard.outcome import Failure, failures_in
-from eval_factory.workflows.leaderboard.run import SUMMARIZE_TRIES, summarize
+from eval_factory.workflows.leaderboard.run import SUMMARIZE_TRIES, fingerprints_of, summarize
+from unit.builders import context, plan
 
 MODEL = model_by_hand(load_framework(), url="https://h/v1", model_id="m")
 
@@ -39,13 +37,11 @@ def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Pa
     counter, rundir = tmp_path / "tries", RunDir(tmp_path / "out")
     rundir.create()
     counter.write_text("")
-    job: Any = SimpleNamespace(
-        rundir=rundir, summarize_command=lambda: [sys.executable, "-c", FAKE, str(counter), str(deaths)]
-    )
 
     def run() -> None:
         with rundir.locked() as lock:
-            summarize(job, lock, dict(os.environ), Redactor([]), logging.getLogger("test"))
+            argv = [sys.executable, "-c", FAKE, str(counter), str(deaths)]
+            summarize(context(rundir, lock=lock), argv)
 
     if deaths < SUMMARIZE_TRIES:
         run()
@@ -90,16 +86,24 @@ def test_identity() -> None:
 
 
 def test_edited_data_are_other_runs(tmp_path: Path) -> None:
-    def identity() -> str:
-        return finished_runs.identity_of(
-            "c", [MODEL], max_eval_instances=5, num_train_trials=1, data_paths=[str(tmp_path)]
-        )
+    """By what they hold: a file that is only touched is the same."""
+    rundir, own = RunDir(tmp_path / "out"), tmp_path / "own.csv"
+    rundir.create()
+    entry = SimpleNamespace(argument=lambda _name: str(tmp_path / "own.csv"))
+    job: Any = SimpleNamespace(rundir=rundir, to_run=lambda _plan: [entry])
 
-    (tmp_path / "own.csv").write_text("a")
+    def identity() -> str:
+        data = fingerprints_of(context(rundir), job, plan())
+        return finished_runs.identity_of("c", [MODEL], max_eval_instances=5, num_train_trials=1, data=data)
+
+    own.write_text("a")
     before = identity()
+    own.write_text("a")
     assert identity() == before
-    (tmp_path / "own.csv").write_text("ab")
+    own.write_text("b")
     assert identity() != before
+    own.unlink()
+    assert identity() == finished_runs.identity_of("c", [MODEL], max_eval_instances=5, num_train_trials=1)
 
 
 def test_coverage() -> None:

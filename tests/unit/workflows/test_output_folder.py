@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint import response_cache
-from eval_factory.workflows.prepare import claim, is_ours, ready_store, remove_unfinished, start_over
+from eval_factory.workflows.output_folder import claim, is_ours, ready_cache, remove_unfinished, start_over
 
 LOG = logging.getLogger("test")
 
@@ -86,7 +86,7 @@ def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: 
         claim(rundir, fresh=True)
     claim(rundir)
     start_over(rundir)
-    ready_store(rundir, LOG)
+    ready_cache(rundir, LOG)
     start_over(rundir)
     (aside,) = tmp_path.glob("cache.db.set-aside-*")
     assert aside.read_text() == (tmp_path / "cache.db.backup").read_text() == "mine"
@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
     claim(rundir)
-    ready_store(rundir, LOG)
+    ready_cache(rundir, LOG)
     kept = ["helm/scenarios/medec/a.csv", "results.set-aside-20260101-000000/results.yml", "notes.txt"]
     put(
         tmp_path,

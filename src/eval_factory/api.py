@@ -1,0 +1,88 @@
+"""The program for other programs: evaluate, see what a run would do, read a result. Returns records, prints nothing.
+
+    from eval_factory import api
+
+    evaluated = api.evaluate(run_config="run_config.yml", flags={"config.output_dir": "out"})
+    print(evaluated.result.scores[evaluated.result.main_metric].value, evaluated.not_reportable)
+    stored = api.load_result("out")
+
+What goes wrong is raised as a subclass of `EvalFactoryError`, whose `exit_code` is that of the command line.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from eval_factory.config.evaluation import Request
+from eval_factory.core.errors import EvalFactoryError
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.workflows import evaluate as _workflow
+from eval_factory.workflows.evaluate import DryRun, Evaluated, Options
+
+__all__ = [
+    "DryRun",
+    "EvalFactoryError",
+    "Evaluated",
+    "Options",
+    "StoredResult",
+    "dry_run",
+    "evaluate",
+    "load_result",
+]
+
+
+def evaluate(
+    run_config: Path | str | None = None,
+    *,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    options: Options | None = None,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> Evaluated:
+    """Run one evaluation to its end, or collect it again where it is complete already.
+
+    Args:
+        run_config: the YAML file.
+        flags: path of a value (`config.params.limit_samples`) -> value; over the file's.
+        overrides: `path.to.key=value,...`, over everything else, as `--overrides`.
+        env: where keys are looked for; this process's own if not given.
+        screen: where progress and warnings are shown; nowhere if not given.
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong. A result that is not reportable raises nothing:
+            `not_reportable` says why.
+    """
+    request = _request(run_config, flags, overrides)
+    return _workflow.evaluate(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+
+
+def dry_run(
+    run_config: Path | str | None = None,
+    *,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    options: Options | None = None,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> DryRun:
+    """The same merged, checked and rendered; nothing is started or written.
+
+    Raises:
+        ConfigError: what `evaluate` would raise of the configuration.
+    """
+    request = _request(run_config, flags, overrides)
+    return _workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+
+
+def _request(run_config: Path | str | None, flags: Mapping[str, Any] | None, overrides: Iterable[str]) -> Request:
+    path = None if run_config is None else Path(run_config)
+    return Request(run_config=path, flags=dict(flags or {}), overrides=tuple(overrides))
+
+
+def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:
+    return os.environ if env is None else env
