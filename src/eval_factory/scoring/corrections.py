@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.correction_rules import Case, Rule, rule_of
-from eval_factory.scoring.scores import Context, InstanceKey
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.tasks.errata import Erratum, load_errata
 
 ONE_IN = 2
@@ -23,7 +23,7 @@ class Corrections:
     version: int
     errata: Sequence[Erratum]
     rules: Mapping[str, Rule]
-    helm: Mapping[str, Context]
+    helm: Mapping[str, MetricValues]
     values: dict[str, dict[InstanceKey, float]] = field(default_factory=lambda: defaultdict(dict))
     unanswered: list[tuple[InstanceKey, Case]] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -31,10 +31,10 @@ class Corrections:
     """By erratum: what its rule raised on answers that it cannot read; they do not count in the corrected value."""
 
     @classmethod
-    def of(cls, plan: Plan, contexts: Sequence[Context]) -> Corrections:
+    def of(cls, plan: Plan, metrics: Sequence[MetricValues]) -> Corrections:
         """Those whose metric HELM computed."""
         known = load_errata()
-        helm = {context.label: context for context in contexts}
+        helm = {metric.label: metric for metric in metrics}
         about = known.of(plan.evaluation.task.helm.run_spec, plan.scenario_arguments)
         errata = [erratum for erratum in about if erratum.metric in helm]
         return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
@@ -64,7 +64,7 @@ class Corrections:
             else:
                 self.values[erratum.label][key] = value if answered else 0.0
 
-    def contexts(self) -> list[Context]:
+    def metrics(self) -> list[MetricValues]:
         """Once, after all instances. One without an answer has no value that counts; it keeps its place for the bounds,
         unless another one takes it (of two that are the same). Raises what a rule raised on most answers.
         """
@@ -75,7 +75,7 @@ class Corrections:
             if len(raised) > max(1, len(values) // ONE_IN):  # the rule's fault, not the answers'
                 raise raised[0]
         return [
-            Context(
+            MetricValues(
                 erratum.label, erratum.label, None, merged=True, scale=self.helm[str(erratum.metric)].scale,
                 values=self.values[erratum.label], split=self.helm[str(erratum.metric)].split,
                 perturbation=self.helm[str(erratum.metric)].perturbation,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from eval_factory.core.results import JuryReport
-from eval_factory.scoring.scores import InstanceKey
+from eval_factory.scoring.metric_values import InstanceKey
 
 RATINGS = (1, 2, 3, 4, 5)
 

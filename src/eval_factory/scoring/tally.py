@@ -1,4 +1,4 @@
-"""What the requests of a finished run and their answers say: who failed, what was empty, what the judges said, notes.
+"""The requests of a finished run and their answers, counted: who failed, what was empty, what the judges said.
 
 They are gone through once, entry by entry; what is kept of an instance is numbers.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,17 +20,20 @@ from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.jury_agreement import Ratings, family_of
-from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing, note_on_quasi
-
-LONGEST_CATEGORY = 80
-SUMMARIZATION = "SummarizationMetric"
-TOXICITY_METRIC = ".ToxicityMetric"
+from eval_factory.scoring.metric_values import InstanceKey
+from eval_factory.scoring.request_states import (
+    categories_of,
+    finish_reason_of,
+    has_failed,
+    key_of,
+    text_of,
+    was_filtered,
+)
+from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing
 
 
 @dataclass
-class Seen:
+class Tally:
     """What the requests and their answers say, added up."""
 
     judges: dict[str, JudgeCounts] = field(default_factory=dict)
@@ -84,181 +86,109 @@ class Seen:
         )
 
 
-def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) -> Seen:
-    seen = Seen()
-    jury = run.jury
-    roles = {deployment_of(judge): judge.role for judge in plan.judges}
-    judges = {roles.get(deployment, name): name for name, deployment in jury.judges.items()} if jury else {}
-    asked, scored = dict.fromkeys(judges, 0), dict.fromkeys(judges, 0)
+def tally_requests(plan: Plan, run: output.HelmRun, corrections: Corrections) -> Tally:
+    """Go through a run's requests; each is told to `corrections` too."""
+    tally = Tally()
+    jury = _Jury.of(plan, run)
     quasi = any(stat.name.name in QUASI_METRICS for stat in run.stats)
     for state in run.request_states():
         key = key_of(state)
-        seen.requested.add(key)
-        seen.splits[state.instance.split or ""].add(state.instance.id)
-        seen.prompts.update(json.dumps([state.instance.id, state.request.get("prompt")]).encode())
-        fields = {name: value for name, value in categories_of(state.instance).items() if isinstance(value, str)}
-        if state.instance.sub_split:
-            fields["sub_split"] = state.instance.sub_split
-        for name, value in fields.items():
-            seen.members[name][value].append(key)
-        corrections.add(key, state, None if has_failed(state) else text_of(state))
-        seen.nothing_right += quasi and any(
-            becomes_nothing(reference.output.text)
-            for reference in state.instance.references
-            if output.CORRECT_TAG in reference.tags
-        )
-        if has_failed(state):
-            seen.failed.add(key)
-            error = state.result.error if state.result else None
-            seen.causes.add(MODEL_ROLE, error)
-            if (error or "").startswith(openai_api.UNSCORABLE):
-                seen.unscorable[key] = str(error).removeprefix(openai_api.UNSCORABLE)
-                seen.split_of_unscorable[key] = state.instance.split
-            continue
-        empty = not text_of(state).strip()
-        if was_filtered(state):
-            seen.filtered.add(key)
-        elif empty:
-            seen.empty.add(key)
-        if finish_reason_of(state) == openai_api.CUT_OFF:
-            seen.truncated.add(key)
-        if jury is not None:
-            seen.injected += bool(injection_signs(text_of(state)))
-            heard = False
-            for judge, name in judges.items():
-                ratings = output.ratings_of(state.annotations, jury, name)
-                asked[judge] += not empty
-                scored[judge] += bool(ratings)
-                if not ratings and not empty:
-                    seen.causes.add(judge, output.reason_of(state.annotations, jury, name))
-                heard = heard or bool(ratings)
-                seen.ratings.add(judge, key, ratings)
-            if empty:
-                seen.ratings.rate_lowest(key)
-            elif not heard:  # HELM gives such an instance its default
-                seen.unjudged.add(key)
-    own = family_of(plan.model.model_id)
-    families = {judge.role: family_of(judge.model_id) for judge in plan.judges}
-    seen.judges = {
-        judge: JudgeCounts(
-            asked[judge],
-            scored[judge],
-            asked[judge] - scored[judge],
-            None if own is None or families.get(judge) is None else families[judge] == own,
-        )
-        for judge in judges
-    }
-    return seen
+        failed = has_failed(state)
+        _count_instance(tally, key, state)
+        corrections.add(key, state, None if failed else text_of(state))
+        tally.nothing_right += quasi and _has_a_right_answer_of_nothing(state)
+        if failed:
+            _count_failure(tally, key, state)
+        else:
+            _count_answer(tally, key, state)
+            if jury is not None:
+                jury.count(tally, key, state)
+    if jury is not None:
+        tally.judges = jury.counts(plan)
+    return tally
 
 
-def notes_of(plan: Plan, run: output.HelmRun, instances: Instances, seen: Seen, labels: Collection[str]) -> list[Note]:
-    """What the requests and answers of a run say of its scores."""
-    notes: list[Note] = []
-
-    def note(importance: Importance, text: str) -> None:
-        notes.append(Note(importance, text))
-
-    cut_off_empty = seen.cut_off_empty
-    if plan.model.url.startswith("demo:"):
-        note(
-            Importance.NO_RESULT,
-            "the target was the embedded demo baseline, not a model: these scores measure nothing",
-        )
-    found, known = len({key[0] for key in seen.requested}), plan.evaluation.task.about.instances
-    whole = plan.evaluation.run.config.params.limit_samples is None
-    rules = plan.evaluation.task.helm.parameters
-    whole &= not any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
-    if known is not None and found != known and whole:
-        note(
-            Importance.DOUBTFUL,
-            f"the data hold {found} instances, {known} when this task was described: another version of them?",
-        )
-    if cut_off_empty:
-        too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
-        note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
-    if instances.failed:
-        handling = plan.evaluation.run.config.params.extra.on_failure
-        how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
-        again = "; the same command asks them again" if seen.something_to_ask else ""
-        note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
-    notes += _notes_on_unscorable(seen)
-    if instances.unjudged:
-        note(
-            Importance.INCOMPLETE,
-            f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
-            " (HELM's own value, named .helm, gives them its default)",
-        )
-    notes += _notes_on_judges(seen)
-    if run.has_metric(SUMMARIZATION) and not any(label.startswith(("BERTScore", "summac")) for label in labels):
-        note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")
-    if any(spec.class_name.endswith(TOXICITY_METRIC) for spec in run.run_spec.metric_specs) and not any(
-        "toxic" in stat.name.name for stat in run.stats
-    ):
-        note(Importance.BACKGROUND, "HELM's toxicity metrics are left out: they need the Perspective API")
-    if seen.nothing_right and plan.evaluation.benchmark is None:  # a custom benchmark's check has said so, with the row
-        which = f"{seen.nothing_right} of {instances.requested} instances"
-        note(Importance.DOUBTFUL, note_on_quasi(which))
-    if seen.injected:
-        note(
-            Importance.DOUBTFUL,
-            f"{seen.injected} answers speak to their judges (see `injection` in results.jsonl):"
-            " what stands in them was not taken for a judgement; look at their scores",
-        )
-    return notes
+def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
+    instance = state.instance
+    tally.requested.add(key)
+    tally.splits[instance.split or ""].add(instance.id)
+    tally.prompts.update(json.dumps([instance.id, state.request.get("prompt")]).encode())
+    fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
+    if instance.sub_split:
+        fields["sub_split"] = instance.sub_split
+    for name, value in fields.items():
+        tally.members[name][value].append(key)
 
 
-def _notes_on_judges(seen: Seen) -> Iterator[Note]:
-    for judge, counts in seen.judges.items():
-        if counts.failed:
-            yield Note(
-                Importance.INCOMPLETE,
-                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} answers;"
-                " the same command asks it again",
-            )
-        if counts.same_family:
-            yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
+def _has_a_right_answer_of_nothing(state: output.RequestState) -> bool:
+    right = (reference for reference in state.instance.references if output.CORRECT_TAG in reference.tags)
+    return any(becomes_nothing(reference.output.text) for reference in right)
 
 
-def _notes_on_unscorable(seen: Seen) -> Iterator[Note]:
-    for reason, count in Counter(seen.unscorable.values()).most_common():
-        yield Note(
-            Importance.INCOMPLETE,
-            f"{count} of the failed were answered, and HELM cannot score the answer: {reason};"
-            " answers are kept in responses/ and not asked for again",
-        )
+def _count_failure(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
+    tally.failed.add(key)
+    error = state.result.error if state.result else None
+    tally.causes.add(MODEL_ROLE, error)
+    if (error or "").startswith(openai_api.UNSCORABLE):
+        tally.unscorable[key] = str(error).removeprefix(openai_api.UNSCORABLE)
+        tally.split_of_unscorable[key] = state.instance.split
 
 
-def key_of(state: output.RequestState) -> InstanceKey:
-    perturbation = state.instance.perturbation
-    return state.instance.id, state.train_trial_index, perturbation.name if perturbation else None
-
-
-def has_failed(state: output.RequestState) -> bool:
-    result = state.result
-    return result is None or (not result.success and result.error != openai_api.FILTERED_MESSAGE)
-
-
-def was_filtered(state: output.RequestState) -> bool:
-    result = state.result
-    return result is not None and not result.success and result.error == openai_api.FILTERED_MESSAGE
-
-
-def finish_reason_of(state: output.RequestState) -> str | None:
+def _count_answer(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
     if was_filtered(state):
-        return openai_api.FILTERED
-    completions = state.result.completions if state.result else []
-    reason = completions[0].finish_reason if completions else None
-    return reason.get("reason") if reason else None
+        tally.filtered.add(key)
+    elif not text_of(state).strip():
+        tally.empty.add(key)
+    if finish_reason_of(state) == openai_api.CUT_OFF:
+        tally.truncated.add(key)
 
 
-def text_of(state: output.RequestState) -> str:
-    return state.result.completions[0].text if state.result and state.result.completions else ""
+@dataclass
+class _Jury:
+    """What the judges of a run said, answer by answer."""
 
+    of_run: output.Jury
+    names: dict[str, str]
+    """Judge's role -> its name in HELM's annotations."""
+    asked: dict[str, int]
+    scored: dict[str, int]
 
-def categories_of(instance: output.Instance) -> dict[str, Any]:
-    """Short texts and numbers that a scenario keeps beside an instance."""
-    return {
-        name: value
-        for name, value in (instance.extra_data or {}).items()
-        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= LONGEST_CATEGORY)
-    }
+    @classmethod
+    def of(cls, plan: Plan, run: output.HelmRun) -> _Jury | None:
+        if run.jury is None:
+            return None
+        roles = {deployment_of(judge): judge.role for judge in plan.judges}
+        names = {roles.get(deployment, name): name for name, deployment in run.jury.judges.items()}
+        return cls(run.jury, names, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
+
+    def count(self, tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
+        """One answer. An empty one no judge is asked about; it has the lowest mark."""
+        text = text_of(state)
+        empty = not text.strip()
+        tally.injected += bool(injection_signs(text))
+        heard = False
+        for judge, name in self.names.items():
+            ratings = output.ratings_of(state.annotations, self.of_run, name)
+            self.asked[judge] += not empty
+            self.scored[judge] += bool(ratings)
+            if not ratings and not empty:
+                tally.causes.add(judge, output.reason_of(state.annotations, self.of_run, name))
+            heard = heard or bool(ratings)
+            tally.ratings.add(judge, key, ratings)
+        if empty:
+            tally.ratings.rate_lowest(key)
+        elif not heard:  # HELM gives such an instance its default
+            tally.unjudged.add(key)
+
+    def counts(self, plan: Plan) -> dict[str, JudgeCounts]:
+        own = family_of(plan.model.model_id)
+        families = {judge.role: family_of(judge.model_id) for judge in plan.judges}
+        return {
+            judge: JudgeCounts(
+                self.asked[judge],
+                self.scored[judge],
+                self.asked[judge] - self.scored[judge],
+                None if own is None or families.get(judge) is None else families[judge] == own,
+            )
+            for judge in self.names
+        }

@@ -215,6 +215,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     from eval_factory.report.screen import summary
     from eval_factory.report.write import write_reports
     from eval_factory.scoring.collect import collect
+    from eval_factory.scoring.reportable import why_not_reportable
 
     collect_rarely()  # the records of a run live to its end
     started = time.monotonic()
@@ -227,19 +228,5 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     text = own_lines(context.redactor.text(summary(result, plan.rundir)))
-    return Evaluated(result, plan.rundir, text, why_not_reportable(plan, result))
-
-
-def why_not_reportable(plan: Plan, result: TaskResult) -> str | None:
-    """The message, and what to do; None where the scores may be reported."""
-    if result.reportable:
-        return None
-    if result.main_metric not in result.scores and not result.something_to_ask:
-        return "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
     minimum = plan.evaluation.run.config.params.extra.min_coverage
-    advice = (
-        "run the same command again to ask for what is missing"
-        if result.something_to_ask
-        else "nothing is left to ask for: validity.notes say why; extra.min_coverage accepts less"
-    )
-    return f"NOT REPORTABLE: coverage {result.validity.instances.coverage:.4f}, min_coverage is {minimum:g}\n  {advice}"
+    return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))

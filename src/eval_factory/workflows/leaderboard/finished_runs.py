@@ -14,7 +14,7 @@ from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir, write_atomic
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import EndpointPlan
-from eval_factory.scoring.tally import has_failed, text_of
+from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.workflows.resume import versions
 
 IDENTITY_VERSION = 2

@@ -1,0 +1,45 @@
+"""A jury's metric: its scale, the marks of answers that no judge was asked about, HELM's own value beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eval_factory.core.results import Score, Stats
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.tally import Tally
+from eval_factory.tasks.errata import CORRECTED
+
+JURY_SCALE = (1.0, 5.0)
+"""HELM's juries score from 1 to 5."""
+
+
+def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
+    return metric.name.removesuffix(CORRECTED) == jury_metric
+
+
+def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
+    """With the lowest mark for each answer that says nothing: no judge is asked, and HELM gives a default."""
+    marks = dict.fromkeys(tally.silent & metric.values.keys(), JURY_SCALE[0])
+    if all(metric.values[key] == mark for key, mark in marks.items()):
+        return replace(metric, scale=JURY_SCALE)
+    return replace(metric, scale=JURY_SCALE, values=metric.values | marks, helm_mean=None, merged=True)
+
+
+def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally) -> dict[str, Score]:
+    """What HELM makes of its default for answers without a judgement, where there are such."""
+    found = {}
+    for metric in metrics:
+        if metric.name == jury_metric and metric.helm_mean is not None and tally.failed | tally.unjudged | tally.silent:
+            whole = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
+            found[f"{metric.label}.helm"] = metric.score(metric.helm_mean, whole)
+    return found
+
+
+def missing_of(
+    metric: MetricValues, jury_metric: str | None, tally: Tally, *, failed_as_zero: bool
+) -> tuple[set[InstanceKey], bool]:
+    """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""
+    if is_judged(metric, jury_metric):
+        return tally.failed | tally.unjudged, False
+    return tally.failed, failed_as_zero

@@ -1,0 +1,65 @@
+"""The values that HELM's metrics gave to instances, by metric, split and perturbation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eval_factory.core.results import Score, Stats
+from eval_factory.helm import output
+
+InstanceKey = tuple[str, int, str | None]
+"""(instance id, trial, perturbation)."""
+Scale = tuple[float, float]
+
+
+@dataclass
+class MetricValues:
+    """The values of one metric in one split and perturbation."""
+
+    label: str
+    name: str
+    helm_mean: float | None
+    merged: bool
+    """Whether HELM has no mean of the whole: it kept sub-splits apart, or these are not its own values."""
+    scale: Scale | None = None
+    """The least and the greatest value that there can be, where that is known."""
+    values: dict[InstanceKey, float] = field(default_factory=dict)
+    split: str | None = None
+    perturbation: str | None = None
+
+    def score(self, value: float, stats: Stats) -> Score:
+        """A score of this metric in this split and perturbation."""
+        return Score(value, stats, self.name, self.split, self.perturbation)
+
+
+def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:
+    """Each metric in each metric with its values, HELM's order kept."""
+    found: dict[str, MetricValues] = {}
+    for stat in run.stats:
+        if stat.mean is None or not output.is_score(stat.name.name):
+            continue
+        label = output.score_label(stat.name, main_split)
+        if label in found:
+            found[label].merged, found[label].helm_mean = True, None
+        else:
+            perturbation = output.perturbation_label(stat.name)
+            found[label] = MetricValues(
+                label, stat.name.name, stat.mean, merged=False, split=stat.name.split, perturbation=perturbation
+            )
+    keys: dict[InstanceKey, InstanceKey] = {}
+    labels: dict[output.MetricName, str] = {}
+    is_perturbed = False
+    for entry in run.per_instance_stats():
+        is_perturbed = is_perturbed or entry.perturbation is not None
+        key = (entry.instance_id, entry.train_trial_index, entry.perturbation.name if entry.perturbation else None)
+        key = keys.setdefault(key, key)
+        for stat in entry.stats:
+            label = labels.get(stat.name) or labels.setdefault(stat.name, output.score_label(stat.name, main_split))
+            metric = found.get(label)
+            if metric is not None and stat.mean is not None:
+                metric.values[key] = stat.mean
+    if is_perturbed:
+        return list(found.values())
+    # HELM writes 'worst case' statistics all the same; they repeat the plain ones.
+    perturbed = {output.score_label(stat.name, main_split) for stat in run.stats if stat.name.perturbation is not None}
+    return [metric for label, metric in found.items() if label not in perturbed]
