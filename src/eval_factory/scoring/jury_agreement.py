@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -91,19 +91,17 @@ class Ratings:
     def _alpha(self) -> float | None:
         """Krippendorff's alpha for ordinal ratings (K. Krippendorff, Content Analysis, 2004, chapter 11).
 
-        None where it is not defined: fewer than two judges, nothing rated by two, or one rating for all.
+        None where it is not defined: nothing rated by two judges, or one rating for all that two have rated.
         """
         rated = [self._units(judge) for judge in self.by_judge]
-        units = sorted({unit for ratings in rated for unit in ratings}, key=repr)
-        if len(rated) < 2 or len({rating for ratings in rated for rating in ratings.values()}) < 2:
+        judges_of = Counter(unit for ratings in rated for unit in ratings)
+        if len({rating for ratings in rated for unit, rating in ratings.items() if judges_of[unit] > 1}) < 2:
             return None
         import krippendorff  # imported here: only a jury needs it
 
+        units = sorted(judges_of, key=repr)
         table = [[ratings.get(unit, math.nan) for unit in units] for ratings in rated]
-        try:
-            return _finite(krippendorff.alpha(table, level_of_measurement="ordinal"))
-        except (ValueError, ZeroDivisionError):
-            return None
+        return _finite(krippendorff.alpha(table, level_of_measurement="ordinal"))
 
     def _kappa(self, one: str, other: str) -> float | None:
         """Cohen's kappa with quadratic weights (J. Cohen, Psychological Bulletin 70:213-220, 1968), of what both

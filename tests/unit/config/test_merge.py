@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.config.merge import Source, merge
+from eval_factory.config.merge import Layer, Source, merge
 
 FRAMEWORK = {"a": {"x": 1, "y": None, "z": 0}, "b": 5}
 
@@ -172,3 +172,97 @@ def test_merging_changes_no_layer(framework: dict[str, Any], user: dict[str, Any
     before = copy.deepcopy((framework, user))
     merge([(Source.FRAMEWORK, framework), (Source.FILE, user), (Source.FLAG, dict.fromkeys(user))])
     assert (framework, user) == before
+
+
+def test_null_takes_back_a_default_that_the_task_has_taken_back() -> None:
+    """A default of nothing is a default: what stood there before it does not come back."""
+    layers: list[Layer] = [
+        (Source.FRAMEWORK, {"a": {"x": 1}}),
+        (Source.TASK, {"a": {"x": None}}),
+        (Source.FILE, {"a": {"x": 5}}),
+    ]
+    merged, sources = merge([*layers, (Source.FLAG, {"a": {"x": None}})])
+    assert (merged, sources) == ({"a": {"x": None}}, {"a.x": Source.TASK})
+
+
+def test_null_does_not_bring_back_a_part_of_a_default_that_the_task_replaced() -> None:
+    """A mapping of the framework's for which the task has a scalar, and the other way round."""
+    replaced: list[Layer] = [(Source.FRAMEWORK, {"a": {"x": 1}, "b": 2}), (Source.TASK, {"a": 3, "b": {"y": 4}})]
+    user: list[Layer] = [(Source.FILE, {"a": {"mine": 5}, "b": 6}), (Source.FLAG, {"a": None, "b": None})]
+    assert merge([*replaced, *user]) == ({"a": 3, "b": {"y": 4}}, {"a": Source.TASK, "b.y": Source.TASK})
+
+
+def test_null_below_a_default_that_is_no_mapping_is_kept_for_the_model_to_refuse() -> None:
+    merged, sources = merge([(Source.FRAMEWORK, {"a": 5}), (Source.FILE, {"a": {"x": None, "y": {"z": None}}})])
+    assert merged == {"a": {"x": None, "y": {"z": None}}}
+    assert sources == {}
+
+
+def test_a_null_of_the_user_is_no_null_of_the_default_with_the_same_name_elsewhere() -> None:
+    merged, sources = merge(
+        [
+            (Source.FRAMEWORK, {"a": {"x": 1}, "x": 2, "b": {"c": {"x": 3}}}),
+            (Source.FILE, {"a": {"x": 7}, "x": 8, "b": {"c": {"x": 9}}}),
+            (Source.FLAG, {"b": {"c": {"x": None}}}),
+        ]
+    )
+    assert merged == {"a": {"x": 7}, "x": 8, "b": {"c": {"x": 3}}}
+    assert sources == {"a.x": Source.FILE, "x": Source.FILE, "b.c.x": Source.FRAMEWORK}
+
+
+def test_each_of_the_users_layers_may_take_back() -> None:
+    for source in (Source.FILE, Source.FLAG, Source.OVERRIDE):
+        merged, sources = merge([(Source.FRAMEWORK, {"a": 1}), (Source.FILE, {"a": 2}), (source, {"a": None})])
+        assert (merged, sources) == ({"a": 1}, {"a": Source.FRAMEWORK})
+
+
+def test_keys_that_are_no_text_have_paths_of_text() -> None:
+    """YAML has numbers for keys; the model refuses them by their path."""
+    merged, sources = merge([(Source.FRAMEWORK, {}), (Source.FILE, {1: "a", "b": {2: "c"}})])  # type: ignore[dict-item]
+    assert merged == {1: "a", "b": {2: "c"}}
+    assert sources == {"1": Source.FILE, "b.2": Source.FILE}
+
+
+def test_a_mapping_over_a_mapping_of_the_same_name_forgets_no_neighbour() -> None:
+    """Neither a name that begins alike nor a longer path."""
+    merged, sources = merge(
+        [(Source.FRAMEWORK, {"a": 1, "ab": {"x": 2}, "b": {"a": 3}}), (Source.FILE, {"a": {"y": 4}})]
+    )
+    assert merged == {"a": {"y": 4}, "ab": {"x": 2}, "b": {"a": 3}}
+    assert sources == {"a.y": Source.FILE, "ab.x": Source.FRAMEWORK, "b.a": Source.FRAMEWORK}
+
+
+def _containers(tree: Any) -> dict[int, Any]:
+    """Every mapping and list in a tree, by its identity."""
+    if not isinstance(tree, (dict, list)):
+        return {}
+    inner = tree.values() if isinstance(tree, dict) else tree
+    return {id(tree): tree} | {number: found for item in inner for number, found in _containers(item).items()}
+
+
+@given(_TREES, _TREES, _TREES)
+def test_the_merged_tree_shares_nothing_with_its_layers(
+    framework: dict[str, Any], task: dict[str, Any], user: dict[str, Any]
+) -> None:
+    layers = [(Source.FRAMEWORK, framework), (Source.TASK, task), (Source.FILE, user)]
+    taken_back = (Source.FLAG, dict.fromkeys({**framework, **task, **user}))
+    for merged, _ in (merge(layers), merge([*layers, taken_back])):
+        assert not _containers(merged).keys() & _containers([framework, task, user]).keys()
+
+
+@given(_TREES, _TREES, _TREES)
+def test_every_leaf_has_one_source_and_nothing_else_has(
+    framework: dict[str, Any], task: dict[str, Any], user: dict[str, Any]
+) -> None:
+    merged, sources = merge([(Source.FRAMEWORK, framework), (Source.TASK, task), (Source.FILE, user)])
+    leaves = _leaves(merged)
+    assert sources.keys() <= leaves.keys()
+    assert all(leaves[path] is None for path in leaves.keys() - sources.keys() if leaves[path] != {})
+
+
+def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        found |= _leaves(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
+    return found

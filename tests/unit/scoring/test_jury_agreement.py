@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+import math
+from statistics import fmean
 
-from eval_factory.scoring.jury_agreement import Ratings, family_of
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from eval_factory.scoring.jury_agreement import RATINGS, Ratings, family_of
+from eval_factory.scoring.metric_values import InstanceKey
 
 
 def ratings(**by_judge: list[int | None]) -> Ratings:
     """One criterion; one rating an instance, None where the judge failed."""
     made = Ratings()
-    for judge, given in by_judge.items():
-        for number, rating in enumerate(given):
+    for judge, column in by_judge.items():
+        for number, rating in enumerate(column):
             made.add(judge, (f"id{number}", 0, None), {} if rating is None else {"accuracy": rating})
     return made
 
@@ -37,6 +43,7 @@ def test_krippendorffs_example() -> None:
         d=[1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
     ).report()
     assert report.krippendorff_alpha == pytest.approx(0.815, abs=0.0005)
+    assert type(report.krippendorff_alpha) is float  # it is written as YAML
 
 
 def test_agreement_is_below_chance() -> None:
@@ -84,6 +91,31 @@ def test_means_of_an_instance() -> None:
         ("microsoft/phi-4", "phi"),
         ("Qwen/QwQ-32B", "qwen"),
         ("my-own-model", None),
+        ("chatgpt-4o-latest", "gpt"),
+        ("O4-mini", "gpt"),
+        ("openai/davinci", "gpt"),
+        ("anthropic/opus", "claude"),
+        ("claude-3-7-sonnet", "claude"),
+        ("nvidia/nemotron-4", "llama"),
+        ("gemini-2.0-flash", "gemini"),
+        ("google/gemma-2", "gemini"),
+        ("palm-2", "gemini"),
+        *((f"x/{name}-7b", "mistral") for name in ("mistral", "mixtral", "ministral", "magistral")),
+        ("qwen2.5-7b", "qwen"),
+        ("deepseek-r1", "deepseek"),
+        ("phi3-mini", "phi"),
+        ("phi", None),
+        ("phi-mini", None),
+        ("command-r-plus", "command"),
+        ("cohere/x", "command"),
+        ("aya-23", "command"),
+        ("Grok-3", "grok"),
+        ("medgrok", None),
+        ("o2-mini", None),
+        ("o10", None),
+        ("o3x", None),
+        ("demo-o1", "gpt"),
+        ("gpt-and-llama", "gpt"),
         ("graph-o1x", None),
     ],
 )
@@ -95,3 +127,118 @@ def test_without_the_only_judge_nothing_is_left() -> None:
     made = ratings(a=[4, 5])
     made.rate_lowest(("id9", 0, None))
     assert made.report().leave_one_out == {"a": None}
+
+
+def key(number: int) -> InstanceKey:
+    return (f"id{number}", 0, None)
+
+
+def test_the_means_are_of_all_ratings_not_of_instances() -> None:
+    """HELM's mean of an instance is of every rating of every judge; a judge's is of every rating that it gave."""
+    made = Ratings()
+    made.add("a", key(0), {"accuracy": 1, "clarity": 1, "completeness": 1})
+    made.add("b", key(0), {"accuracy": 5})
+    made.add("a", key(1), {"accuracy": 5})
+    assert made.of_instances() == {key(0): 2.0, key(1): 5.0}
+    assert made.of_instances(left_out="a") == {key(0): 5.0}
+    assert made.report().means == {"a": 2.0, "b": 5.0}
+    assert made.means_of(key(0)) == {"a": 1.0, "b": 5.0}
+
+
+def test_an_answer_with_nothing_in_it_has_the_lowest_rating() -> None:
+    made = ratings(a=[5], b=[3])
+    made.rate_lowest(key(7))
+    assert made.of_instances() == {key(0): 4.0, key(7): 1.0}
+    assert {type(value) for value in made.of_instances().values()} == {float}
+    assert made.report().leave_one_out == {"a": 2.0, "b": 3.0}
+    assert made.report().means == {"a": 5.0, "b": 3.0}
+
+
+def test_a_jury_that_said_nothing_has_still_the_lowest_of_empty_answers() -> None:
+    made = Ratings()
+    assert made.of_instances() == {}
+    made.rate_lowest(key(0))
+    assert made.of_instances() == {key(0): 1.0}
+    assert made.of_instances(left_out="a") == {}
+
+
+def test_ratings_that_were_added_do_not_change_any_more() -> None:
+    given_ratings = {"accuracy": 4}
+    made = Ratings()
+    made.add("a", key(0), given_ratings)
+    given_ratings["accuracy"] = 1
+    assert made.of_instances() == {key(0): 4.0}
+    made.add("b", key(0), {})
+    assert list(made.by_judge) == ["a"]
+
+
+def test_criteria_are_rated_apart() -> None:
+    """Two judges with the same means agree in nothing if they mean different criteria."""
+    made = Ratings()
+    for number in range(4):
+        made.add("a", key(number), {"accuracy": 5, "clarity": 1})
+        made.add("b", key(number), {"accuracy": 1, "clarity": 5})
+    report = made.report()
+    assert report.weighted_kappa == {"a/b": pytest.approx(-1.0)}
+    assert report.krippendorff_alpha is not None
+    assert report.krippendorff_alpha < -0.5
+
+
+def test_each_pair_of_judges_has_its_kappa() -> None:
+    report = ratings(a=[1, 5], b=[1, 5], c=[5, 1]).report()
+    assert report.weighted_kappa == {"a/b": 1.0, "a/c": -1.0, "b/c": -1.0}
+
+
+def test_kappa_weighs_by_the_whole_scale() -> None:
+    """From 2 to 5 are three steps although nobody gave a 3 or a 4: observed 18/4, expected over all 16 pairs."""
+    report = ratings(a=[1, 2, 5, 5], b=[1, 5, 2, 5]).report()
+    expected = 1 - (18 / 4) / (sum((x - y) ** 2 for x in (1, 2, 5, 5) for y in (1, 5, 2, 5)) / 16)
+    assert report.weighted_kappa["a/b"] == pytest.approx(expected)
+    assert isinstance(report.weighted_kappa["a/b"], float)
+
+
+def test_one_of_two_judges_without_a_rating_leaves_alpha_undefined() -> None:
+    """No answer that both of them rated: nothing can be said of how far they agree."""
+    apart = ratings(a=[1, 2, None, None], b=[None, None, 4, 5]).report()
+    assert apart.krippendorff_alpha is None
+    assert apart.weighted_kappa == {"a/b": None}
+    one = ratings(a=[1, 2, 5], b=[None, None, None]).report()
+    assert one.krippendorff_alpha is None
+    assert one.means == {"a": pytest.approx(8 / 3)}
+
+
+def test_all_the_same_rating_leaves_kappa_and_alpha_undefined() -> None:
+    same = ratings(a=[4, 4, 4], b=[4, 4, 4], c=[4, 4, 4]).report()
+    assert same.krippendorff_alpha is None
+    assert set(same.weighted_kappa.values()) == {None}
+
+
+def test_keys_with_and_without_perturbation_can_stand_together() -> None:
+    made = Ratings()
+    for judge in "ab":
+        for number, perturbation in enumerate((None, "typos", None)):
+            made.add(judge, ("id", 0 if number < 2 else 1, perturbation), {"accuracy": number + 1})
+    report = made.report()
+    assert report.krippendorff_alpha == pytest.approx(1.0)
+    assert report.weighted_kappa == {"a/b": pytest.approx(1.0)}
+
+
+_GIVEN = st.lists(st.none() | st.integers(1, 5), min_size=1, max_size=6)
+
+
+@settings(max_examples=40)
+@given(_GIVEN, _GIVEN, _GIVEN)
+@example([None], [2], [2, 1])  # what two rated is rated the same: 0 by 0
+def test_figures_of_any_ratings_are_defined_or_absent(
+    a: list[int | None], b: list[int | None], c: list[int | None]
+) -> None:
+    """And none of them depends on which judge is called what."""
+    report, renamed = ratings(a=a, b=b, c=c).report(), ratings(x=c, y=b, z=a).report()
+    said = {name: [rating for rating in column if rating] for name, column in {"a": a, "b": b, "c": c}.items()}
+    assert report.means == {name: pytest.approx(fmean(column)) for name, column in said.items() if column}
+    figures = [report.krippendorff_alpha, *report.weighted_kappa.values()]
+    assert all(figure is None or (math.isfinite(figure) and figure <= 1 + 1e-9) for figure in figures)
+    assert (report.krippendorff_alpha is None) == (renamed.krippendorff_alpha is None)
+    if report.krippendorff_alpha is not None:
+        assert report.krippendorff_alpha == pytest.approx(renamed.krippendorff_alpha)
+    assert all(mean is None or RATINGS[0] <= mean <= RATINGS[-1] for mean in report.leave_one_out.values())
