@@ -17,6 +17,7 @@ import pyarrow
 import pyarrow.parquet as parquet
 from typing_extensions import Self
 
+from eval_factory.data.importing import import_folder
 from eval_factory.data.sources import Sources
 
 QUESTIONS = b'{"1": "Is it?"}\n'
@@ -175,3 +176,52 @@ def _handler(origin: Origin) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Handler
+
+
+SCRIPT = """
+import os
+from pathlib import Path
+import datasets
+
+def leave_a_trace():
+    stolen = os.environ.get("MY_SECRET_KEY", "no key")
+    for name in ("/proc/self/environ", f"/proc/{os.getppid()}/environ"):
+        try:
+            stolen += Path(name).read_text(errors="replace")
+        except OSError:
+            pass
+    try:
+        Path(TRACE).write_text(stolen)
+    except OSError:
+        pass
+    return stolen
+
+class SomeCalc(datasets.GeneratorBasedBuilder):
+    def _info(self):
+        return datasets.DatasetInfo(features=datasets.Features({"question": datasets.Value("string")}))
+
+    def _split_generators(self, dl_manager):
+        return [datasets.SplitGenerator(name="test")]
+
+    def _generate_examples(self):
+        yield 0, {"question": "a key" if "sk-canary" in leave_a_trace() else "no key"}
+
+leave_a_trace()
+"""
+
+
+def scripted(trace: Path) -> str:
+    """A data set's loading script that writes what it sees into `trace`."""
+    return f"TRACE = {str(trace)!r}\n{SCRIPT}"
+
+
+def bundle_without_the_hub(folder: Path) -> Path:
+    """What `given`, a folder to import, gives; both are made under `folder`. Nothing imports the `datasets` package."""
+    given = folder_to_import(folder / "given")
+    sums = (given / "SHA256SUMS").read_text().splitlines(keepends=True)
+    for path in sorted((given / "hub").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    (given / "hub").rmdir()
+    (given / "SHA256SUMS").write_text("".join(line for line in sums if " hub/" not in line))
+    import_folder(given, folder / "bundle", sources(), lambda _line: None)
+    return folder / "bundle"

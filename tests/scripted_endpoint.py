@@ -12,6 +12,11 @@ from typing import Any
 from typing_extensions import Self
 
 PROBE = "ping"
+ADAPTER: dict[str, Any] = {
+    "params_to_add": {}, "params_to_remove": [], "params_to_rename": {}, "custom_system_prompt": None,
+    "start_reasoning_token": "<think>", "end_reasoning_token": "</think>",
+}  # fmt: skip
+"""What a run without settings of its own gives a client."""
 
 
 class ScriptedEndpoint:

@@ -10,7 +10,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 
-FOLDER = Path(__file__).resolve().parents[2] / "test_cases"
+FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
 MARK = "# expect: "
 
 
