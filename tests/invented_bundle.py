@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import threading
 import zipfile
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from typing_extensions import Self
 
 from eval_factory.data.importing import import_folder
 from eval_factory.data.sources import Sources
+from loopback import serving
 
 QUESTIONS = b'{"1": "Is it?"}\n'
 NOTES = {"B - 2.txt": b"PLAN: rest", "a 1.txt": b"PLAN: walk"}
@@ -123,7 +123,6 @@ class Origin:
         """Path -> how many times it answers 503 first."""
         self.asked: Counter[str] = Counter()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
     def url(self) -> str:
@@ -133,7 +132,7 @@ class Origin:
         return sources().with_origins({"raw": self.url, "hub": self.url})
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._thread = serving(self._server)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,6 +26,11 @@ def tokens() -> Iterator[TokenEndpoint]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_in, "_TOKEN_RETRIES", sign_in._TOKEN_RETRIES.new(backoff_factor=0))
+
+
 def environment(url: str, **more: str) -> dict[str, str]:
     named = {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "OPENAI_TOKEN_URL": url}
     return {name: value for name, value in {**named, **more}.items() if value}

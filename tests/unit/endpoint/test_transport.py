@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint import transport
 from eval_factory.endpoint.sign_in import OAuthSignIn
 from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
+from loopback import serving
 
 TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}
 
@@ -108,7 +108,7 @@ class _SlowReader(_Answers):
 def slow() -> Iterator[str]:
     server = _Server(("127.0.0.1", 0), _SlowReader)
     server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    serving(server)
     yield f"http://127.0.0.1:{server.server_address[1]}/v1"
     server.shutdown()
     server.server_close()
@@ -119,8 +119,8 @@ LARGE = {"prompt": "x" * (12 << 20)}
 
 def test_sending_has_the_time_of_the_whole_request(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of connecting, which urllib3 would give it; on a new connection and on one that is used again."""
-    monkeypatch.setattr(transport, "CONNECT_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(_SlowReader, "pause_s", 0.1)
+    monkeypatch.setattr(transport, "CONNECT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(_SlowReader, "pause_s", 0.03)
     asked = Transport(slow, timeout_s=60, connections=1)
     assert [asked.post(slow, LARGE).status for _ in range(2)] == [200, 200]
 
