@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from scripts import make_test_cases
+from scripts.make_test_cases import PREFIX, run_configs
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
@@ -17,13 +19,34 @@ MARK = "# expect: "
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.stem)
 def test_valid(path: Path) -> None:
     found = build_evaluation(Request(run_config=path), load_framework(), {})
-    if path.stem.startswith("test_case_nim_llama_3_1_8b_"):
-        assert found.run.config.type == path.stem.removeprefix("test_case_nim_llama_3_1_8b_")
+    if path.stem.startswith(PREFIX):
+        assert found.run.config.type == path.stem.removeprefix(PREFIX)
+
+
+MADE = run_configs(load_framework())
 
 
 def test_there_is_one_per_task() -> None:
-    tested = {path.stem.removeprefix("test_case_nim_llama_3_1_8b_") for path in FOLDER.glob("test_case_*.yml")}
-    assert tested == set(load_framework().names())
+    assert {path.name for path in FOLDER.glob("test_case_*.yml")} == set(MADE)
+    assert {name.removeprefix(PREFIX).removesuffix(".yml") for name in MADE} == set(load_framework().names())
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_those_of_the_tasks_are_up_to_date(name: str) -> None:
+    assert (FOLDER / name).read_text("utf-8") == MADE[name], "run scripts/make_test_cases.py"
+
+
+def test_the_script_writes_what_is_missing_and_removes_what_is_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "test_cases"
+    folder.mkdir()
+    for name in (f"{PREFIX}gone.yml", "quickstart.yml"):
+        (folder / name).write_text("x")
+    monkeypatch.setattr(make_test_cases, "FOLDER", folder)
+    make_test_cases.main()
+    assert {path.name for path in folder.iterdir()} == {"quickstart.yml", *MADE}
+    assert {name: (folder / name).read_text("utf-8") for name in MADE} == MADE
 
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "invalid").glob("*.yml")), ids=lambda path: path.stem)
