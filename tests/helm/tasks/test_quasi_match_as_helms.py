@@ -1,4 +1,4 @@
-"""HELM's own rule, in the room that does not import HELM."""
+"""HELM's own rule against ours, which does not import HELM."""
 
 from __future__ import annotations
 
