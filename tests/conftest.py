@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from invented_bundle import Origin
 
 # A busy machine is slow to draw examples: that is no failure.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -45,3 +50,20 @@ def medical_data() -> Path:
     if not (folder / "prepare.py").is_file():
         pytest.skip(f"needs the real medical benchmark data: set {DATA_VARIABLE} to its folder")
     return folder
+
+
+@pytest.fixture
+def origin() -> Iterator[Origin]:
+    """A server on loopback that plays GitHub, the Hub and every other origin of data."""
+    from invented_bundle import Origin
+
+    with Origin() as server:
+        yield server
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A bundle of invented data, without a data set of the Hub."""
+    from invented_bundle import bundle_without_the_hub
+
+    return bundle_without_the_hub(tmp_path)

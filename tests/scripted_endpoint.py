@@ -11,7 +11,14 @@ from typing import Any
 
 from typing_extensions import Self
 
+from loopback import serving
+
 PROBE = "ping"
+ADAPTER: dict[str, Any] = {
+    "params_to_add": {}, "params_to_remove": [], "params_to_rename": {}, "custom_system_prompt": None,
+    "start_reasoning_token": "<think>", "end_reasoning_token": "</think>",
+}  # fmt: skip
+"""What a run without settings of its own gives a client."""
 
 
 class ScriptedEndpoint:
@@ -27,14 +34,13 @@ class ScriptedEndpoint:
         self.probes = 0
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._thread = serving(self._server)
         return self
 
     def __exit__(self, *_: object) -> None:

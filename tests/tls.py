@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
+
+from loopback import serving
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -35,7 +36,7 @@ def served(server: HTTPServer, cert: Path, key: Path) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    serving(server)
     try:
         yield f"https://127.0.0.1:{server.server_address[1]}"
     finally:

@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
+from loopback import serving
+
 CLIENT_ID = "client-id-canary-0123456789"
 CLIENT_SECRET = "ssap-client-secret-canary-0123"
 
@@ -30,7 +32,7 @@ class TokenEndpoint:
         return f"http://127.0.0.1:{self._server.server_address[1]}/token"
 
     def __enter__(self) -> TokenEndpoint:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        serving(self._server)
         return self
 
     def __exit__(self, *_: object) -> None:

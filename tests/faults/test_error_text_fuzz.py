@@ -34,7 +34,7 @@ from eval_factory.executors.progress import ProgressDisplay
 from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
 from faults.test_matrix import TIMEOUT_S, command, environment
 from integration.support import CANARY, Outcome
-from unit.helm_plugin.test_client import ADAPTER
+from scripted_endpoint import ADAPTER
 
 FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 STATUSES = [400, 401, 403, 404, 429, 500]

@@ -4,10 +4,6 @@ import errno
 import fcntl
 import json
 import os
-import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -31,70 +27,6 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monkey
         write_atomic(file, "two")
     assert file.read_text() == "one"
     assert [path.name for path in file.parent.iterdir()] == ["a.txt"]
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from eval_factory.core.rundir import RunDir
-with RunDir(Path(sys.argv[1])).locked():
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_second_run_is_refused_and_told_by_whom(tmp_path: Path) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(BusyError, match=f"process {holder.pid} on"), RunDir(tmp_path).locked():
-            pass
-        holder.kill()
-        holder.wait(10)
-        with RunDir(tmp_path).locked():  # the lock of a dead process does not block
-            pass
-
-
-ORPHAN = """
-import os, subprocess, sys
-from pathlib import Path
-from eval_factory.core.rundir import RunDir
-with RunDir(Path(sys.argv[1])).locked() as lock:
-    code = f"import time; time.sleep({sys.argv[2]})"
-    nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    child = subprocess.Popen([sys.executable, "-c", code], pass_fds=[lock.descriptor], **nowhere)
-    lock.share_with(child.pid)
-    print(child.pid, flush=True)
-    os.kill(os.getpid(), 9)
-"""
-
-
-def orphan(folder: Path, seconds: float) -> int:
-    """A program that lives on, and holds the folder, when what took the lock was killed: its process id."""
-    argv = [sys.executable, "-c", ORPHAN, str(folder), str(seconds)]
-    return int(subprocess.run(argv, capture_output=True, text=True, check=False).stdout)
-
-
-def test_an_orphan_that_ends_is_waited_for(tmp_path: Path) -> None:
-    pid = orphan(tmp_path, 1.0)
-    said: list[str] = []
-    with RunDir(tmp_path).locked(said.append):
-        assert rundir.Holder(pid, socket.gethostname(), "x").is_gone
-        assert json.loads((tmp_path / ".lock.holder.json").read_text())["pid"] == os.getpid()
-    (told,) = said
-    assert f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 60 s" in told
-
-
-def test_an_orphan_that_goes_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.1)
-    pid = orphan(tmp_path, 60)
-    try:
-        told = rf"was killed, but what it started goes on: process {pid}\n  end it \(kill {pid}\)"
-        with pytest.raises(BusyError, match=told), RunDir(tmp_path).locked():
-            pass
-    finally:
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_program_that_could_not_be_ended_keeps_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,17 +72,6 @@ def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> No
         ):
             pass
         assert os.listdir("/dev/fd") == open_before  # noqa: PTH208
-
-
-def test_who_has_ended_is_known(tmp_path: Path) -> None:
-    here = socket.gethostname()
-    with subprocess.Popen([sys.executable, "-c", "print()"], stdout=subprocess.PIPE) as ended:
-        assert ended.stdout is not None
-        ended.stdout.read()
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has taken note
-        assert rundir.Holder(ended.pid, here, "x").is_gone
-    assert rundir.Holder(ended.pid, here, "x").is_gone
-    assert not rundir.Holder(os.getpid(), here, "x").is_gone
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO, errno.ENOSYS])

@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from pyarrow import parquet
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.secrets import (
@@ -130,20 +129,6 @@ def test_ordinary_text_is_left_alone() -> None:
 )
 def test_clinical_text_is_left_alone(text: str) -> None:
     assert Redactor().text(text) == text
-
-
-def test_no_shape_touches_the_real_data(medical_data: Path) -> None:
-    redactor, texts = Redactor(), 0
-    for path in medical_data.rglob("*"):
-        if path.is_file() and path.suffix in (".txt", ".csv", ".json", ".tab"):
-            text = path.read_text("utf-8", errors="replace")
-            assert redactor.text(text) == text, path
-            texts += 1
-        elif path.suffix == ".parquet":
-            for row in parquet.read_table(path).to_pylist():
-                assert redactor.text(str(row)) == str(row), path
-            texts += 1
-    assert texts > 1000
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from eval_factory.data import archive
 from eval_factory.data.archive import pack, unpack
 from eval_factory.data.importing import import_folder
 from eval_factory.data.manifest import MANIFEST, compare, read_manifest
-from unit.data.invented import digest, sources
+from invented_bundle import digest, sources
 
 
 def test_there_and_back(bundle: Path, tmp_path: Path) -> None:

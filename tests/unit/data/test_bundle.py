@@ -33,7 +33,7 @@ from eval_factory.data.manifest import (
     read_manifest,
 )
 from eval_factory.data.sources import load_sources
-from unit.data.invented import QUESTIONS, sources
+from invented_bundle import QUESTIONS, sources
 
 
 class Killed(BaseException):

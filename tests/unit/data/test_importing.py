@@ -1,20 +1,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from ctypes import CDLL
 from pathlib import Path
 
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.data.bundle import read_file_list, staging
-from eval_factory.data.hub import prepare_cache
+from eval_factory.data.bundle import read_file_list
 from eval_factory.data.importing import import_folder
 from eval_factory.data.manifest import compare, read_manifest
-from eval_factory.data.sources import HubDataset
-from unit.data.invented import digest, folder_to_import, sources
+from invented_bundle import digest, folder_to_import, scripted, sources
 
 
 def no_line(_line: str) -> None:
@@ -34,17 +29,6 @@ def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
     info = (root / entry.folder / "dataset_info.json").read_text("utf-8")
     assert str(tmp_path) not in info
     assert "org/Some-Calc: prepared; its revision is not known" in said
-
-
-def test_an_imported_data_set_is_loaded_as_the_hubs(tmp_path: Path) -> None:
-    root = tmp_path / "bundle"
-    import_folder(folder_to_import(tmp_path / "given"), root, sources(), no_line)
-    script = "import datasets; print(datasets.load_dataset('org/Some-Calc', revision='x')['test']['answer'])"
-    env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(root / "hf"), "PATH": os.environ["PATH"]}
-    finished = subprocess.run(
-        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert finished.stdout == "['so', 'she']\n", finished.stderr
 
 
 @pytest.mark.parametrize("kind", ["altered", "missing", "not in SHA256SUMS", "is a link"])
@@ -149,42 +133,6 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-SCRIPT = """
-import os
-from pathlib import Path
-import datasets
-
-def leave_a_trace():
-    stolen = os.environ.get("MY_SECRET_KEY", "no key")
-    for name in ("/proc/self/environ", f"/proc/{os.getppid()}/environ"):
-        try:
-            stolen += Path(name).read_text(errors="replace")
-        except OSError:
-            pass
-    try:
-        Path(TRACE).write_text(stolen)
-    except OSError:
-        pass
-    return stolen
-
-class SomeCalc(datasets.GeneratorBasedBuilder):
-    def _info(self):
-        return datasets.DatasetInfo(features=datasets.Features({"question": datasets.Value("string")}))
-
-    def _split_generators(self, dl_manager):
-        return [datasets.SplitGenerator(name="test")]
-
-    def _generate_examples(self):
-        yield 0, {"question": "a key" if "sk-canary" in leave_a_trace() else "no key"}
-
-leave_a_trace()
-"""
-
-
-def scripted(trace: Path) -> str:
-    return f"TRACE = {str(trace)!r}\n{SCRIPT}"
-
-
 def test_a_program_among_the_data_is_not_executed(tmp_path: Path) -> None:
     """Neither one of the data set's name, which the `datasets` package looks for, nor one that the table expects."""
     given, trace = folder_to_import(tmp_path / "given"), tmp_path / "trace"
@@ -212,19 +160,3 @@ def test_a_program_without_data_is_refused(tmp_path: Path) -> None:
         import_folder(given, tmp_path / "bundle", sources(), no_line)
     assert not trace.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
-
-
-def test_a_script_that_is_pulled_sees_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is run at a known revision only, and writes into no other folder."""
-    monkeypatch.setenv("MY_SECRET_KEY", "sk-canary-0123456789abcdef")
-    repository, trace = tmp_path / "repository" / "some_calc", tmp_path / "trace"
-    repository.mkdir(parents=True)
-    (repository / "some_calc.py").write_text(scripted(trace))
-    known = HubDataset(id="org/some_calc", config=None, revision="ab" * 20, script=True)
-    with staging(tmp_path / "bundle", sources()) as stage:
-        prepare_cache(repository, known, revision=known.revision, source="hub:x", staging=stage)
-        (entry,) = stage.hub
-        (table,) = (stage.folder / entry.folder).glob("*.arrow")
-        assert b"no key" in table.read_bytes()
-    if CDLL(None).syscall(444, None, 0, 1) >= 1:  # Landlock
-        assert not trace.exists()

@@ -15,8 +15,8 @@ from eval_factory.data.manifest import Manifest, compare
 from eval_factory.data.place import check_data, place, takes_all_files, with_bundle
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
+from invented_bundle import NOTES, QUESTIONS, folder_to_import, sources
 from unit.builders import plan
-from unit.data.invented import NOTES, QUESTIONS, folder_to_import, sources
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from eval_factory.data.bundle import read_file_list
 from eval_factory.data.manifest import compare, read_manifest
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import Sources
-from unit.data.invented import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
+from invented_bundle import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
 
 
 @pytest.fixture(autouse=True)

@@ -1,55 +1,9 @@
-"""The source table against the installed HELM: every public task, every file that HELM asks for, every data set."""
+"""The source table: every task, every variant, every data set; against HELM itself in tests/helm."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-from eval_factory.data.sources import SourceFile, load_sources
+from eval_factory.data.sources import load_sources
 from eval_factory.tasks.framework import load_framework
-
-SCENARIO_OF = {
-    "medec": "medec.MedecScenario",
-    "medbullets": "medbullets.MedBulletsScenario",
-    "medbullets_freetext": "medbullets.MedBulletsScenario",
-    "medhelm_med_qa": "med_qa.MedQAScenario",
-    "medhelm_med_mcqa": "med_mcqa.MedMCQAScenario",
-    "pubmed_qa": "pubmed_qa.PubMedQAScenario",
-    "ehr_sql": "ehr_sql.EhrSqlScenario",
-    "race_based_med": "race_based_med.RaceBasedMedScenario",
-    "aci_bench": "aci_bench.ACIBenchScenario",
-    "medication_qa": "medication_qa.MedicationQAScenario",
-    "med_dialog_healthcaremagic": "med_dialog.MedDialogScenario",
-    "med_dialog_icliniq": "med_dialog.MedDialogScenario",
-}
-HUB_SCENARIO_OF = {
-    "medcalc_bench": "medcalc_bench.MedCalcBenchScenario",
-    "head_qa": "headqa.HeadQAScenario",
-    "medhallu": "medhallu.MedHalluScenario",
-    "medi_qa": "medi_qa.MediQAScenario",
-}
-LISTING_SCENARIO_OF = {
-    "mtsamples_replicate": "mtsamples_replicate.MTSamplesReplicateScenario",
-    "mtsamples_procedures": "mtsamples_procedures.MTSamplesProceduresScenario",
-}
-
-
-class Stop(Exception):
-    pass
-
-
-def scenario_class(name: str) -> tuple[Any, Any]:
-    module_name, _, class_name = name.partition(".")
-    module = importlib.import_module(f"helm.benchmark.scenarios.{module_name}_scenario")
-    return module, getattr(module, class_name)
-
-
-def upstream(file: SourceFile) -> str:
-    return load_sources().url(file.upstream or file.url)
 
 
 def test_every_task_is_in_the_table_and_no_other() -> None:
@@ -62,72 +16,6 @@ def test_every_task_is_in_the_table_and_no_other() -> None:
         assert bool(entry.files or entry.listing or entry.hub) == is_public, task.name
         assert entry.own_data == (task.about.access != "public")
         assert set(entry.tiktoken) <= set(table.tiktoken)
-
-
-def test_every_public_task_is_compared_with_helm() -> None:
-    compared = {*SCENARIO_OF, *HUB_SCENARIO_OF, *LISTING_SCENARIO_OF, "med_dialog"}
-    public = {name for name, entry in load_sources().tasks.items() if not entry.own_data}
-    assert compared == public - {"sample_medical_qa"}
-
-
-@pytest.mark.parametrize("task", SCENARIO_OF)
-def test_the_files_are_those_that_helm_downloads(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, kind = scenario_class(SCENARIO_OF[task])
-    asked: dict[str, str] = {}
-
-    def note(source_url: str, target_path: str, **_: Any) -> None:
-        asked[str(Path(target_path).relative_to(tmp_path))] = source_url
-
-    monkeypatch.setattr(module, "ensure_file_downloaded", note)
-    entry = load_sources().tasks[task]
-    scenario = kind(subset=task.rpartition("_")[2]) if task.startswith("med_dialog") else kind()
-    for step in ("process_json", "extract_schema"):  # what reads the files of those that download several
-        if hasattr(kind, step):
-            monkeypatch.setattr(kind, step, lambda *_: [])
-    monkeypatch.setattr(module, "create_csv_from_word", lambda *_: None, raising=False)
-    with contextlib.suppress(FileNotFoundError):  # of the file that was not downloaded
-        scenario.get_instances(str(tmp_path))
-    # An archive becomes a folder, `data`; the table names the files in it that HELM then reads.
-    wanted = {file.path.removesuffix(f"/{file.member}") if file.member else file.path: file for file in entry.files}
-    assert asked == {path: upstream(file) for path, file in wanted.items()}
-
-
-@pytest.mark.parametrize("task", HUB_SCENARIO_OF)
-def test_the_data_sets_are_those_that_helm_loads(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, kind = scenario_class(HUB_SCENARIO_OF[task])
-    asked: list[tuple[str, str | None, str | None, bool]] = []
-
-    def note(path: str, name: str | None = None, **kwargs: Any) -> None:
-        asked.append((path, name, kwargs.get("revision"), kwargs.get("trust_remote_code", False)))
-        raise Stop
-
-    monkeypatch.setattr(module, "load_dataset", note)
-    with pytest.raises(Stop):
-        kind().get_instances(str(tmp_path))
-    (hub,) = load_sources().tasks[task].hub
-    ((name, config, revision, script),) = asked
-    assert (name, config, script) == (hub.id, hub.config, hub.script)
-    assert revision in (None, hub.revision)  # HELM names none of most; the table then does
-
-
-@pytest.mark.parametrize("task", LISTING_SCENARIO_OF)
-def test_the_lists_are_those_that_helm_asks_for(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, kind = scenario_class(LISTING_SCENARIO_OF[task])
-    asked: list[str] = []
-
-    def note(url: str, **_: Any) -> None:
-        asked.append(url)
-        raise Stop
-
-    monkeypatch.setattr(module.requests, "get", note)
-    table = load_sources()
-    listing = table.tasks[task].listing
-    assert listing is not None
-    with pytest.raises(Stop):
-        kind().fetch_file_list()
-    with pytest.raises(Stop):
-        kind().download_file("x.txt", str(tmp_path))
-    assert asked == [table.url(listing.upstream or listing.url), table.url(listing.files) + "x.txt"]
 
 
 def test_the_vocabulary_is_tiktokens() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
@@ -13,6 +14,13 @@ from eval_factory.demo.server import DemoServer, baseline_answer
 QUESTION = "Which?\nA. short\nB. the longest of them\nC. middle one\nAnswer:"
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[DemoServer]:
+    """One for all tests: it takes half a second to stop."""
+    with DemoServer() as server:
+        yield server
+
+
 def test_the_rule() -> None:
     assert baseline_answer(QUESTION) == "B"
     assert baseline_answer("A. aa\nB. bb\n") == "A"
@@ -21,8 +29,8 @@ def test_the_rule() -> None:
     assert baseline_answer("") == ""
 
 
-def test_both_endpoints() -> None:
-    with DemoServer() as server, requests.Session() as session:
+def test_both_endpoints(server: DemoServer) -> None:
+    with requests.Session() as session:
         chat: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": QUESTION}]}
         first = session.post(f"{server.base_url}/chat/completions", json=chat, timeout=10).json()
         assert first["choices"][0]["message"]["content"] == "B"
@@ -45,11 +53,10 @@ def test_both_endpoints() -> None:
         ("nowhere", "{}", 404),
     ],
 )
-def test_errors(path: str, data: str, status: int) -> None:
-    with DemoServer() as server:
-        answer = requests.post(f"{server.base_url}/{path}", data=data, timeout=10)
-        assert answer.status_code == status
-        assert answer.json()["error"]["message"]
+def test_errors(path: str, data: str, status: int, server: DemoServer) -> None:
+    answer = requests.post(f"{server.base_url}/{path}", data=data, timeout=10)
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
 
 
 def test_the_questions() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import stat
 import time
 from collections.abc import Iterator
@@ -25,6 +24,11 @@ FILE = "openai_oauth_token.json"
 def tokens() -> Iterator[TokenEndpoint]:
     with TokenEndpoint() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_in, "_TOKEN_RETRIES", sign_in._TOKEN_RETRIES.new(backoff_factor=0))
 
 
 def environment(url: str, **more: str) -> dict[str, str]:
@@ -96,20 +100,6 @@ def test_many_threads_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> N
     with ThreadPoolExecutor(32) as pool:
         headers = set(pool.map(lambda n: sign_ins[n % 8].header(), range(64)))
     assert len(headers) == len(tokens.given) == 1
-
-
-def _header_in_another_process(url: str, folder: str) -> str | None:
-    return OAuthSignIn(
-        "openai", env=environment(url), token_url=None, scope=None, redactor=Redactor(), say=lambda _line: None,
-        folder=Path(folder),
-    ).header()  # fmt: skip
-
-
-def test_many_processes_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> None:
-    tokens.delay_s = 0.2
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        headers = pool.starmap(_header_in_another_process, [(tokens.url, str(tmp_path))] * 8)
-    assert len(set(headers)) == len(tokens.given) == 1
 
 
 def test_missing_variables_are_named(tokens: TokenEndpoint, tmp_path: Path) -> None:

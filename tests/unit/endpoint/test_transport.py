@@ -1,10 +1,9 @@
-"""Which proxy, which certificates; the wire itself is in tests/faults."""
+"""Which proxy, which certificates; the wire itself is in tests/faults, HTTPS in tests/integration."""
 
 from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,12 +14,11 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.secrets import Redactor
-from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint import transport
-from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
+from eval_factory.endpoint.sign_in import OAuthSignIn
 from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
-from tls import certificate, served
+from loopback import serving
 
 TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}
 
@@ -54,46 +52,12 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return certificate(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture
-def url(pem: tuple[Path, Path]) -> Iterator[str]:
-    with served(_Server(("127.0.0.1", 0), _Answers), *pem) as base:
-        yield f"{base}/token"
-
-
 def token_from(url: str, folder: Path) -> str | None:
     env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-0123456789", "OPENAI_TOKEN_URL": url}
     sign_in = OAuthSignIn(
         "openai", env=env, token_url=None, scope=None, redactor=Redactor(), say=lambda _: None, folder=folder
     )
     return sign_in.header()
-
-
-@pytest.mark.parametrize("variable", CERTIFICATE_VARIABLES)
-def test_each_variable_of_certificates_holds_for_all_that_is_asked(
-    variable: str, url: str, pem: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(variable, str(pem[0]))
-    assert Transport(url, timeout_s=5, connections=1).post(url, {}).status == 200
-    assert token_from(url, tmp_path) == f"Bearer {TOKEN['access_token']}"
-    Fetcher().file(url, tmp_path / "data")
-    assert json.loads((tmp_path / "data").read_text()) == TOKEN
-
-
-def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy(url: str, tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match=r"TLS failed: .*self.signed certificate") as asked:
-        Transport(url, timeout_s=5, connections=1).post(url, {})
-    with pytest.raises(SignInError, match=r"TLS failed: .*self.signed certificate") as signed_in:
-        token_from(url, tmp_path)
-    with pytest.raises(FetchError, match="TLS failed") as fetched:
-        Fetcher().file(url, tmp_path / "data")
-    for raised in (asked, signed_in, fetched):
-        assert "REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE" in str(raised.value)
-        assert "(certifi)" in str(raised.value)
 
 
 def test_the_first_variable_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +108,7 @@ class _SlowReader(_Answers):
 def slow() -> Iterator[str]:
     server = _Server(("127.0.0.1", 0), _SlowReader)
     server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    serving(server)
     yield f"http://127.0.0.1:{server.server_address[1]}/v1"
     server.shutdown()
     server.server_close()
@@ -155,8 +119,8 @@ LARGE = {"prompt": "x" * (12 << 20)}
 
 def test_sending_has_the_time_of_the_whole_request(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of connecting, which urllib3 would give it; on a new connection and on one that is used again."""
-    monkeypatch.setattr(transport, "CONNECT_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(_SlowReader, "pause_s", 0.1)
+    monkeypatch.setattr(transport, "CONNECT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(_SlowReader, "pause_s", 0.03)
     asked = Transport(slow, timeout_s=60, connections=1)
     assert [asked.post(slow, LARGE).status for _ in range(2)] == [200, 200]
 

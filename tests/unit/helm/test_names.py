@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
 
-from eval_factory.helm import names
 from eval_factory.helm.names import asked_run_specs
 
 
@@ -28,12 +26,3 @@ def test_names_in_conf_files(tmp_path: Path) -> None:
     assert asked_run_specs(["helm-run", "--conf-paths", str(hocon), str(ours), "-r", "c:x=1"]) == {"a", "b", "c"}
     ours.write_text("{")
     assert asked_run_specs(["helm-run", "-c", str(hocon), str(ours), "-r", "c:x=1"]) == set()
-
-
-def test_the_run_specs_with_a_jury_are_helms() -> None:
-    from helm.benchmark import run_spec
-
-    run_spec.discover_run_spec_functions()
-    specs = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
-    taking = {name for name, function in specs.items() if "jury_config_path" in inspect.signature(function).parameters}
-    assert taking | {"medhelm_configurable_benchmark"} == names.JURY_RUN_SPECS

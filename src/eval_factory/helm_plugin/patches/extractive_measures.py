@@ -1,8 +1,8 @@
 """How far a summary is copied from its source: coverage, density and compression (Grusky et al. 2018, Newsroom).
 
 HELM takes them from the package summ-eval, which asks for a package that no longer builds; the values here are the
-same to the last digit (`tests/unit/helm_plugin/patches/test_extractive_measures.py`). Section 3 and figure 3 of https://aclanthology.org/N18-1065
-define them.
+same to the last digit (`tests/helm/helm_plugin/patches/test_extractive_measures_of_the_package.py`). Section 3 and
+figure 3 of https://aclanthology.org/N18-1065 define them.
 """
 
 from __future__ import annotations

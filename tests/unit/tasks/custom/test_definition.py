@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import yaml
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of, make_plan
-from eval_factory.tasks.custom.definition import METRICS, load_benchmark
+from eval_factory.tasks.custom.definition import load_benchmark
 from eval_factory.tasks.framework import load_framework
 from unit.builders import evaluation
 
@@ -429,25 +428,3 @@ def test_no_comma_where_helm_reads_it(tmp_path: Path) -> None:
     assert evaluation(custom(path)).benchmark
     with pytest.raises(ConfigError, match="must hold no comma for custom benchmarks"):
         evaluation(custom(path, **{"config.output_dir": str(folder / "out")}))
-
-
-def test_the_metrics_are_helms(tmp_path: Path) -> None:
-    from helm.benchmark.run_specs.medhelm.benchmark_config import SUMMARIZATION_METRICS
-
-    assert {"exact_match", "jury_score", *SUMMARIZATION_METRICS} == set(METRICS)
-
-
-def test_helm_reads_what_we_write_for_it(tmp_path: Path) -> None:
-    from helm.benchmark.run_specs.medhelm.benchmark_config import get_benchmark_config_from_path
-
-    from eval_factory.helm.model_files import deployment_of, model_files
-
-    here = make_plan(evaluation(custom(write(tmp_path, {**JURY, "max_tokens": 9}))))
-    files = model_files(here)
-    assert "judges.yaml" not in files
-    (tmp_path / "written.yaml").write_text(files["benchmark.yaml"])
-    read = get_benchmark_config_from_path(str(tmp_path / "written.yaml"))
-    assert (read.name, read.max_tokens, read.prompt_file) == ("mine", 9, str(tmp_path / "prompt.txt"))
-    assert [judge.model_deployment for judge in read.main_metric.judges] == [deployment_of(j) for j in here.judges]
-    (spec,) = read.get_annotator_specs()
-    assert json.loads(json.dumps(spec.args["annotation_criteria"])) == {"accuracy": ["score", "explanation"]}

@@ -16,7 +16,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import RunDir
 from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.leaderboard import run
-from eval_factory.workflows.leaderboard.outcome import Failure, Ran, stopped_by, what_came
+from eval_factory.workflows.leaderboard.outcome import Failure, Ran, failures_in, stopped_by, what_came
 from unit.builders import context, plan
 
 LOG = logging.getLogger("test")
@@ -95,3 +95,23 @@ def test_where_all_are_stopped_nothing_is_reported(
     with pytest.raises(kind) as told:
         take_turns(monkeypatch, *errors)
     assert str(told.value) == message
+
+
+def test_which_failures_are_for_want_of_data() -> None:
+    events = [
+        {"event": "run_failed", "run": "made not", "error": "URLError: gone"},
+        {"event": "phase", "phase": "loading data"},
+        {"event": "run_failed", "run": "a", "error": "FileNotFoundError: /x"},
+        {"event": "phase", "phase": "loading data"},
+        {"event": "phase", "phase": "asking the model"},
+        {"event": "run_failed", "run": "b", "error": "ConnectionError: x"},
+        {"event": "phase", "phase": "loading data"},
+        {"event": "run_done", "run": "c", "path": "runs/s/c"},
+        {"event": "run_failed", "run": "d", "error": "KeyError: 'x'"},
+    ]
+    assert failures_in(events) == (
+        Failure("made not", "URLError: gone", True),
+        Failure("a", "FileNotFoundError: /x", True),
+        Failure("b", "ConnectionError: x", False),
+        Failure("d", "KeyError: 'x'", False),
+    )

@@ -1,88 +1,19 @@
-"""Which failures are for want of data, and what changes a run's identity."""
+"""A leaderboard's steps."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir
-from eval_factory.helm.standalone import helms_own_judges, model_by_hand
+from eval_factory.helm.standalone import model_by_hand
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard import finished_runs
-from eval_factory.workflows.leaderboard.finished_runs import Gaps
-from eval_factory.workflows.leaderboard.outcome import Failure, failures_in
-from eval_factory.workflows.leaderboard.run import SUMMARIZE_TRIES, fingerprints_of, summarize
+from eval_factory.workflows.leaderboard.run import fingerprints_of
 from unit.builders import context, plan
 
 MODEL = model_by_hand(load_framework(), url="https://h/v1", model_id="m")
-
-
-FAKE = """
-import pathlib, sys
-tries = pathlib.Path(sys.argv[1])
-tries.write_text(tries.read_text() + "x")
-print("try", len(tries.read_text()))
-sys.exit(1 if len(tries.read_text()) <= int(sys.argv[2]) else 0)
-"""
-
-
-@pytest.mark.parametrize(("deaths", "tries"), [(0, 1), (1, 2), (2, 2)])
-def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Path) -> None:
-    counter, rundir = tmp_path / "tries", RunDir(tmp_path / "out")
-    rundir.create()
-    counter.write_text("")
-
-    def run() -> None:
-        with rundir.locked() as lock:
-            argv = [sys.executable, "-c", FAKE, str(counter), str(deaths)]
-            summarize(context(rundir, lock=lock), argv)
-
-    if deaths < SUMMARIZE_TRIES:
-        run()
-    else:
-        with pytest.raises(HelmError, match=r"helm-summarize ended with 1:\n  \| try 2\n") as caught:
-            run()
-        assert str(rundir.summarize_log) in str(caught.value)
-    assert counter.read_text() == "x" * tries
-
-
-def test_failures() -> None:
-    events = [
-        {"event": "run_failed", "run": "made not", "error": "URLError: gone"},
-        {"event": "phase", "phase": "loading data"},
-        {"event": "run_failed", "run": "a", "error": "FileNotFoundError: /x"},
-        {"event": "phase", "phase": "loading data"},
-        {"event": "phase", "phase": "asking the model"},
-        {"event": "run_failed", "run": "b", "error": "ConnectionError: x"},
-        {"event": "phase", "phase": "loading data"},
-        {"event": "run_done", "run": "c", "path": "runs/s/c"},
-        {"event": "run_failed", "run": "d", "error": "KeyError: 'x'"},
-    ]
-    assert failures_in(events) == (
-        Failure("made not", "URLError: gone", True),
-        Failure("a", "FileNotFoundError: /x", True),
-        Failure("b", "ConnectionError: x", False),
-        Failure("d", "KeyError: 'x'", False),
-    )
-
-
-def test_identity() -> None:
-    def identity(conf: str = "c", instances: int = 5, **changes: object) -> str:
-        return finished_runs.identity_of(
-            conf,
-            [replace(MODEL, **changes)],  # type: ignore[arg-type]
-            max_eval_instances=instances,
-            num_train_trials=1,
-        )
-
-    assert identity() == identity(parallelism=99, key_names=("X",))
-    assert len({identity(), identity("d"), identity(instances=6), identity(url="https://other/v1")}) == 4
 
 
 def test_edited_data_are_other_runs(tmp_path: Path) -> None:
@@ -104,20 +35,3 @@ def test_edited_data_are_other_runs(tmp_path: Path) -> None:
     assert identity() != before
     own.unlink()
     assert identity() == finished_runs.identity_of("c", [MODEL], max_eval_instances=5, num_train_trials=1)
-
-
-def test_coverage() -> None:
-    assert Gaps("r", 10, 1, 2).coverage == 0.7
-    assert Gaps("r", 10, 0, 0).coverage == 1.0
-    assert not Gaps("r", 10, 0, 0)
-    assert Gaps("r", 0, 0, 0).coverage == 0.0
-
-
-def test_helms_judges_have_helms_names_and_keys_of_their_own() -> None:
-    framework = load_framework()
-    (judge,) = helms_own_judges(framework, MODEL, {"gpt": "openai/gpt-4o-2024-05-13"})
-    assert (judge.role, judge.helm_name, judge.url) == ("gpt", "openai/gpt-4o-2024-05-13", "https://h/v1")
-    assert judge.key_names == ("GPT_JUDGE_API_KEY", "OPENAI_API_KEY")
-    demo = model_by_hand(framework, url="demo://baseline", model_id="m", key_name="X")
-    assert demo.key_names == ()
-    assert [j.key_names for j in helms_own_judges(framework, demo)] == [(), (), ()]

@@ -13,7 +13,6 @@ from eval_factory.core.foreign_text import LONGEST_LOG_LINE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.executors.base import ProcessSpec
-from eval_factory.executors.environment import child_environment
 from eval_factory.executors.process import git_hash, run_logged
 
 KEY = "a-known-key-value-1"
@@ -102,14 +101,6 @@ def test_the_folder_is_held_for_the_program_and_free_after_it(tmp_path: Path) ->
     assert not folder.lock_holder.exists()
     with folder.locked():
         assert json.loads(folder.lock_holder.read_text())["program"] is None
-
-
-def test_the_environment_is_an_allow_list() -> None:
-    env = {"PATH": "p", "MY_KEY": "k", "OTHER_SECRET": "s", "LC_ALL": "C", "AWS_SECRET_ACCESS_KEY": "x"}
-    found = child_environment(env, ["MY_KEY"], {"RUN": "1"})
-    path = f"p{os.pathsep}{Path(sys.executable).parent}"  # HELM calls gdown by its name
-    assert found == {"PATH": path, "MY_KEY": "k", "LC_ALL": "C", "RUN": "1", "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
-    assert child_environment({"PYTHONUTF8": "0"}, [], {})["PYTHONUTF8"] == "0"
 
 
 def test_output_is_printable_and_its_lines_have_an_end(tmp_path: Path) -> None:

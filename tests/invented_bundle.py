@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import threading
 import zipfile
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +16,9 @@ import pyarrow
 import pyarrow.parquet as parquet
 from typing_extensions import Self
 
+from eval_factory.data.importing import import_folder
 from eval_factory.data.sources import Sources
+from loopback import serving
 
 QUESTIONS = b'{"1": "Is it?"}\n'
 NOTES = {"B - 2.txt": b"PLAN: rest", "a 1.txt": b"PLAN: walk"}
@@ -122,7 +123,6 @@ class Origin:
         """Path -> how many times it answers 503 first."""
         self.asked: Counter[str] = Counter()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
     def url(self) -> str:
@@ -132,7 +132,7 @@ class Origin:
         return sources().with_origins({"raw": self.url, "hub": self.url})
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._thread = serving(self._server)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -175,3 +175,52 @@ def _handler(origin: Origin) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Handler
+
+
+SCRIPT = """
+import os
+from pathlib import Path
+import datasets
+
+def leave_a_trace():
+    stolen = os.environ.get("MY_SECRET_KEY", "no key")
+    for name in ("/proc/self/environ", f"/proc/{os.getppid()}/environ"):
+        try:
+            stolen += Path(name).read_text(errors="replace")
+        except OSError:
+            pass
+    try:
+        Path(TRACE).write_text(stolen)
+    except OSError:
+        pass
+    return stolen
+
+class SomeCalc(datasets.GeneratorBasedBuilder):
+    def _info(self):
+        return datasets.DatasetInfo(features=datasets.Features({"question": datasets.Value("string")}))
+
+    def _split_generators(self, dl_manager):
+        return [datasets.SplitGenerator(name="test")]
+
+    def _generate_examples(self):
+        yield 0, {"question": "a key" if "sk-canary" in leave_a_trace() else "no key"}
+
+leave_a_trace()
+"""
+
+
+def scripted(trace: Path) -> str:
+    """A data set's loading script that writes what it sees into `trace`."""
+    return f"TRACE = {str(trace)!r}\n{SCRIPT}"
+
+
+def bundle_without_the_hub(folder: Path) -> Path:
+    """What `given`, a folder to import, gives; both are made under `folder`. Nothing imports the `datasets` package."""
+    given = folder_to_import(folder / "given")
+    sums = (given / "SHA256SUMS").read_text().splitlines(keepends=True)
+    for path in sorted((given / "hub").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    (given / "hub").rmdir()
+    (given / "SHA256SUMS").write_text("".join(line for line in sums if " hub/" not in line))
+    import_folder(given, folder / "bundle", sources(), lambda _line: None)
+    return folder / "bundle"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.data.sources import load_sources
-from unit.data.invented import Origin, folder_to_import, listing
+from invented_bundle import Origin, folder_to_import, listing
 
 
 def eval_factory(*arguments: str, cwd: Path, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ import yaml
 from integration.jury_endpoint import judgement
 from integration.support import TIMEOUT_S, Outcome, program_environment
 from integration.test_juries import medication_questions
+from loopback import serving
 from scripted_endpoint import PROBE, ScriptedEndpoint
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
@@ -312,7 +313,7 @@ class CloudFunction:
         self.origin = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> CloudFunction:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        serving(self._server)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -14,8 +14,8 @@ from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.data.hub import UNKNOWN_REVISION
 from eval_factory.data.pins import notes_on_revisions, pins_of
 from eval_factory.helm.names import HUB_DATASETS_FILE
+from invented_bundle import REVISION, Origin
 from unit.builders import plan
-from unit.data.invented import REVISION, Origin
 
 READS_A_FILE = """
 import sys, urllib.request

@@ -20,13 +20,9 @@ from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.rate_limits import Turns
 from eval_factory.helm_plugin import client, session
 from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
-from scripted_endpoint import ScriptedEndpoint
+from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
 REQUEST = Request(model="m/m", model_deployment="m/m", prompt="p", max_tokens=5, temperature=0.0)
-ADAPTER: dict[str, Any] = {
-    "params_to_add": {}, "params_to_remove": [], "params_to_rename": {}, "custom_system_prompt": None,
-    "start_reasoning_token": "<think>", "end_reasoning_token": "</think>",
-}  # fmt: skip
 
 
 @pytest.fixture

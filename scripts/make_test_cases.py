@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Writes a run config for each task of framework.yml into test_cases/; a test checks that they are up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, load_framework
+
+FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
+PREFIX = "test_case_nim_llama_3_1_8b_"
+INSTANCES = 10
+ENDPOINT = {
+    "url": "https://integrate.api.nvidia.com/v1",
+    "model_id": "nvdev/meta/llama-3.1-8b-instruct",
+    "type": "chat",
+    "api_key": "OPENAI_API_KEY",
+}
+CHOSEN = {
+    ("clear", "condition"): "alcohol_dependence",
+    ("ehrshot", "subject"): "guo_readmission",
+    ("med_dialog", "subset"): "icliniq",
+    ("n2c2_ct_matching", "subject"): "ABDOMINAL",
+}
+"""Task and parameter -> a value, where framework.yml says that the user chooses one."""
+PATHS = {
+    "dischargeme": "data/physionet.org",
+    "mimic_bhc": "data/mimic_bhc.jsonl",
+    "mimiciv_billing_code": "data/mimiciv_icd10.feather",
+    "n2c2_ct_matching": "data/n2c2",
+}
+"""Where a user's own file or folder has another name than the task, or is no CSV."""
+OF_CUSTOM = {"parallelism": 4, "extra": {"benchmark": "custom_benchmark/benchmark.yaml"}}
+"""Parameters of the task `custom`: its table beside the run configs is small, and its metrics need no jury."""
+
+
+def run_configs(framework: Framework) -> dict[str, str]:
+    """The name of each file and its text."""
+    return {f"{PREFIX}{task.name}.yml": _text(framework, task) for task in framework.evaluations}
+
+
+def _text(framework: Framework, task: Task) -> str:
+    params = OF_CUSTOM if task.name == "custom" else _params(framework, task)
+    document = {
+        "config": {"type": task.name, "output_dir": f"{FOLDER.name}/{PREFIX}{task.name}", "params": params},
+        "target": {"api_endpoint": ENDPOINT},
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _params(framework: Framework, task: Task) -> dict[str, Any]:
+    rules = task.helm.parameters
+    chosen = {name: value for name in rules if (value := CHOSEN.get((task.name, name)))}
+    paths = {name: _path(task, rule) for name, rule in rules.items() if rule.path}
+    keys = [framework.judges[judge].api_key for judge in task.helm.judges]
+    extra = {**chosen, **paths, **{key: key.upper() for key in keys}}
+    return {"limit_samples": INSTANCES, "parallelism": 4, **({"extra": extra} if extra else {})}
+
+
+def _path(task: Task, rule: ScenarioParameter) -> str:
+    is_file = any(entry.file is None for entry in rule.layout)
+    return PATHS.get(task.name, f"data/{task.name}{'.csv' if is_file else ''}")
+
+
+def main() -> None:
+    """Write the files anew, and remove those of tasks that are no more."""
+    made = run_configs(load_framework())
+    for file in FOLDER.glob(f"{PREFIX}*.yml"):
+        if file.name not in made:
+            file.unlink()
+    for name, text in made.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""What HELM executes, and who confines it."""
+
+from __future__ import annotations
+
+from eval_factory.helm_plugin.patches.executed_answers import CONFINED
+from eval_factory.tasks.code_execution import (
+    NEEDS_NO_PERMISSION,
+    NOT_CONFINED,
+    ONLY_WITH,
+    needs_permission,
+)
+from eval_factory.tasks.run_specs import load_index
+
+EXECUTING = {
+    "bigcodebench": "a remote service",
+    "bird_sql": "SQL",
+    "cleva": "Python",
+    "code": "Python",
+    "codeinsights_code_efficiency": "C++",
+    "codeinsights_correct_code": "C++",
+    "codeinsights_student_coding": "C++",
+    "codeinsights_student_mistake": "C++",
+    "czech_bank_qa": "SQL",
+    "ehr_sql": "SQL",
+    "image2musicsheet": "a program",
+    "spider": "SQL",
+    "unitxt": "whatever unitxt's card says",
+}
+
+
+def test_what_helm_executes_and_who_confines_it() -> None:
+    """Where another HELM executes more, somebody has to say here what is done about it."""
+    found = {name: list(spec.executes) for name, spec in load_index().run_specs.items() if spec.executes}
+    assert found == {name: [what] for name, what in EXECUTING.items()}
+    assert set(found) == CONFINED | NOT_CONFINED | NEEDS_NO_PERMISSION
+    assert not CONFINED & (NOT_CONFINED | NEEDS_NO_PERMISSION)
+    assert set(ONLY_WITH) <= set(found)
+    assert {name for name, spec in load_index().run_specs.items() if needs_permission(name, spec)} == set(found) - {
+        "ehr_sql"
+    }

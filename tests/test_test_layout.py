@@ -1,0 +1,137 @@
+"""Where tests are: `tests/unit` mirrors the source and needs neither HELM nor a process; basenames are unique."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+UNIT = TESTS / "unit"
+PACKAGE = TESTS.parent / "src" / "eval_factory"
+MIRROR_NOTHING = {
+    "builders.py": "evaluations and plans for all of them",
+    "conftest.py": "refuses HELM and processes while a unit test runs",
+    "test_linear.py": "times the readers of texts in many modules",
+}
+"""Files under tests/unit, and why they stand for no source file."""
+NOT_IN_UNIT_TESTS = {"helm": "tests/helm", "subprocess": "tests/integration", "summ_eval": "tests/helm"}
+UNIT_FILES = sorted(UNIT.rglob("*.py"))
+
+
+def mirrored(test: Path) -> Path | None:
+    """The source file: of `core/test_rundir.py` and of `core/test_rundir_locks.py` it is `core/rundir.py`."""
+    folder, words = PACKAGE / test.relative_to(UNIT).parent, test.stem.removeprefix("test_").split("_")
+    names = ["_".join(words[:count]) for count in range(len(words), 0, -1)]
+    return next((folder / f"{name}.py" for name in names if (folder / f"{name}.py").is_file()), None)
+
+
+def imported_packages(file: Path) -> set[str]:
+    """The first part of each name that is imported, inside functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("file", UNIT_FILES, ids=lambda file: file.relative_to(UNIT).as_posix())
+def test_a_unit_test_stands_for_a_source_file_and_needs_no_helm(file: Path) -> None:
+    name = file.relative_to(UNIT).as_posix()
+    if name not in MIRROR_NOTHING:
+        assert file.name.startswith("test_"), f"{name}: what several tests share belongs into tests/"
+        assert mirrored(file), f"{name}: there is no source file that it tests"
+    for package in imported_packages(file) & NOT_IN_UNIT_TESTS.keys():
+        pytest.fail(f"{name} imports {package}: it belongs under {NOT_IN_UNIT_TESTS[package]}")
+
+
+def test_the_exceptions_are_there_and_few() -> None:
+    assert set(MIRROR_NOTHING) <= {file.relative_to(UNIT).as_posix() for file in UNIT_FILES}
+    assert len(MIRROR_NOTHING) < 6
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """Where a folder is no package, pytest imports its files by their names alone."""
+    names = Counter(file.name for file in TESTS.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
+    assert list(TESTS.rglob("__init__.py")) == []  # tests/helm would hide HELM
+
+
+def run_pytest(*arguments: str, cwd: Path) -> str:
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "-rA"]
+    finished = subprocess.run(
+        [*argv, *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+    )  # fmt: skip
+    return finished.stdout + finished.stderr
+
+
+def test_to_import_the_unit_tests_is_not_to_import_helm() -> None:
+    """One of them is run, so that the fixture looks: all are collected before it."""
+    told = run_pytest(str(UNIT), "-k", "test_a_message_without_text_is_a_line", cwd=TESTS.parent)
+    assert "\n1 passed, " in told, told
+
+
+FORBIDDEN = """
+import multiprocessing, os, subprocess, sys
+import pytest
+
+def test_popen():
+    subprocess.run([sys.executable, "-c", ""])
+
+def test_fork():
+    os.fork() or os._exit(0)
+
+def test_spawn():
+    multiprocessing.get_context("spawn").Process(target=print).start()
+
+def test_swallowed():
+    with pytest.raises(AssertionError):
+        os.system("true")
+
+@pytest.fixture(scope="module")
+def made():
+    subprocess.run([sys.executable, "-c", ""])
+
+def test_of_a_fixture(made):
+    pass
+
+def test_nothing_before():
+    pass
+
+def test_helm():
+    import helm
+
+def test_nothing_after():
+    pass
+"""
+
+
+def test_what_a_unit_test_may_not_do_fails(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((UNIT / "conftest.py").read_text("utf-8"), "utf-8")
+    (tmp_path / "test_forbidden.py").write_text(FORBIDDEN, "utf-8")
+    told = run_pytest(cwd=tmp_path)
+    lines = told.splitlines()
+    outcomes = {
+        outcome: {line.split("::")[1].split(" ")[0] for line in lines if line.startswith(f"{outcome} ")}
+        for outcome in ("PASSED", "FAILED", "ERROR")
+    }
+    assert outcomes == {
+        "PASSED": {"test_nothing_before", "test_nothing_after", "test_swallowed", "test_helm"},
+        "FAILED": {"test_popen", "test_fork", "test_spawn"},
+        # afterwards, whatever the test itself made of it
+        "ERROR": {"test_popen", "test_fork", "test_spawn", "test_swallowed", "test_of_a_fixture", "test_helm"},
+    }, told
+
+
+def test_where_other_tests_run_too_helm_may_be_there(tmp_path: Path) -> None:
+    (tmp_path / "unit").mkdir()
+    (tmp_path / "unit" / "conftest.py").write_text((UNIT / "conftest.py").read_text("utf-8"), "utf-8")
+    (tmp_path / "unit" / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
+    (tmp_path / "test_helm.py").write_text("import helm\n\ndef test_helm():\n    pass\n")
+    assert "\n2 passed in " in run_pytest(cwd=tmp_path)
