@@ -42,9 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """Also while the fixtures of a module or of the session are made. xdist starts its workers outside of it."""
-    WATCH.on, WATCH.started = True, []
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Also while the fixtures of a module or of the session are made. xdist starts its workers outside of it.
+
+    xdist's workers call this hook for the tests of all folders.
+    """
+    WATCH.on, WATCH.started = HERE in item.path.parents, []
     try:
         return (yield)
     finally:
