@@ -22,7 +22,8 @@ from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobo
 from eval_factory.config.evaluation import Request
 from eval_factory.core.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.tasks.framework import Framework, load_framework
 

@@ -21,7 +21,8 @@ from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_ta
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.explain import did_you_mean, expectation
 from eval_factory.core.plain_yaml import not_writable
-from eval_factory.core.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
+from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
+from eval_factory.core.secrets import variable_of, variables_in
 from eval_factory.tasks.custom.definition import Benchmark, load_benchmark
 from eval_factory.tasks.framework import Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry

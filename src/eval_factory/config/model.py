@@ -18,8 +18,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from eval_factory.core.redaction import Redactor, looks_like_key
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import Redactor, is_variable_name, looks_like_key
+from eval_factory.core.secrets import is_variable_name
 from eval_factory.core.user_paths import expanded
 from eval_factory.core.written_secrets import secret_field_of, secret_field_of_url
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.core.jsonl import json_line
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.secrets import Redactor
 
 RUN_ID_VARIABLE = "EVAL_FACTORY_RUN_ID"
 PARENT_VARIABLE = "EVAL_FACTORY_PARENT"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
-from eval_factory.core.secrets import Redactor
 from eval_factory.executors.process import Finished, run_logged
 from eval_factory.executors.progress import EventTail, ProgressDisplay
 

@@ -15,8 +15,8 @@ from typing import IO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, Lock
-from eval_factory.core.secrets import Redactor
 
 TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
-from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files

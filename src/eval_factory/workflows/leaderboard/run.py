@@ -18,8 +18,8 @@ from eval_factory.core import events as event_names
 from eval_factory.core.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.logs import open_log
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir, write_atomic
-from eval_factory.core.secrets import Redactor
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.executors.open_files import make_room
 from eval_factory.helm import names

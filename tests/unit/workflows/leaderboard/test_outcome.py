@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import EvalFactoryError, HelmError, PrerequisiteError
-from eval_factory.core.secrets import Redactor
+from eval_factory.core.redaction import Redactor
 from eval_factory.executors.local import LocalRun
 from eval_factory.executors.process import Finished
 from eval_factory.workflows.leaderboard import run

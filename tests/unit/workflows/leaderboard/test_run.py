@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.secrets import Redactor
 from eval_factory.helm.standalone import helms_own_judges, model_by_hand
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard import finished_runs
