@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
-from eval_factory.config.load import load_mapping
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.explain import did_you_mean, expectation
+from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
+from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks.custom import prompt_check, table_check
 from eval_factory.tasks.findings import Findings
 
@@ -40,20 +41,16 @@ _NEEDS = "name, description, prompt_file, dataset_file and metrics"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 
 
-class _Metric(_Strict):
+class _Metric(StrictModel):
     name: _Text
     prompt_file: _Text | None = None
     judges: list[Any] | None = None
 
 
-class _File(_Strict):
+class _File(StrictModel):
     name: _Text
     description: _Text
     prompt_file: _Text

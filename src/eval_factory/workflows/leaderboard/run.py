@@ -18,6 +18,7 @@ from eval_factory.core import events as event_names
 from eval_factory.core.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.logs import open_log
+from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir, write_atomic
 from eval_factory.core.signals import not_to_be_hung_up
@@ -159,10 +160,10 @@ def prepare(job: Job, log: logging.Logger) -> None:
 def with_earlier_models(text: str, rundir: RunDir) -> str:
     """model_metadata.yaml with the models whose runs are in the tables already: helm-summarize names them."""
     try:
-        before = yaml.safe_load((rundir.model_configs / names.MODEL_METADATA).read_text(encoding="utf-8"))["models"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        before = parse_own((rundir.model_configs / names.MODEL_METADATA).read_text(encoding="utf-8"))["models"]
+    except (OSError, YamlError, KeyError, TypeError):
         return text
-    now = {model["name"] for model in yaml.safe_load(text)["models"]}
+    now = {model["name"] for model in parse_own(text)["models"]}
     earlier = [model for model in before if model["name"] not in now]
     return text + (yaml.safe_dump(earlier, sort_keys=False, allow_unicode=True, width=120) if earlier else "")
 
