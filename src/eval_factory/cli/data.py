@@ -46,7 +46,7 @@ def data() -> None:
 
 @data.command("ls")
 @click.argument("folder", type=_FOLDER, required=False, metavar="[DIR]")
-@click.option("--data_dir", "--data-dir", "data_dir", type=_FOLDER, default=None, help="The same as DIR.")
+@click.option("--data_dir", type=_FOLDER, default=None, help="The same as DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None:
     """What each task needs, and whether the bundle DIR holds it."""
@@ -186,7 +186,7 @@ def pack_data(folder: Path, archive: Path) -> None:
 @data.command("unpack")
 @click.argument("archive", type=_FOLDER, metavar="FILE.tar.gz")
 @click.argument("folder", type=_FOLDER, metavar="DIR")
-@click.option("--max_bytes", "--max-bytes", "max_bytes", type=click.IntRange(min=1), default=None,
+@click.option("--max_bytes", type=click.IntRange(min=1), default=None,
               help="What the archive may unpack to; 20 GiB unless given.")  # fmt: skip
 def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
     """Make a bundle of an archive: checked before it is unpacked, and after."""

@@ -44,13 +44,7 @@ def list_leaderboards(as_json: bool) -> None:
 @click.option("--reasoning", is_flag=True, help="Take the entries with more output tokens, where a conf has both.")
 @click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
-@click.option(
-    "--allow_code_execution",
-    "--allow-code-execution",
-    "allow_code_execution",
-    is_flag=True,
-    help="Let entries execute what the model answers.",
-)
+@click.option("--allow_code_execution", is_flag=True, help="Let entries execute what the model answers.")
 @click.option("--dry_run", is_flag=True, help="Check everything, print HELM's commands; start and write nothing.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.pass_context

@@ -9,9 +9,8 @@ import shlex
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -35,28 +34,20 @@ CLICKS_BROKEN_PIPE = 1
 """click itself ends the program so, whatever it is told, where a write to a pipe fails."""
 
 
-class _EitherSpelling(click.Group):
-    """`run_eval` and `run-eval` are one command."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name.replace("-", "_"))
+def _underscored(token: str) -> str:
+    """Both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`, are one."""
+    return token.replace("-", "_")
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _option(name: str, **settings: Any) -> Callable[[_Command], _Command]:
-    """An option in both spellings: --run_config and --run-config."""
-    spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-    return click.option(*spellings, name, **settings)
-
-
-@click.group(cls=_EitherSpelling, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _underscored})
 @click.option("--debug", is_flag=True, help="Log in detail; HELM's log then holds prompts and answers.")
 @click.version_option(__version__, prog_name=PROGRAM)
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Measure how good a language model is at medical work."""
+    """Measure how good a language model is at medical work.
+
+    Commands and options may be written with hyphens too: run-eval --model-id.
+    """
     ctx.obj = {"debug": debug}
 
 
@@ -130,27 +121,31 @@ _FLAGS = {
 
 
 @cli.command("run_eval")
-@_option("run_config", type=HomePath(), default=None, help="The run config (YAML).")
-@_option("output_dir", default=None, help="Folder for results; made if it is not there.")
-@_option("eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
-@_option("model_id", default=None, help="The model's id at the endpoint.")
-@_option("model_type", default=None, help="chat or completions.")
-@_option("model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
-@_option("api_key_name", default=None, help="NAME of the environment variable that holds the key.")
-@_option("limit_samples", type=int, default=None, help="Instances to ask; all if not given.")
-@_option("parallelism", type=int, default=None, help="Requests at the same time.")
-@_option("max_new_tokens", type=int, default=None, help="Tokens that an answer may have; the benchmark's if not given.")
-@_option("temperature", type=float, default=None, help="The benchmark's if not given.")
-@_option("top_p", type=float, default=None, help="1 if not given.")
-@_option("request_timeout", type=float, default=None, help="Seconds for one attempt of a request.")
-@_option("max_retries", type=int, default=None, help="Further attempts where one fails.")
-@_option("data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
-@_option("offline", is_flag=True, help="Contact nothing but the endpoints.")
-@_option("allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
-@_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
-@_option("dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
-@_option("fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
-@_option("no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
+@click.option("--run_config", type=HomePath(), default=None, help="The run config (YAML).")
+@click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
+@click.option("--eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
+@click.option("--model_id", default=None, help="The model's id at the endpoint.")
+@click.option("--model_type", default=None, help="chat or completions.")
+@click.option("--model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
+@click.option("--api_key_name", default=None, help="NAME of the environment variable that holds the key.")
+@click.option("--limit_samples", type=int, default=None, help="Instances to ask; all if not given.")
+@click.option("--parallelism", type=int, default=None, help="Requests at the same time.")
+@click.option(
+    "--max_new_tokens", type=int, default=None, help="Tokens that an answer may have; the benchmark's if not given."
+)
+@click.option("--temperature", type=float, default=None, help="The benchmark's if not given.")
+@click.option("--top_p", type=float, default=None, help="1 if not given.")
+@click.option("--request_timeout", type=float, default=None, help="Seconds for one attempt of a request.")
+@click.option("--max_retries", type=int, default=None, help="Further attempts where one fails.")
+@click.option(
+    "--data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it."
+)
+@click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
+@click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
+@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
+@click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
+@click.option("--fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
+@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.option("--debug", is_flag=True, help="The same as before the command.")
 @click.pass_context
 def run_eval(
