@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from eval_factory.cli.leaderboard_listing import listing
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
 
@@ -21,8 +22,6 @@ def leaderboard() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything about them as JSON.")
 def list_leaderboards(as_json: bool) -> None:
     """List the leaderboards, and what each needs beside an endpoint for text."""
-    from eval_factory.cli.leaderboard_listing import listing
-
     listing(sys.stdout, as_json=as_json)
 
 

@@ -15,15 +15,17 @@ from typing import Any
 import click
 
 from eval_factory import __version__
+from eval_factory.cli import task_listing
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
-from eval_factory.config.evaluation import Request
+from eval_factory.cli.tables import show_table
 from eval_factory.core.errors import DEFECT_EXIT_CODE, ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
+from eval_factory.demo.example import write_example
 from eval_factory.tasks.framework import Framework, load_framework
 
 PROGRAM = "eval-factory"
@@ -58,8 +60,6 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @click.option("--tag", default=None, help="Only tasks with this tag.")
 def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None) -> None:
     """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with."""
-    from eval_factory.cli import task_listing
-
     if (task is not None) + everything + (tag is not None) > 1:
         raise ConfigError("ls: give one of TASK, --all and --tag")
     framework = load_framework()
@@ -73,9 +73,6 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
 
 
 def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
-    from eval_factory.cli import task_listing
-    from eval_factory.cli.tables import show_table
-
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif sys.stdout.isatty():
@@ -85,9 +82,6 @@ def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
-    from eval_factory.cli import task_listing
-    from eval_factory.cli.tables import show_table
-
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
     if not tasks:
         tags = sorted({name for task in framework.evaluations for name in task.about.tags})
@@ -162,6 +156,7 @@ def run_eval(
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
+    from eval_factory.config.evaluation import Request  # imported here, as all that runs something: `ls` is to be quick
     from eval_factory.workflows.evaluate import Options, run_evaluation
 
     given: dict[str, Any] = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
@@ -180,8 +175,6 @@ def run_eval(
 @click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
 def new_benchmark(folder: Path, jury: bool) -> None:
     """Write an example of a benchmark of your own into DIR, ready to run and to be changed."""
-    from eval_factory.demo.example import write_example
-
     for path in write_example(folder, jury=jury):
         click.echo(str(path))
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
