@@ -1,4 +1,4 @@
-"""`eval-factory leaderboard`: HELM's public leaderboards, for one's own model."""
+"""`eval-factory leaderboard`: HELM's public leaderboards, for the user's model."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def run_eval(
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
 def new_benchmark(folder: Path, jury: bool) -> None:
-    """Write an example of a benchmark of your own into DIR, ready to run and to be changed."""
+    """Write an example of a custom benchmark into DIR, ready to run and to be changed."""
     for path in write_example(folder, jury=jury):
         click.echo(str(path))
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")

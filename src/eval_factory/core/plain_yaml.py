@@ -167,7 +167,7 @@ def _check(root: yaml.Node) -> None:
 def _measured(node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int]) -> tuple[int, int]:
     """(values, levels) of what a node stands for."""
     if id(node) in above:
-        raise YamlError(_at(node, "an alias stands inside what it stands for"))
+        raise YamlError(_at(node, "an alias refers to a value that contains it"))
     if id(node) not in known:
         if node.tag not in _KINDS:
             raise YamlError(_at(node, _odd_kind(node.tag)))

@@ -189,7 +189,7 @@ class RunDir:
         """All that says what came out; `run_config.yml` says of what."""
         return (self.evaluation_config, self.results_yml, self.results_jsonl, self.instances, self.report_html)
 
-    def set_aside(self, files: Iterable[Path]) -> Path:
+    def archive(self, files: Iterable[Path]) -> Path:
         """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
         folder = self.root / f"results.set-aside-{time.strftime('%Y%m%d-%H%M%S')}"
         folder.mkdir(exist_ok=True)

@@ -78,7 +78,7 @@ def checked_secret(value: str, origin: str) -> str | None:
     if not (value.isascii() and value.isprintable()):
         raise PrerequisiteError(
             f"{origin} holds a character that no key has (not shown): a control character, or one beyond ASCII\n"
-            "  set it anew; quotes, dashes and spaces may have been changed where it was copied from"
+            "  set it again; quotes, dashes and spaces may have been changed where it was copied from"
         )
     return value or None
 

@@ -93,7 +93,7 @@ def set_aside_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path |
         return None
     if _recorded(rundir) == (plan.identity, data_files):
         return None
-    return rundir.set_aside((*rundir.results, rundir.run_config))
+    return rundir.archive((*rundir.results, rundir.run_config))
 
 
 def _recorded(rundir: RunDir) -> tuple[str, dict[str, str]] | None:

@@ -48,7 +48,7 @@ def test_plain_values(text: str, value: Any) -> None:
         ("a: 2024-01-01", "line 1, column 4: is read as a date; put it in quotes"),
         ("a: !!binary aGk=", "is !!binary; a configuration holds"),
         ("a: !mine x", "is !mine; a configuration holds"),
-        ("a: &x [*x]", "line 1, column 4: an alias stands inside what it stands for"),
+        ("a: &x [*x]", "line 1, column 4: an alias refers to a value that contains it"),
         ('a: "\\ud800"', "line 1, column 4: holds half a character"),
         ('"\\ud800": 1', "line 1, column 1: holds half a character"),
         ("a: !!int x", "holds a value that is not what its tag says"),
@@ -128,9 +128,9 @@ def test_overrides_have_the_same_limits() -> None:
 
 
 def test_bytes_that_are_no_utf_8_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: holds bytes that are no UTF-8"):
+    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: contains bytes that are not UTF-8"):
         evaluation({"config.output_dir": "x\udcff"})
-    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: holds bytes"):
+    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: contains bytes"):
         evaluation({"config.output_dir": "${X}"}, X="x\udcff")
     long = evaluation({"target.api_endpoint.model_id": "${X}"}, X="[" * 3000)
     assert long.run.target.api_endpoint.model_id == "[" * 3000
