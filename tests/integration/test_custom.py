@@ -182,7 +182,7 @@ def test_a_mistake_ends_with_2_before_anything_is_asked(example: Path, run_progr
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         outcome = run_program("custom", endpoint.url, params=benchmark(example))
     assert outcome.returncode == 2
-    assert "{qestion} is no column of" in outcome.stderr
+    assert "{qestion} is not a column of" in outcome.stderr
     assert endpoint.probes == 0
     assert not outcome.output_dir.exists()
 

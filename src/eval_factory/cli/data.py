@@ -6,18 +6,19 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from eval_factory.cli.paths import HomePath
+from eval_factory.cli.tables import show_table
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
-
-if TYPE_CHECKING:  # the modules themselves are imported inside the commands: `--help` is to be quick
-    from eval_factory.data.bundle import Need
-    from eval_factory.data.manifest import Manifest
-    from eval_factory.data.sources import Sources, TaskSources
+from eval_factory.data.archive import DEFAULT_LIMIT, pack, unpack
+from eval_factory.data.bundle import Need, needs_of, settle
+from eval_factory.data.importing import import_folder
+from eval_factory.data.manifest import Manifest, compare, read_manifest
+from eval_factory.data.sources import Sources, TaskSources, load_sources
 
 NO_DATA, OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there", "incomplete", "not there"
 _FOLDER = HomePath()
@@ -46,13 +47,10 @@ def data() -> None:
 
 @data.command("ls")
 @click.argument("folder", type=_FOLDER, required=False, metavar="[DIR]")
-@click.option("--data_dir", "--data-dir", "data_dir", type=_FOLDER, default=None, help="The same as DIR.")
+@click.option("--data_dir", type=_FOLDER, default=None, help="The same as DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None:
     """What each task needs, and whether the bundle DIR holds it."""
-    from eval_factory.data.manifest import Manifest, read_manifest
-    from eval_factory.data.sources import load_sources
-
     if folder is not None and data_dir not in (None, folder):
         raise ConfigError(f"data ls: {folder} and --data_dir {data_dir} are two bundles; name one of them")
     data_dir = folder or data_dir
@@ -73,8 +71,6 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
 
 def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources) -> dict[str, Any]:
     """One task: `size` in bytes of what is there, `where` a folder of the bundle or the hosts that have it."""
-    from eval_factory.data.bundle import needs_of
-
     needs = needs_of(task, manifest, root, sources)
     listed = manifest.paths()
     paths = {path for need in needs for path in need.paths}
@@ -120,8 +116,6 @@ def _where(needs: list[Need], paths: set[str], root: Path) -> str:
 def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
     from rich.filesize import decimal
 
-    from eval_factory.cli.tables import show_table
-
     if data_dir is not None:
         click.echo(f"{data_dir}\n")
     rows = [
@@ -143,8 +137,7 @@ def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
 @click.option("--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin.")
 def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
     """Download what runs of these tasks read ('all': of every task; 'leaderboards': the run entries of HELM's)."""
-    from eval_factory.data.pull import LEADERBOARDS, pull
-    from eval_factory.data.sources import load_sources
+    from eval_factory.data.pull import LEADERBOARDS, pull  # imported here: it loads requests
 
     given = dict(origin.partition("=")[::2] for origin in origins)
     sources = load_sources().with_origins(given)
@@ -156,9 +149,6 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 @click.argument("folder", type=_FOLDER, metavar="DIR")
 def verify_data(folder: Path) -> None:
     """Compare every file with the manifest."""
-    from eval_factory.data.bundle import settle
-    from eval_factory.data.manifest import compare, read_manifest
-
     settle(folder)
     manifest = read_manifest(folder)
     differences = compare(folder, manifest)
@@ -177,8 +167,6 @@ def verify_data(folder: Path) -> None:
 @click.argument("archive", type=_FOLDER, metavar="FILE.tar.gz")
 def pack_data(folder: Path, archive: Path) -> None:
     """Put a bundle into one archive."""
-    from eval_factory.data.archive import pack
-
     size = pack(folder, archive)
     click.echo(f"{archive}: {size} bytes")
 
@@ -186,13 +174,10 @@ def pack_data(folder: Path, archive: Path) -> None:
 @data.command("unpack")
 @click.argument("archive", type=_FOLDER, metavar="FILE.tar.gz")
 @click.argument("folder", type=_FOLDER, metavar="DIR")
-@click.option("--max_bytes", "--max-bytes", "max_bytes", type=click.IntRange(min=1), default=None,
+@click.option("--max_bytes", type=click.IntRange(min=1), default=None,
               help="What the archive may unpack to; 20 GiB unless given.")  # fmt: skip
 def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
     """Make a bundle of an archive: checked before it is unpacked, and after."""
-    from eval_factory.data.archive import DEFAULT_LIMIT, unpack
-    from eval_factory.data.sources import load_sources
-
     manifest = unpack(archive, Path(os.path.abspath(folder)), load_sources(), limit=max_bytes or DEFAULT_LIMIT)
     click.echo(f"{folder}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
 
@@ -202,9 +187,6 @@ def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
 @click.option("--to", "target", type=_FOLDER, required=True, metavar="DIR", help="The bundle; made if it is not there.")
 def import_data(folder: Path, target: Path) -> None:
     """Take a folder of benchmark data (scenarios/, hub/, nltk_data/, tiktoken/, SHA256SUMS) into a bundle."""
-    from eval_factory.data.importing import import_folder
-    from eval_factory.data.sources import load_sources
-
     if target.absolute() == folder.absolute():
         raise ConfigError(f"{target}: is the folder that is imported; name another one")
     import_folder(folder, target, load_sources(), _say)

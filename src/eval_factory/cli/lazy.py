@@ -11,7 +11,7 @@ class LazyGroup(click.Group):
     """Stands for the group at `module:name` until it is used; its help line is given, for `eval-factory --help`."""
 
     def __init__(self, name: str, where: str, help_line: str) -> None:
-        super().__init__(name=name, help=help_line, context_settings={"token_normalize_func": _underscored})
+        super().__init__(name=name, help=help_line)
         self._where = where
 
     def _group(self) -> click.Group:
@@ -24,8 +24,3 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return self._group().get_command(ctx, cmd_name)
-
-
-def _underscored(token: str) -> str:
-    """Both spellings of commands and options, --model_url and --model-url, are one."""
-    return token.replace("-", "_")

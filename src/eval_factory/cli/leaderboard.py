@@ -1,4 +1,4 @@
-"""`eval-factory leaderboard`: HELM's public leaderboards, for one's own model."""
+"""`eval-factory leaderboard`: HELM's public leaderboards, for the user's model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from eval_factory.cli.leaderboard_listing import listing
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
 from eval_factory.core.signals import not_to_be_hung_up
@@ -22,8 +23,6 @@ def leaderboard() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything about them as JSON.")
 def list_leaderboards(as_json: bool) -> None:
     """List the leaderboards, and what each needs beside an endpoint for text."""
-    from eval_factory.cli.leaderboard_listing import listing
-
     listing(sys.stdout, as_json=as_json)
 
 
@@ -45,13 +44,7 @@ def list_leaderboards(as_json: bool) -> None:
 @click.option("--reasoning", is_flag=True, help="Take the entries with more output tokens, where a conf has both.")
 @click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
-@click.option(
-    "--allow_code_execution",
-    "--allow-code-execution",
-    "allow_code_execution",
-    is_flag=True,
-    help="Let entries execute what the model answers.",
-)
+@click.option("--allow_code_execution", is_flag=True, help="Let entries execute what the model answers.")
 @click.option("--dry_run", is_flag=True, help="Check everything, print HELM's commands; start and write nothing.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.pass_context

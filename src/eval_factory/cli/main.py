@@ -9,16 +9,17 @@ import shlex
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from eval_factory import __version__
+from eval_factory.cli import task_listing
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
+from eval_factory.cli.tables import show_table
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     ConfigError,
@@ -27,8 +28,10 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals, not_to_be_hung_up
+from eval_factory.demo.example import write_example
 from eval_factory.tasks.framework import Framework, load_framework
 
 if TYPE_CHECKING:
@@ -42,28 +45,20 @@ CLICKS_BROKEN_PIPE = 1
 """click itself ends the program so, whatever it is told, where a write to a pipe fails."""
 
 
-class _EitherSpelling(click.Group):
-    """`run_eval` and `run-eval` are one command."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name.replace("-", "_"))
+def _underscored(token: str) -> str:
+    """Both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`, are one."""
+    return token.replace("-", "_")
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _option(name: str, **settings: Any) -> Callable[[_Command], _Command]:
-    """An option in both spellings: --run_config and --run-config."""
-    spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-    return click.option(*spellings, name, **settings)
-
-
-@click.group(cls=_EitherSpelling, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _underscored})
 @click.option("--debug", is_flag=True, help="Log in detail; HELM's log then holds prompts and answers.")
 @click.version_option(__version__, prog_name=PROGRAM)
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Measure how good a language model is at medical work."""
+    """Measure how good a language model is at medical work.
+
+    Commands and options may be written with hyphens too: run-eval --model-id.
+    """
     ctx.obj = {"debug": debug}
 
 
@@ -74,8 +69,6 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @click.option("--tag", default=None, help="Only tasks with this tag.")
 def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None) -> None:
     """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with."""
-    from eval_factory.cli import task_listing
-
     if (task is not None) + everything + (tag is not None) > 1:
         raise ConfigError("ls: give one of TASK, --all and --tag")
     framework = load_framework()
@@ -89,9 +82,6 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
 
 
 def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
-    from eval_factory.cli import task_listing
-    from eval_factory.cli.tables import show_table
-
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif sys.stdout.isatty():
@@ -101,9 +91,6 @@ def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
-    from eval_factory.cli import task_listing
-    from eval_factory.cli.tables import show_table
-
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
     if not tasks:
         tags = sorted({name for task in framework.evaluations for name in task.about.tags})
@@ -137,27 +124,31 @@ _FLAGS = {
 
 
 @cli.command("run_eval")
-@_option("run_config", type=HomePath(), default=None, help="The run config (YAML).")
-@_option("output_dir", default=None, help="Folder for results; made if it is not there.")
-@_option("eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
-@_option("model_id", default=None, help="The model's id at the endpoint.")
-@_option("model_type", default=None, help="chat or completions.")
-@_option("model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
-@_option("api_key_name", default=None, help="NAME of the environment variable that holds the key.")
-@_option("limit_samples", type=int, default=None, help="Instances to ask; all if not given.")
-@_option("parallelism", type=int, default=None, help="Requests at the same time.")
-@_option("max_new_tokens", type=int, default=None, help="Tokens that an answer may have; the benchmark's if not given.")
-@_option("temperature", type=float, default=None, help="The benchmark's if not given.")
-@_option("top_p", type=float, default=None, help="1 if not given.")
-@_option("request_timeout", type=float, default=None, help="Seconds for one attempt of a request.")
-@_option("max_retries", type=int, default=None, help="Further attempts where one fails.")
-@_option("data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
-@_option("offline", is_flag=True, help="Contact nothing but the endpoints.")
-@_option("allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
-@_option("overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
-@_option("dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
-@_option("fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
-@_option("no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
+@click.option("--run_config", type=HomePath(), default=None, help="The run config (YAML).")
+@click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
+@click.option("--eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
+@click.option("--model_id", default=None, help="The model's id at the endpoint.")
+@click.option("--model_type", default=None, help="chat or completions.")
+@click.option("--model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
+@click.option("--api_key_name", default=None, help="NAME of the environment variable that holds the key.")
+@click.option("--limit_samples", type=int, default=None, help="Instances to ask; all if not given.")
+@click.option("--parallelism", type=int, default=None, help="Requests at the same time.")
+@click.option(
+    "--max_new_tokens", type=int, default=None, help="Tokens that an answer may have; the benchmark's if not given."
+)
+@click.option("--temperature", type=float, default=None, help="The benchmark's if not given.")
+@click.option("--top_p", type=float, default=None, help="1 if not given.")
+@click.option("--request_timeout", type=float, default=None, help="Seconds for one attempt of a request.")
+@click.option("--max_retries", type=int, default=None, help="Further attempts where one fails.")
+@click.option(
+    "--data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it."
+)
+@click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
+@click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
+@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
+@click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
+@click.option("--fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
+@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.option("--debug", is_flag=True, help="The same as before the command.")
 @click.pass_context
 def run_eval(
@@ -174,7 +165,7 @@ def run_eval(
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
-    from eval_factory import api
+    from eval_factory import api  # imported here, as all that runs something: `ls` is to be quick
 
     given: dict[str, Any] = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     if offline:
@@ -205,9 +196,7 @@ def show_dry_run(found: DryRun, screen: TextIO) -> None:
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
 def new_benchmark(folder: Path, jury: bool) -> None:
-    """Write an example of a benchmark of your own into DIR, ready to run and to be changed."""
-    from eval_factory.demo.example import write_example
-
+    """Write an example of a custom benchmark into DIR, ready to run and to be changed."""
     for path in write_example(folder, jury=jury):
         click.echo(str(path))
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")

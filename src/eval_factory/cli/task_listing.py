@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.explain import did_you_mean
-from eval_factory.tasks.code_execution import FLAG, KEY, executed_by, needs_permission, why
+from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.tasks.code_execution import FLAG, KEY, executed_by, how_executed, needs_permission
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import FileLayout, Framework, ScenarioParameter, Task
 from eval_factory.tasks.run_entry import (
@@ -218,9 +218,12 @@ def _execution(record: Record) -> list[str]:
     run_spec = record.get("run_spec") or record["name"]
     if not record["executes"]:
         return []
-    lines = ["", f"it {why(run_spec, record['executes'])}"]
+    lines = ["", f"it {how_executed(run_spec, record['executes'])}"]
     if record.get("needs_permission"):
-        lines += ["", f"refused without {FLAG}, or {KEY}: true, because such an answer is a stranger's program"]
+        lines += [
+            "",
+            f"refused without {FLAG}, or {KEY}: true, because nobody has checked the program that a model writes",
+        ]
     return lines
 
 
@@ -292,13 +295,13 @@ def run_spec_rows(records: Iterable[Record]) -> list[tuple[str, ...]]:
         (
             record["type"],
             _arguments(record),
-            record["description"] + _hindrance(record),
+            record["description"] + _restriction(record),
         )
         for record in records
     ]
 
 
-def _hindrance(record: Record) -> str:
+def _restriction(record: Record) -> str:
     if not record["runs"]:
         return f" [cannot be run: asks for {record['asks']}]"
     if record["needs_permission"]:

@@ -19,9 +19,10 @@ from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.explain import did_you_mean, expectation
 from eval_factory.core.plain_yaml import not_writable
-from eval_factory.core.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
+from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
+from eval_factory.core.secrets import variable_of, variables_in
+from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.custom.definition import Benchmark, load_benchmark
 from eval_factory.tasks.framework import Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
@@ -53,7 +54,7 @@ class Evaluation:
     run: RunConfig
     sources: Sources
     benchmark: Benchmark | None = None
-    """The user's own; `task` is then made for it."""
+    """The custom benchmark, if it is one; `task` is then made for it."""
     warnings: tuple[str, ...] = ()
     """What of the configuration has no effect."""
 
@@ -107,7 +108,7 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    strange = foreign_keys.take_out(user_layers)
+    foreign = foreign_keys.take_out(user_layers)
     task = task or _chosen_task(user_layers, framework, problems)
     framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [
@@ -117,9 +118,9 @@ def build_evaluation(
     ]
     for _, tree in layers:
         _canonical_names(tree, problems)
-    problems += foreign_keys.problems_of(strange, task, framework)
+    problems += foreign_keys.problems_of(foreign, task, framework)
     merged, sources = merge(layers)
-    foreign_keys.without_unused_prompt(merged, strange)
+    foreign_keys.without_unused_prompt(merged, foreign)
     run = _validated(merged, sources, request, problems)
     benchmark = None
     if run is not None and task is not None:
@@ -131,7 +132,7 @@ def build_evaluation(
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)
     task = without_examples(task, run.config.params.extra)
-    warning = foreign_keys.warning_of(strange)
+    warning = foreign_keys.warning_of(foreign)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else ())
 
 
@@ -145,9 +146,9 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
     layers.append((Source.FLAG, flags))
     layers.append((Source.OVERRIDE, parse_overrides(request.overrides)))
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
-    odd = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
-    if odd:
-        raise ConfigError([f"{source}: {path}: holds bytes that are no UTF-8" for source, path in odd])
+    unwritable = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
+    if unwritable:
+        raise ConfigError([f"{source}: {path}: contains bytes that are not UTF-8" for source, path in unwritable])
     return [(source, tree) for source, tree in layers if tree]
 
 

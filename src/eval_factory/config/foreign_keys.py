@@ -31,7 +31,7 @@ NO_EFFECT: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Section -> keys that say how requests are kept, counted and reported: here that is always done the same way."""
 
-_NEVER_SCORED = "what stands between start_reasoning_token and end_reasoning_token is never scored here"
+_NEVER_SCORED = "the text between start_reasoning_token and end_reasoning_token is never scored here"
 _CUT_OFF = "reasoning that was cut off is never scored here"
 _OPENAI_ONLY = "requests and answers have the form of OpenAI's API here"
 ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {

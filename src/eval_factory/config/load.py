@@ -1,4 +1,4 @@
-"""Reading a run config: YAML with its line on an error, `${NAME}` from the environment, and `--overrides`."""
+"""A run config with `${NAME}` from the environment, and `--overrides`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError, parse
+from eval_factory.core.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError, load_mapping, parse
 from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.written_secrets import field_before, field_names_a_secret
 
@@ -18,56 +18,9 @@ _PLACE_OF_FIELDS = "target.api_endpoint.adapter_config.params_to_add."
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
-MOST_BYTES = 256 * 1024
-"""Of a file that a person writes."""
-
-
 def load_run_config(path: Path) -> dict[str, Any]:
     """The mapping in a run config. Raises ConfigError, as `load_mapping` does."""
     return load_mapping(path, "at least `config:` with `type:`, and `target:`")
-
-
-def load_mapping(path: Path, needs: str) -> dict[str, Any]:
-    """The mapping in a YAML file; `needs` tells who wrote something else what belongs into it.
-
-    Raises:
-        ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
-    """
-    try:
-        document = parse(_text_of(path))
-    except YamlError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    if document is None:
-        raise ConfigError(f"{path}: is empty; it needs {needs}")
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: holds a {_kind(document)} where a mapping belongs; it needs {needs}")
-    return document
-
-
-def _text_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path}: is a folder, not a file") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
-        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(content) > MOST_BYTES:
-        raise ConfigError(f"{path}: is larger than {MOST_BYTES // 1024} KiB; is it another file?")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not a UTF-8 text file") from None
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, list):
-        return "list"
-    if isinstance(value, str):
-        return "text"
-    return type(value).__name__
 
 
 def interpolate(value: Any, env: Mapping[str, str], where: str, problems: list[str]) -> Any:

@@ -9,17 +9,17 @@ from urllib.parse import urlsplit
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from eval_factory.core.redaction import Redactor, looks_like_key
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import Redactor, is_variable_name, looks_like_key
+from eval_factory.core.secrets import is_variable_name
+from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.user_paths import expanded
 from eval_factory.core.written_secrets import secret_field_of, secret_field_of_url
 
@@ -96,10 +96,6 @@ Positive = Annotated[int, Field(strict=True, ge=1, le=MOST)]
 Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
 def _role(text: str) -> str:
     if not _ROLE.match(text) or text == MODEL_ROLE:
         raise ValueError(f"must be lower-case letters, digits, - and _, and not {MODEL_ROLE!r}")
@@ -113,7 +109,7 @@ Temperature = Annotated[Number, Field(ge=0.0, le=100.0)]
 TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 
 
-class Judge(_Strict):
+class Judge(StrictModel):
     """One of `config.params.extra.judges`. What is not given is the target's, or what HELM prescribes for judges."""
 
     name: Role
@@ -147,7 +143,7 @@ def _different_names(judges: list[Judge] | None) -> list[Judge] | None:
 Jury = Annotated[list[Judge], Field(min_length=1)]
 
 
-class Extra(_Strict):
+class Extra(StrictModel):
     """`config.params.extra`."""
 
     data_path: PathText | None
@@ -173,7 +169,7 @@ class Extra(_Strict):
     min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]
 
 
-class Params(_Strict):
+class Params(StrictModel):
     """`config.params`."""
 
     limit_samples: Positive | None
@@ -186,7 +182,7 @@ class Params(_Strict):
     extra: Extra
 
 
-class RunSection(_Strict):
+class RunSection(StrictModel):
     """`config`."""
 
     type: Line
@@ -209,7 +205,7 @@ def _named(field: str) -> str:
     return Redactor().text(repr(field))
 
 
-class AdapterConfig(_Strict):
+class AdapterConfig(StrictModel):
     """`target.api_endpoint.adapter_config`."""
 
     use_nvcf: Annotated[bool, Field(strict=True)]
@@ -221,7 +217,7 @@ class AdapterConfig(_Strict):
     end_reasoning_token: Line
 
 
-class ApiEndpoint(_Strict):
+class ApiEndpoint(StrictModel):
     """`target.api_endpoint`."""
 
     url: Url
@@ -238,13 +234,13 @@ class ApiEndpoint(_Strict):
         return self.url in DEMO_URLS
 
 
-class TargetSection(_Strict):
+class TargetSection(StrictModel):
     """`target`."""
 
     api_endpoint: ApiEndpoint
 
 
-class RunConfig(_Strict):
+class RunConfig(StrictModel):
     """A whole run config, merged."""
 
     config: RunSection

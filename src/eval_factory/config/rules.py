@@ -11,7 +11,7 @@ from typing import Any
 
 from eval_factory.config.merge import Source, Sources
 from eval_factory.config.model import Extra, RunConfig
-from eval_factory.core.explain import did_you_mean
+from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.code_execution import refusal
 from eval_factory.tasks.framework import FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATHS, WHERE, given_twice
@@ -22,7 +22,7 @@ SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language"
 """Keys of params.extra that only mean something to the tasks that declare them."""
 
 BENCHMARK = "benchmark"
-"""The key of params.extra that names a user's own benchmark; HELM is given a file made of it."""
+"""The key of params.extra that names a custom benchmark; HELM is given a file made of it."""
 
 ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
 """Whose models the default judges are."""
@@ -147,7 +147,7 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
         if rule is None:
             if value is not None and task.helm.any_run_spec:
                 problems.append(
-                    f"{where}: the arguments of a run entry stand in config.type:"
+                    f"{where}: write the arguments of a run entry in config.type:"
                     f" helm:{task.helm.run_spec}:{name}={value}"
                 )
             elif value is not None:
@@ -176,7 +176,7 @@ def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
     if rule.allowed:
         return f", one of {', '.join(rule.allowed)}"
     lines = described(rule.layout, {"subject": extra.subject, "condition": extra.condition})
-    return "".join(["; what has to stand there:", *(f"\n    {line}" for line in lines)]) if lines else ""
+    return "".join(["; what it must contain:", *(f"\n    {line}" for line in lines)]) if lines else ""
 
 
 @dataclass(frozen=True)

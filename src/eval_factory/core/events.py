@@ -16,8 +16,8 @@ from typing import Any, TextIO
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.jsonl import json_line
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.secrets import Redactor
 
 PHASE = "phase"
 PROGRESS = "progress"

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterable
 
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, RunDir
-from eval_factory.core.secrets import Redactor
 
 
 def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool, beginning: Iterable[str] = ()) -> logging.Logger:

@@ -1,14 +1,23 @@
-"""YAML as a configuration needs it: mappings, lists, texts, numbers, true, false and null, and no more of them than
-somebody writes. Aliases can make a file of ten lines mean more than a machine holds.
+"""The one place that reads YAML.
+
+What a user wrote is YAML as a configuration needs it: mappings, lists, texts, numbers, true, false and null, and no
+more of them than somebody writes. Aliases can make a file of ten lines mean more than a machine holds. What this
+program wrote, or comes with, is read without these checks, and much faster.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from eval_factory.core.errors import ConfigError
+
+MOST_BYTES = 256 * 1024
+"""Of a file that a person writes."""
 
 MOST_NODES = 100_000
 """Values in a document, each alias counted with all that it stands for."""
@@ -20,6 +29,12 @@ _TAG = "tag:yaml.org,2002:"
 _INT, _STR, _MERGE = f"{_TAG}int", f"{_TAG}str", f"{_TAG}merge"
 _NUMBERS = (_INT, f"{_TAG}float")
 _KINDS = frozenset({_STR, *_NUMBERS, *(_TAG + name for name in ("map", "seq", "bool", "null", "merge"))})
+
+
+try:
+    _FastLoader: Any = yaml.CSafeLoader
+except AttributeError:  # PyYAML built without libyaml
+    _FastLoader = yaml.SafeLoader
 
 
 class YamlError(ValueError):
@@ -78,6 +93,57 @@ def parse(text: str) -> Any:
     return document
 
 
+def load_mapping(path: Path, needs: str) -> dict[str, Any]:
+    """The mapping in a YAML file; `needs` tells who wrote something else what belongs into it.
+
+    Raises:
+        ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
+    """
+    try:
+        document = parse(_text_of(path))
+    except YamlError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if document is None:
+        raise ConfigError(f"{path}: is empty; it needs {needs}")
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: holds {_kind(document)} where a mapping belongs; it needs {needs}")
+    return document
+
+
+def _text_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder, not a file") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path}: is larger than {MOST_BYTES // 1024} KiB; is it another file?")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not a UTF-8 text file") from None
+
+
+def _kind(value: object) -> str:
+    return {list: "a list", str: "a text", bool: "true or false"}.get(type(value), "a number")
+
+
+def parse_own(text: str) -> Any:
+    """The document in a text that this program wrote, or that comes with it.
+
+    Raises:
+        YamlSyntaxError: it is no YAML: somebody changed it, or it ends in the middle.
+    """
+    try:
+        return yaml.load(text, Loader=_FastLoader)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        raise YamlSyntaxError(_syntax_problem(error)) from None
+
+
 def _syntax_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "is not valid YAML"
@@ -101,7 +167,7 @@ def _check(root: yaml.Node) -> None:
 def _measured(node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int]) -> tuple[int, int]:
     """(values, levels) of what a node stands for."""
     if id(node) in above:
-        raise YamlError(_at(node, "an alias stands inside what it stands for"))
+        raise YamlError(_at(node, "an alias refers to a value that contains it"))
     if id(node) not in known:
         if node.tag not in _KINDS:
             raise YamlError(_at(node, _odd_kind(node.tag)))

@@ -19,6 +19,6 @@ def expanded(text: str) -> str:
     path = os.path.expanduser(text)
     if path.startswith("~") and path == text:
         whose = text.partition("/")[0]
-        known = "there is no home folder" if whose == "~" else f"there is no user {whose[1:]!r}"
-        raise ValueError(f"{known} for {whose!r} to stand for; write ./{text} for a path that begins so")
+        unknown = "there is no home folder" if whose == "~" else f"there is no user {whose[1:]!r}"
+        raise ValueError(f"{unknown}; write ./{text} for a path that begins with {whose!r}")
     return path

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote_plus
 
-from eval_factory.core.secrets import is_placeholder, names_a_secret, variables_in
+from eval_factory.core.redaction import is_placeholder
+from eval_factory.core.secrets import names_a_secret, variables_in
 
 _NO_SECRETS = re.compile(
     r"(?:^|[_.-])(?:(?:eos|bos|pad|unk|sep|cls|mask|stop|start|end|begin|special|think|reasoning)[_-]?token"

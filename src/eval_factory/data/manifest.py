@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from eval_factory import __version__
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import sha256_of
+from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.sources import RelativePath, Sha256, clashes, plain_text
 
 MANIFEST = "manifest.json"
@@ -29,14 +30,10 @@ OURS = (MANIFEST, LOCK, COMMIT)
 """Names at the top of a bundle that the manifest does not list."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 Plain = Annotated[str, AfterValidator(plain_text)]
 
 
-class FileEntry(_Strict):
+class FileEntry(StrictModel):
     """One file. `source`: a URL, `hub:<id>@<revision>`, or `import:<folder name>`."""
 
     path: RelativePath
@@ -52,7 +49,7 @@ def _prepared(folder: str) -> str:
     return folder
 
 
-class HubEntry(_Strict):
+class HubEntry(StrictModel):
     """A prepared Hugging Face data set; `revision` is None where nobody knows it (imported data)."""
 
     id: RelativePath
@@ -77,7 +74,7 @@ def _different(files: list[FileEntry]) -> list[FileEntry]:
     return files
 
 
-class Manifest(_Strict):
+class Manifest(StrictModel):
     """What a bundle holds."""
 
     format: Literal[1] = 1

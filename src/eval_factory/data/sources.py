@@ -7,23 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.strict_model import StrictModel
 
 TABLE = "sources.yml"
 LONGEST_NAME, LONGEST_PATH = 240, 1000
 """In bytes: what any file system takes, with room for a suffix and for the folders that a bundle lies in."""
-
-try:
-    _Loader: Any = yaml.CSafeLoader
-except AttributeError:  # PyYAML built without libyaml
-    _Loader = yaml.SafeLoader
 
 
 def relative_path(text: str) -> str:
@@ -81,11 +77,7 @@ RelativePath = Annotated[str, AfterValidator(relative_path)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SourceFile(_Strict):
+class SourceFile(StrictModel):
     """A file of a scenario; `path` is relative to the scenario's folder."""
 
     path: RelativePath
@@ -97,7 +89,7 @@ class SourceFile(_Strict):
     member: RelativePath | None = None
 
 
-class Listing(_Strict):
+class Listing(StrictModel):
     """A folder of text files; `count` is how many of them HELM sees."""
 
     url: str
@@ -106,7 +98,7 @@ class Listing(_Strict):
     upstream: str | None = None
 
 
-class HubDataset(_Strict):
+class HubDataset(StrictModel):
     """`script`: it comes with a loading script, which is run at the pinned revision, as HELM runs it."""
 
     id: RelativePath
@@ -115,7 +107,7 @@ class HubDataset(_Strict):
     script: bool = False
 
 
-class Nltk(_Strict):
+class Nltk(StrictModel):
     """A zip file of which the members under `members` are put into `folder` of NLTK_DATA."""
 
     url: str
@@ -123,21 +115,21 @@ class Nltk(_Strict):
     members: str
 
 
-class Presentation(_Strict):
+class Presentation(StrictModel):
     """HELM's conf files: what its leaderboards run. `files`: name -> SHA-256."""
 
     url: str
     files: dict[RelativePath, Sha256]
 
 
-class Variant(_Strict):
+class Variant(StrictModel):
     """What a task reads instead where its parameters have these values; `data pull TASK:name=value` pulls it."""
 
     when: dict[str, str]
     hub: tuple[HubDataset, ...]
 
 
-class TaskSources(_Strict):
+class TaskSources(StrictModel):
     scenario: RelativePath
     files: tuple[SourceFile, ...] = ()
     listing: Listing | None = None
@@ -163,7 +155,7 @@ class TaskSources(_Strict):
         return task.model_copy(update={"hub": chosen.hub, "variant": named})
 
 
-class Sources(_Strict):
+class Sources(StrictModel):
     """The whole table."""
 
     format: Literal[1]
@@ -213,4 +205,4 @@ class Sources(_Strict):
 def load_sources() -> Sources:
     """The packaged table."""
     text = resources.files("eval_factory.data").joinpath(TABLE).read_text(encoding="utf-8")
-    return Sources.model_validate(yaml.load(text, Loader=_Loader))  # noqa: S506 - a safe loader
+    return Sources.model_validate(parse_own(text))

@@ -22,7 +22,7 @@ from helm.benchmark.scenarios.scenario import (
 
 NAME = "sample_medical_qa"
 TABLE = "sample/data.csv"
-"""The questions of the quickstart's sample, which asks them as a benchmark of one's own."""
+"""The questions of the quickstart's sample, which asks them as a custom benchmark."""
 LETTERS = "ABCD"
 MAX_TOKENS = 5
 

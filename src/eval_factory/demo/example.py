@@ -1,4 +1,4 @@
-"""`new_benchmark`: a working example of a benchmark of one's own, to be changed into it."""
+"""`new_benchmark`: a working example of a custom benchmark, for the user to change."""
 
 from __future__ import annotations
 

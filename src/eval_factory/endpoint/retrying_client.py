@@ -17,7 +17,7 @@ from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
-from eval_factory.core.secrets import Redactor
+from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.concurrency import AdaptiveLimit
 from eval_factory.endpoint.first_requests import FirstRequests

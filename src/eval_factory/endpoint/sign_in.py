@@ -22,8 +22,9 @@ from filelock import FileLock, Timeout
 from urllib3.util.retry import Retry
 
 from eval_factory.core.foreign_text import one_line, said_in
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, write_atomic
-from eval_factory.core.secrets import Redactor, secret_in, variable_of
+from eval_factory.core.secrets import secret_in, variable_of
 from eval_factory.endpoint.transport import certificates, certificates_hint, proxy_for
 
 RENEW_BEFORE_S = 60.0

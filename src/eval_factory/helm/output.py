@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from eval_factory.core.errors import HelmError
+from eval_factory.core.strict_model import StrictModel
 from eval_factory.helm import names
 
 BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "batch_size", "max_prob", "logprob")
@@ -22,20 +23,19 @@ COMPUTED_ON_PERTURBED = "perturbed"
 _SPLITS_BY_WEIGHT = ("test", "valid", "train")
 
 
-class _Loose(BaseModel):
-    # A scenario may number its instances: ids become text.
-    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
+class _HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
+    """Of what HELM writes only a part is read. A scenario may number its instances: ids become text."""
 
 
-_Entry = TypeVar("_Entry", bound=_Loose)
+_Entry = TypeVar("_Entry", bound=_HelmRecord)
 
 
-class Perturbation(_Loose):
+class Perturbation(_HelmRecord):
     name: str
     computed_on: str = COMPUTED_ON_PERTURBED
 
 
-class MetricName(_Loose):
+class MetricName(_HelmRecord):
     """The name of a statistic with the context it was computed in."""
 
     name: str
@@ -44,30 +44,30 @@ class MetricName(_Loose):
     perturbation: Perturbation | None = None
 
 
-class Stat(_Loose):
+class Stat(_HelmRecord):
     name: MetricName
     count: int
     sum: float = 0.0
     mean: float | None = None
 
 
-class PerInstanceStats(_Loose):
+class PerInstanceStats(_HelmRecord):
     instance_id: str
     train_trial_index: int
     perturbation: Perturbation | None = None
     stats: list[Stat]
 
 
-class _Text(_Loose):
+class _Text(_HelmRecord):
     text: str = ""
 
 
-class Reference(_Loose):
+class Reference(_HelmRecord):
     output: _Text
     tags: list[str] = []
 
 
-class Instance(_Loose):
+class Instance(_HelmRecord):
     id: str
     input: _Text
     references: list[Reference] = []
@@ -77,19 +77,19 @@ class Instance(_Loose):
     extra_data: dict[str, Any] | None = None
 
 
-class Completion(_Loose):
+class Completion(_HelmRecord):
     text: str
     finish_reason: dict[str, Any] | None = None
 
 
-class Result(_Loose):
+class Result(_HelmRecord):
     success: bool
     cached: bool = False
     completions: list[Completion] = []
     error: str | None = None
 
 
-class RequestState(_Loose):
+class RequestState(_HelmRecord):
     instance: Instance
     train_trial_index: int
     request: dict[str, Any]
@@ -97,17 +97,17 @@ class RequestState(_Loose):
     annotations: dict[str, Any] | None = None
 
 
-class _MetricSpec(_Loose):
+class _MetricSpec(_HelmRecord):
     class_name: str
     args: dict[str, Any] = {}
 
 
-class _AdapterSpec(_Loose):
+class _AdapterSpec(_HelmRecord):
     model: str = ""
     max_tokens: int | None = None
 
 
-class RunSpec(_Loose):
+class RunSpec(_HelmRecord):
     name: str
     adapter_spec: _AdapterSpec = _AdapterSpec()
     metric_specs: list[_MetricSpec] = []
@@ -278,7 +278,7 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
 
 
-class HubDataset(_Loose):
+class HubDataset(_HelmRecord):
     id: str
     config: str
     revision: str
@@ -296,7 +296,7 @@ def hub_datasets(helm_dir: Path) -> list[HubDataset]:
     return list(_read(file, list[HubDataset])) if file.is_file() else []
 
 
-class LimitedRecords(_Loose):
+class LimitedRecords(_HelmRecord):
     """What a scenario's `max_length` did to the records that it read."""
 
     run_spec: str
@@ -319,7 +319,7 @@ def reason_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> 
     return reason if isinstance(reason, str) else None
 
 
-class CodeExecution(_Loose):
+class CodeExecution(_HelmRecord):
     """How what the model answered was executed."""
 
     run_specs: list[str] = []

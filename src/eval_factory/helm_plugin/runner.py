@@ -20,8 +20,8 @@ from helm.common.object_spec import get_class_by_name
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, one_line
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
 from eval_factory.helm_plugin import entry_failures, network_guard
 from eval_factory.helm_plugin.capabilities import asks_for_more

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.events import EventWriter, run_id
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import ResponseStore
 
 

@@ -11,8 +11,9 @@ from eval_factory.config.evaluation import OAUTH_SECRETS, OAUTH_SETTINGS
 from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.redaction import is_placeholder
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import Secret, checked_secret, is_placeholder, secret_in, variable_of
+from eval_factory.core.secrets import Secret, checked_secret, secret_in, variable_of
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 
 API_KEY_PATH = "target.api_endpoint.api_key"

@@ -9,8 +9,9 @@ from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.failure_causes import shortened
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import Redactor, filled, first_secret
+from eval_factory.core.secrets import filled, first_secret
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, Asker, RequestFailed, StopAsking
 from eval_factory.endpoint.sign_in import sign_in

@@ -11,9 +11,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.jsonl import json_line
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import Spent, TaskResult, Usage
 from eval_factory.core.rundir import PRIVATE, RunDir, atomic_file, write_atomic
-from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import read_answers, read_roles
 from eval_factory.report import documents
 

@@ -45,8 +45,7 @@ def describe(values: Sequence[float], mean: float | None = None, scale: tuple[fl
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """The nearest-rank percentile; None of nothing."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
+    """The nearest-rank percentile: one of the values; None of nothing."""
+    import numpy as np  # imported here as scipy is
+
+    return float(np.quantile(values, share, method="inverted_cdf")) if values else None

@@ -35,7 +35,7 @@ def needs_permission(run_spec: str, spec: RunSpec) -> bool:
     return bool(spec.executes) and run_spec not in NEEDS_NO_PERMISSION
 
 
-def why(run_spec: str, executes: Mapping[str, str]) -> str:
+def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
     """A sentence on what is executed, and where."""
     places = "; ".join(f"{what}, in HELM's {place}" for what, place in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
@@ -53,7 +53,7 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
     if not executes or run_spec in NEEDS_NO_PERMISSION:
         return None
     return (
-        f"{run_spec} {why(run_spec, executes)}; it is refused unless you allow it:"
+        f"{run_spec} {how_executed(run_spec, executes)}; it is refused unless you allow it:"
         f" {FLAG}, or {KEY}: true in the run config"
     )
 

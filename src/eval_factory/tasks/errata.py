@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
-from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
+
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.strict_model import StrictModel
 
 FILE_NAME = "errata.yml"
 CORRECTED = ".corrected"
 
 
-class Erratum(BaseModel):
+class Erratum(StrictModel):
     """One defect: with a corrected score, mended inside helm-run, or unable to occur here."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str
     run_specs: tuple[str, ...]
@@ -45,9 +44,7 @@ class Erratum(BaseModel):
         return f"{self.metric}{CORRECTED}"
 
 
-class Errata(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class Errata(StrictModel):
     version: int
     errata: tuple[Erratum, ...]
 
@@ -65,5 +62,4 @@ class Errata(BaseModel):
 def load_errata() -> Errata:
     """Read and check the file once per process."""
     text = (resources.files("eval_factory.tasks") / FILE_NAME).read_text(encoding="utf-8")
-    loaded: Any = yaml.safe_load(text)
-    return Errata.model_validate(loaded)
+    return Errata.model_validate(parse_own(text))

@@ -9,22 +9,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.strict_model import StrictModel
 
 FILE_NAME = "framework.yml"
 
-try:
-    _Loader: Any = yaml.CSafeLoader
-except AttributeError:  # PyYAML built without libyaml
-    _Loader = yaml.SafeLoader
 
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FrameworkInfo(_Strict):
+class FrameworkInfo(StrictModel):
     name: str
     pkg_name: str
     full_name: str
@@ -32,14 +23,14 @@ class FrameworkInfo(_Strict):
     url: str
 
 
-class NumbersOf(_Strict):
+class NumbersOf(StrictModel):
     """A column of whole numbers in a table of the same folder."""
 
     file: str
     column: str
 
 
-class FileLayout(_Strict):
+class FileLayout(StrictModel):
     """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
     file: str | None = None
@@ -92,7 +83,7 @@ class FileLayout(_Strict):
         return self.model_copy(update={"file": file, "elements": {put(k): v for k, v in self.elements.items()}})
 
 
-class ScenarioParameter(_Strict):
+class ScenarioParameter(StrictModel):
     """A value of `params.extra` that a task's scenario accepts."""
 
     required: bool = False
@@ -111,7 +102,7 @@ class ScenarioParameter(_Strict):
         return not (self.required or self.fixed or self.path)
 
 
-class HelmEntry(_Strict):
+class HelmEntry(StrictModel):
     """How HELM knows a task."""
 
     run_spec: str
@@ -138,7 +129,7 @@ class HelmEntry(_Strict):
         return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None
 
 
-class About(_Strict):
+class About(StrictModel):
     """What `ls` shows of a task."""
 
     tags: tuple[str, ...]
@@ -152,21 +143,21 @@ class About(_Strict):
     size_mb: float | None = None
 
 
-class JudgeDefault(_Strict):
+class JudgeDefault(StrictModel):
     """A judge of the default jury; `api_key` names the parameter of `params.extra` that names its variable."""
 
     model_id: str
     api_key: str
 
 
-class OAuthService(_Strict):
+class OAuthService(StrictModel):
     """Where a service gives tokens, and for what, unless the environment says otherwise."""
 
     token_url: str | None = None
     scope: str | None = None
 
 
-class Task(_Strict):
+class Task(StrictModel):
     """One entry of `evaluations`."""
 
     name: str
@@ -184,13 +175,13 @@ class Task(_Strict):
         return self.defaults["config"].get("params", {}).get("extra", {}).get(parameter)
 
 
-class Defaults(_Strict):
+class Defaults(StrictModel):
     command: str
     config: dict[str, Any]
     target: dict[str, Any]
 
 
-class Framework(_Strict):
+class Framework(StrictModel):
     """The whole file."""
 
     framework: FrameworkInfo
@@ -220,4 +211,4 @@ def framework_path() -> Path:
 def load_framework() -> Framework:
     """Read and check the file once per process."""
     text = framework_path().read_text(encoding="utf-8")
-    return Framework.model_validate(yaml.load(text, Loader=_Loader))  # noqa: S506 - a safe loader
+    return Framework.model_validate(parse_own(text))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.core.explain import did_you_mean
+from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.code_execution import wrong_processor
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
 from eval_factory.tasks.run_specs import JURY_PARAMETER, RunSpec, RunSpecIndex, load_index
@@ -153,7 +153,7 @@ def near_name(name: str, framework: Framework) -> str:
     """A hint where `name` is no task: the task that it is nearly, or HELM's run spec that it is or nearly is."""
     spec = name.partition(":")[0]
     if spec in load_index().run_specs:
-        return f"; it is a run spec of HELM's: {prefix_of(framework)}{name}"
+        return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
     run_specs = [prefix_of(framework) + known for known in load_index().run_specs]
     return did_you_mean(name, framework.names()) or did_you_mean(prefix_of(framework) + spec, run_specs, cutoff=NEARER)
 

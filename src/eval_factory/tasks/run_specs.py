@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 JURY_PARAMETER = "jury_config_path"
-"""The parameter of run specs that take a jury of one's own."""
+"""The parameter of run specs whose jury the user can choose."""
 
 
 @dataclass(frozen=True)

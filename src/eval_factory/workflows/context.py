@@ -10,8 +10,8 @@ from typing import TextIO
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core.logs import open_log
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
-from eval_factory.core.secrets import Redactor
 from eval_factory.plan.credentials import key_report
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.output_folder import claim

@@ -9,12 +9,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from eval_factory import __version__
+from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir, write_atomic
 from eval_factory.plan.run_plan import Plan
-from eval_factory.tasks.framework import _Loader
 from eval_factory.tasks.user_data.layout import DATA_PATH
 
 
@@ -102,9 +100,9 @@ def _recorded(rundir: RunDir) -> tuple[str, dict[str, str]] | None:
     """Identity and own data of the result that stands there; None where it does not say."""
     try:
         text = rundir.evaluation_config.read_text(encoding="utf-8")
-        provenance = yaml.load(text, Loader=_Loader)["provenance"]  # noqa: S506 - a safe loader
+        provenance = parse_own(text)["provenance"]
         files = provenance["dataset_files"].items()
         own = {name: digest for name, digest in files if name == DATA_PATH or name.startswith(f"{DATA_PATH}/")}
         return provenance["run_identity"], own
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -13,7 +13,7 @@ import pytest
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.events import EventWriter
-from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.helm_plugin import entry_failures, runner
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import fast_scoring, fast_startup

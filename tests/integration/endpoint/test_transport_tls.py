@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.secrets import Redactor
+from eval_factory.core.redaction import Redactor
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError

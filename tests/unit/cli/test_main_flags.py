@@ -56,3 +56,27 @@ def test_a_value_that_is_none_is_a_mistake(name: str, value: str, config: Path) 
     result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", f"--{name}", value])
     assert result.exit_code != 0
     assert name in f"{result.output}{result.exception}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run-eval", "--run-config"],
+        ["new-benchmark", "--help"],
+        ["data", "ls", "--data-dir"],
+        ["data", "unpack", "--max-bytes"],
+        ["leaderboard", "run", "--allow-code-execution", "--max-eval-instances"],
+    ],
+)
+def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) -> None:
+    underscored = [word[:2] + word[2:].replace("-", "_") for word in arguments]
+    results = [CliRunner().invoke(cli, words) for words in (arguments, underscored)]
+    assert results[0].output == results[1].output
+    assert results[0].exit_code == results[1].exit_code
+    assert "No such" not in results[0].output
+    assert ("requires an argument" in results[0].output) is (arguments[-1] != "--help")
+
+
+def test_the_value_of_an_option_keeps_its_hyphens(config: Path) -> None:
+    lines = [line.split() for line in shown(config, "--model-id", "my-model_7-b").splitlines()]
+    assert ["#", "target.api_endpoint.model_id", "flag:", "my-model_7-b"] in lines

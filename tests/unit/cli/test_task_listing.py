@@ -135,7 +135,7 @@ def test_what_executes_answers_says_so() -> None:
     ("arguments", "said"),
     [
         (["pubmedqa"], "no task 'pubmedqa', did you mean 'pubmed_qa'?"),
-        (["mmlu"], "it is a run spec of HELM's: helm:mmlu"),
+        (["mmlu"], "HELM has a run spec of that name: helm:mmlu"),
         (["helm:mmlux"], "no run spec 'mmlux', did you mean 'mmlu'?"),
         (["pubmed_qa", "--all"], "give one of"),
         (["--all", "--tag", "jury"], "give one of"),

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_factory.config.load import MOST_BYTES, load_run_config, parse_overrides
+from eval_factory.config.load import load_run_config, parse_overrides
+from eval_factory.core import plain_yaml
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import (
+    MOST_BYTES,
     MOST_CHARACTERS_OF_A_NUMBER,
     MOST_LEVELS,
     MOST_NODES,
     YamlError,
     YamlSyntaxError,
+    load_mapping,
     not_finite,
     not_writable,
     parse,
+    parse_own,
 )
 from unit.builders import evaluation
 
@@ -42,7 +48,7 @@ def test_plain_values(text: str, value: Any) -> None:
         ("a: 2024-01-01", "line 1, column 4: is read as a date; put it in quotes"),
         ("a: !!binary aGk=", "is !!binary; a configuration holds"),
         ("a: !mine x", "is !mine; a configuration holds"),
-        ("a: &x [*x]", "line 1, column 4: an alias stands inside what it stands for"),
+        ("a: &x [*x]", "line 1, column 4: an alias refers to a value that contains it"),
         ('a: "\\ud800"', "line 1, column 4: holds half a character"),
         ('"\\ud800": 1', "line 1, column 1: holds half a character"),
         ("a: !!int x", "holds a value that is not what its tag says"),
@@ -122,9 +128,9 @@ def test_overrides_have_the_same_limits() -> None:
 
 
 def test_bytes_that_are_no_utf_8_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: holds bytes that are no UTF-8"):
+    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: contains bytes that are not UTF-8"):
         evaluation({"config.output_dir": "x\udcff"})
-    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: holds bytes"):
+    with pytest.raises(ConfigError, match=r"flag: config\.output_dir: contains bytes"):
         evaluation({"config.output_dir": "${X}"}, X="x\udcff")
     long = evaluation({"target.api_endpoint.model_id": "${X}"}, X="[" * 1000)
     assert long.run.target.api_endpoint.model_id == "[" * 1000
@@ -151,3 +157,52 @@ def test_a_wrong_value_is_shown_in_part() -> None:
     with pytest.raises(ConfigError) as raised:
         evaluation({"config.params.limit_samples": "x" * 5000})
     assert 200 < len(str(raised.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty; it needs a name"),
+        (b"# nothing", "is empty; it needs a name"),
+        (b"[x]", "holds a list where a mapping belongs; it needs a name"),
+        (b"x", "holds a text where a mapping belongs"),
+        (b"1", "holds a number where a mapping belongs"),
+        (b"1.5", "holds a number where a mapping belongs"),
+        (b"true", "holds true or false where a mapping belongs"),
+        (b"a: [", "line 1, column 5"),
+        (b"\xff", "is not a UTF-8 text file"),
+    ],
+)
+def test_a_file_without_a_mapping_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "x.yml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=re.escape(f"{file}: ") + f".*{said}"):
+        load_mapping(file, "a name")
+    file.write_text("name: {a: 1}", encoding="utf-8")
+    assert load_mapping(file, "a name") == {"name": {"a": 1}}
+    with pytest.raises(ConfigError, match="is a folder, not a file"):
+        load_mapping(tmp_path, "a name")
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_mapping(tmp_path / "y.yml", "a name")
+
+
+def test_own_files_are_read_without_the_limits_of_a_configuration() -> None:
+    date = parse_own("day: 2024-05-01")["day"]
+    assert (date.year, date.month, date.day) == (2024, 5, 1)
+    assert parse_own("[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1)) is not None
+    assert parse_own("") is None
+
+
+def test_a_damaged_own_file_is_no_yaml() -> None:
+    with pytest.raises(YamlSyntaxError, match="line 2, column 1"):
+        parse_own("a: [1,\n")
+    with pytest.raises(YamlSyntaxError, match="constructor"):
+        parse_own("!!python/name:os.system")
+
+
+def test_nobody_else_reads_yaml() -> None:
+    package = Path(plain_yaml.__file__).parents[1]
+    readers = {
+        path.name for path in package.rglob("*.py") if re.search(r"yaml\.(safe_|full_)?load", path.read_text("utf-8"))
+    }
+    assert readers == {"plain_yaml.py", "fast_startup.py"}  # the second only speaks of HELM's

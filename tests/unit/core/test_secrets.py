@@ -11,18 +11,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.secrets import (
-    REDACTED,
-    Redactor,
-    Secret,
-    filled,
-    is_placeholder,
-    is_variable_name,
-    looks_like_key,
-    names_a_secret,
-    secret_in,
-    variables_in,
-)
+from eval_factory.core.redaction import REDACTED, Redactor, is_placeholder, looks_like_key
+from eval_factory.core.secrets import Secret, filled, is_variable_name, names_a_secret, secret_in, variables_in
 
 KEY = "plain-looking-value-77"
 

@@ -1,4 +1,4 @@
-"""The example of a benchmark of one's own."""
+"""The example of a custom benchmark."""
 
 from __future__ import annotations
 

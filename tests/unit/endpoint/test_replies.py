@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from eval_factory.core.secrets import Redactor
+from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import replies
 from eval_factory.endpoint.openai_api import UnusableAnswer
 from eval_factory.endpoint.replies import ReplyReader, largest_answer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from urllib3.util.retry import Retry
 
-from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.rate_limits import Patience, Turns

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint

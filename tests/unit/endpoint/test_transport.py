@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.secrets import Redactor
+from eval_factory.core.redaction import Redactor
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint import transport
 from eval_factory.endpoint.sign_in import OAuthSignIn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def test_numbers_as_ids(tmp_path: Path) -> None:
     (tmp_path / "per_instance_stats.json").write_text(json.dumps(entries, indent=2))
     (entry,) = run_of(tmp_path).per_instance_stats()
     assert (entry.instance_id, entry.stats[0].mean) == ("7", 0.5)
+
+
+def test_a_number_that_json_does_not_know(tmp_path: Path) -> None:
+    entries = [
+        {"instance_id": "a", "train_trial_index": 0, "stats": [{"name": {"name": "m"}, "count": 1, "mean": math.nan}]}
+    ]
+    (tmp_path / "per_instance_stats.json").write_text(json.dumps(entries, indent=2))
+    (entry,) = run_of(tmp_path).per_instance_stats()
+    mean = entry.stats[0].mean
+    assert mean is not None
+    assert math.isnan(mean)
 
 
 @pytest.mark.parametrize(

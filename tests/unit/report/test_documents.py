@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
+from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.core.results import FailureCause, Score, Spent, SpentByRole, TaskResult, Usage
-from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.report import documents
 from eval_factory.report.screen import summary
 from eval_factory.report.write import _response_line, html

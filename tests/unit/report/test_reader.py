@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import FailureCause, JudgeCounts, JuryReport, TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.secrets import Redactor
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import write_reports
 from unit.builders import plan

@@ -45,6 +45,14 @@ def test_percentile() -> None:
     assert percentile(list(range(1, 101)), 0.95) == 95
 
 
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_a_percentile_is_the_nearest_rank_and_never_between_two_values(share: float) -> None:
+    for count in range(1, 120):
+        values = [float(value) for value in range(1, count + 1)]
+        assert percentile(values[::-1], share) == math.ceil(share * count)
+    assert type(percentile([1.0, 2.0], share)) is float
+
+
 def test_an_interval_ends_where_the_scale_ends() -> None:
     assert describe([0.9, 0.1, 0.8]).ci_low == 0.0
     assert describe([0.9, 0.1, 0.8]).ci_high == 1.0

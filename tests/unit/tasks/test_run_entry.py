@@ -92,8 +92,8 @@ def test_judges_that_helm_prescribes_are_told() -> None:
         ("helm:wikitext_103", "asks a model for log probabilities"),
         ("helm:sample_medical_qa", "is a task of eval-factory's own: write it without 'helm:'"),
         ("helm:", "no run spec ''"),
-        ("mmlu", "it is a run spec of HELM's: helm:mmlu"),
-        ("mmlu:subject=x", "it is a run spec of HELM's: helm:mmlu:subject=x"),
+        ("mmlu", "HELM has a run spec of that name: helm:mmlu"),
+        ("mmlu:subject=x", "HELM has a run spec of that name: helm:mmlu:subject=x"),
     ],
 )
 def test_refused(type_: str, said: str) -> None:
@@ -116,7 +116,7 @@ def test_one_setting_in_two_places(argument: str, path: str, value: object) -> N
 
 def test_arguments_do_not_stand_in_extra() -> None:
     said = refused("helm:mmlu:subject=a", config__params__extra__subject="b")
-    assert "stand in config.type: helm:mmlu:subject=b" in said
+    assert "write the arguments of a run entry in config.type: helm:mmlu:subject=b" in said
 
 
 def test_a_path_is_absolute_for_helm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A user's own benchmark: a YAML file, a prompt, a CSV table, checked before anything is asked.
+"""A custom benchmark: a YAML file, a prompt, a CSV table, checked before anything is asked.
 
 The form is that of HELM's configurable benchmark. HELM finds what is wrong with one late (after its start), by a
 traceback, or not at all: a name in braces that is no column becomes an empty text. Here every mistake is found first
@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
-from eval_factory.config.load import load_mapping
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.explain import did_you_mean, expectation
+from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
+from eval_factory.core.strict_model import StrictModel
+from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.custom import prompt_check, table_check
-from eval_factory.tasks.findings import Findings
+from eval_factory.tasks.file_problems import Findings
 
 JURY = "jury_score"
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
@@ -40,20 +41,16 @@ _NEEDS = "name, description, prompt_file, dataset_file and metrics"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 
 
-class _Metric(_Strict):
+class _Metric(StrictModel):
     name: _Text
     prompt_file: _Text | None = None
     judges: list[Any] | None = None
 
 
-class _File(_Strict):
+class _File(StrictModel):
     name: _Text
     description: _Text
     prompt_file: _Text
@@ -182,7 +179,7 @@ def _check_files(path: Path, readable: _Readable, found: Findings) -> int:
     misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
     if misled and table_check.INCORRECT in header:
         found.problems.append(
-            f"{dataset_file}: HELM's {misled} takes an incorrect answer for as right as the correct one;"
+            f"{dataset_file}: HELM's {misled} counts an incorrect answer as right, like the correct one;"
             f" leave out the column {table_check.INCORRECT} or the metric"
         )
     return table_check.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
@@ -213,7 +210,7 @@ def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) 
             hint = did_you_mean(metric.name, METRICS) or f"; there are {', '.join(METRICS)}"
             found.problems.append(f"{where}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}")
         elif first[metric.name] != number:
-            found.problems.append(f"{where}.name: {metric.name} stands there twice")
+            found.problems.append(f"{where}.name: {metric.name} is listed twice")
         if metric.name == JURY and metric.prompt_file is None:
             found.problems.append(f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt")
         if metric.name != JURY and (metric.prompt_file is not None or metric.judges is not None):

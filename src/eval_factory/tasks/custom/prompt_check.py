@@ -1,4 +1,4 @@
-"""The prompts of a user's own benchmark: what stands in their braces."""
+"""The prompts of a custom benchmark: what is in their braces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.custom.table_check import CORRECT
-from eval_factory.tasks.findings import Findings, read_text
+from eval_factory.tasks.file_problems import Findings, read_text
 
 SCORE_FIELD = "score"
 JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
@@ -38,14 +38,14 @@ def columns_of_prompt(path: Path, prompt_file: Path, found: Findings) -> list[st
                 shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
                 found.problems.append(
                     f"{prompt_file}: line {_line_of(text, '{' + shown)}: {{{shown}}} is not the name of a column;"
-                    " write {name} for the column name, and {{ and }} for braces that are to stay"
+                    " write {name} for the column name, and {{ and }} for braces that stay as they are"
                 )
                 continue
             columns.append(name)
     except ValueError:
         found.problems.append(
-            f"{prompt_file}: line {_line_of_lone_brace(text)}: has a brace without its other;"
-            " write {{ and }} for braces that are to stay"
+            f"{prompt_file}: line {_line_of_lone_brace(text)}: has an unmatched brace;"
+            " write {{ and }} for braces that stay as they are"
         )
         return None
     return list(dict.fromkeys(columns))
@@ -98,7 +98,7 @@ def check_judge_prompt(path: Path, file: Path, header: Sequence[str] | None, fou
             line = _line_of(text, f"{{{name}}}")
             known = ", ".join(JUDGE_PLACES)
             found.problems.append(
-                f"{file}: line {line}: {{{name}}} is filled with nothing; a judge's prompt has {known}"
+                f"{file}: line {line}: {{{name}}} is not filled in by HELM; a judge's prompt has {known}"
             )
     found.problems += [f"{file}: {problem}" for problem in _criteria_problems(text)]
 
@@ -107,13 +107,13 @@ def _criteria_problems(text: str) -> Iterator[str]:
     form = '<rubric_criteria>{"accuracy": ["score", "explanation"]}</rubric_criteria>'
     match = _CRITERIA.search(text)
     if match is None:
-        yield f"says no criteria; it needs a block such as {form}"
+        yield f"names no criteria; it needs a block such as {form}"
         return
     line = text.count("\n", 0, match.start(1)) + 1
     try:
         criteria = json.loads(match[1])
     except ValueError as error:
-        yield f"line {line}: what stands in <rubric_criteria> is no JSON object ({error}); write {form}"
+        yield f"line {line}: the text in <rubric_criteria> is not a JSON object ({error}); write {form}"
         return
     if not criteria:
         yield f"line {line}: <rubric_criteria> names no criterion; write {form}"

@@ -1,4 +1,4 @@
-"""The table of a user's own benchmark, gone through row by row. Messages never quote a cell: it may be a patient's."""
+"""The table of a custom benchmark, gone through row by row. Messages never quote a cell: it may be a patient's."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from eval_factory.core.explain import did_you_mean
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.custom.csv_table import TableError, other_form, rows_of
-from eval_factory.tasks.findings import Findings, not_utf8, other_kind, unreadable
+from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, Findings, not_utf8, other_kind, unreadable
 from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 QUESTION = "question"
 """A column of the prompt that is called so is what is asked, whatever else the prompt shows."""
-
-MOST_PROBLEMS_SHOWN = 10
 
 
 def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | None:
@@ -62,7 +60,7 @@ def check_columns(
     for name in columns or []:
         if name not in header:
             hint = did_you_mean(name, header) or f"; it has {has}"
-            found.problems.append(f"{prompt_file}: {{{name}}} is no column of {dataset_file}{hint}")
+            found.problems.append(f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}")
     if columns is not None and not columns:
         found.problems.append(f"{prompt_file}: names no column in braces, so every instance would be the same")
     for name in (name for name in columns or [] if name in (CORRECT, INCORRECT)):
@@ -85,7 +83,7 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
             if len(row) != len(header):
                 problems.append(
                     f"{where}: has {len(row)} cells where the first line names {len(header)} columns;"
-                    " a cell that holds a comma, a quote or a line break stands in double quotes"
+                    " put a cell that contains a comma, a quote or a line break in double quotes"
                 )
                 continue
             cells = dict(zip(header, row, strict=True))
@@ -144,7 +142,7 @@ def _id_problems(row: Mapping[str, str], named: _Repeated, number: int) -> Itera
     name = row.get(ID)
     if name is None:
         return
-    remedy = f"it names the instance in the results (call the column otherwise than {ID} if it is not meant to)"
+    remedy = f"it names the instance in the results (give the column another name than {ID} if it does not)"
     if not name.strip():
         yield f"column {ID}: is empty; {remedy}"
         return
@@ -172,7 +170,7 @@ def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
     try:
         answers = json.loads(cell)
     except ValueError:
-        yield f"{must}; it is {'no JSON' if cell.strip() else 'empty (write [] for none)'}"
+        yield f"{must}; it is {'not JSON' if cell.strip() else 'empty (write [] for none)'}"
         return
     if not isinstance(answers, list):
         yield f"{must}; it is {_kind(answers)}"

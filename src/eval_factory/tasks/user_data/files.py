@@ -15,8 +15,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from eval_factory.tasks.custom.csv_table import LONGEST_CELL
-from eval_factory.tasks.custom.table_check import MOST_PROBLEMS_SHOWN
-from eval_factory.tasks.findings import not_utf8
+from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, not_utf8
 from eval_factory.tasks.framework import FileLayout
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -189,9 +188,11 @@ def _json_rows(file: Path, columns: Iterable[str]) -> Iterator[tuple[str, Row]]:
             try:
                 record = json.loads(line)
             except ValueError:
-                raise ValueError(f"line {number} is no JSON") from None
+                raise ValueError(f"line {number} is not JSON") from None
             if not isinstance(record, dict):
-                raise ValueError(f"line {number} is no object such as {{{', '.join(f'{c!r}: ...' for c in columns)}}}")
+                raise ValueError(
+                    f"line {number} is not an object such as {{{', '.join(f'{c!r}: ...' for c in columns)}}}"
+                )
             cells = {name: "" if name in record and record[name] is None else record.get(name) for name in columns}
             yield f"line {number}", {name: cell if isinstance(cell, str) else None for name, cell in cells.items()}
 
@@ -225,7 +226,7 @@ def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     try:
         root = ET.parse(file).getroot()  # noqa: S314 - the user's own file, and HELM reads it the same way
     except ET.ParseError as error:
-        yield f"is no XML ({error})"
+        yield f"is not XML ({error})"
         return
     for path, attributes in entry.elements.items():
         element = root.find(f".//{path}")

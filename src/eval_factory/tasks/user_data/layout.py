@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from eval_factory.tasks.custom.table_check import MOST_PROBLEMS_SHOWN
+from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN
 from eval_factory.tasks.framework import FileLayout
 from eval_factory.tasks.user_data.files import content_faults, missing_numbers, number_named_by, one_of
 

@@ -9,23 +9,19 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from eval_factory.config.model import Positive, Role
 from eval_factory.core.errors import ConfigError
-from eval_factory.tasks.framework import _Loader
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.strict_model import StrictModel
 
 FILE_NAME = "leaderboards.yml"
 ORGANIZATION = "{organization}"
 STATIC_FOLDER = ("benchmark", "static")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class Leaderboard(_Strict):
+class Leaderboard(StrictModel):
     """One row of HELM's page."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -63,7 +59,7 @@ class Leaderboard(_Strict):
         return lines
 
 
-class Catalogue(_Strict):
+class Catalogue(StrictModel):
     """The whole file."""
 
     output_dir: str
@@ -75,7 +71,7 @@ class Catalogue(_Strict):
 def load_catalogue() -> Catalogue:
     """Read and check the file once per process."""
     text = (resources.files("eval_factory.workflows.leaderboard") / FILE_NAME).read_text(encoding="utf-8")
-    return Catalogue.model_validate(yaml.load(text, Loader=_Loader))  # noqa: S506 - a safe loader
+    return Catalogue.model_validate(parse_own(text))
 
 
 def find(name: str) -> Leaderboard:

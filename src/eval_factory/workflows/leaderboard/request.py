@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.model import Line, Parallelism, Positive, Url, VariableName
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks.framework import About, HelmEntry, Task, load_framework
 from eval_factory.tasks.run_entry import ENDPOINT_TYPES
 from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
@@ -23,10 +24,8 @@ def _each_once(models: tuple[str, ...]) -> tuple[str, ...]:
     return models
 
 
-class LeaderboardRequest(BaseModel):
+class LeaderboardRequest(StrictModel):
     """The flags of `leaderboard run`; what is None is the run config's, the leaderboard's or the framework's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Line
     run_config: Path | None = None

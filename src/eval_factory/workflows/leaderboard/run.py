@@ -14,6 +14,7 @@ import yaml
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.data.bundle import refuse_inside
@@ -169,10 +170,10 @@ def prepare(context: RunContext, job: Job) -> None:
 def with_earlier_models(text: str, rundir: RunDir) -> str:
     """model_metadata.yaml with the models whose runs are in the tables already: helm-summarize names them."""
     try:
-        before = yaml.safe_load((rundir.model_configs / names.MODEL_METADATA).read_text(encoding="utf-8"))["models"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        before = parse_own((rundir.model_configs / names.MODEL_METADATA).read_text(encoding="utf-8"))["models"]
+    except (OSError, YamlError, KeyError, TypeError):
         return text
-    now = {model["name"] for model in yaml.safe_load(text)["models"]}
+    now = {model["name"] for model in parse_own(text)["models"]}
     earlier = [model for model in before if model["name"] not in now]
     return text + (yaml.safe_dump(earlier, sort_keys=False, allow_unicode=True, width=120) if earlier else "")
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir, write_atomic
-from eval_factory.core.secrets import Redactor
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.tasks.framework import HelmEntry

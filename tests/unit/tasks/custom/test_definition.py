@@ -74,7 +74,7 @@ def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
     said = problems(tmp_path, document, prompt="{nothing}", data="question,correct_answer\nOne?,\n", judge="Rate.")
     for expected in (
         "unknown key descripton", "max_tokens: must be", "unknown key metrics.0.nam", "metrics.1.name: HELM's configurable",
-        "D/judge.txt: must hold {RESPONSE}", "{nothing} is no column of D/data.csv", "column correct_answer: is empty",
+        "D/judge.txt: must hold {RESPONSE}", "{nothing} is not a column of D/data.csv", "column correct_answer: is empty",
     ):  # fmt: skip
         assert expected in said
     named = problems(tmp_path, {"name": "my bench", "prompt_file": "no.txt"}, data="question\nOne?\n")
@@ -92,7 +92,7 @@ def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
 def test_metrics_keep_their_numbers_where_one_is_wrong(tmp_path: Path) -> None:
     twice = [{"nam": "x"}, {"name": "rouge_l"}, {"name": "rouge_l"}, {"name": "BERTScore-F"}]
     said = problems(tmp_path, {"metrics": twice})
-    assert "metrics.2.name: rouge_l stands there twice" in said
+    assert "metrics.2.name: rouge_l is listed twice" in said
     assert "metrics.1.name" not in said
     assert "torch" not in said + problems(tmp_path, {"metrics": [{"nam": "x"}, {"name": "BERTScore-F"}]})
 
@@ -142,7 +142,7 @@ def test_a_jury_alone_needs_no_right_answers(tmp_path: Path) -> None:
         ({"metrics": [{"nam": "exact_match"}]}, "unknown key metrics.0.nam, did you mean 'name'?"),
         ({"metrics": [{"name": "exact_mach"}]}, "no metric 'exact_mach', did you mean 'exact_match'?"),
         ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
-        ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l stands there twice"),
+        ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l is listed twice"),
         ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
         (
             {"metrics": [{"name": "jury_score"}]},
@@ -165,15 +165,15 @@ def test_mistakes_in_the_yaml(tmp_path: Path, document: dict[str, Any], expected
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [
-        ("{qestion}", "D/prompt.txt: {qestion} is no column of D/data.csv, did you mean 'question'?"),
-        ("{zzz}", "{zzz} is no column of D/data.csv; it has question, correct_answer, incorrect_answers"),
+        ("{qestion}", "D/prompt.txt: {qestion} is not a column of D/data.csv, did you mean 'question'?"),
+        ("{zzz}", "{zzz} is not a column of D/data.csv; it has question, correct_answer, incorrect_answers"),
         ("a\n{question.x}", "line 2: {question.x} is not the name of a column"),
         ("{question}\n\n{}", "{} is not the name of a column"),
         ("{question!r}", "line 1: {question!r} is not the name of a column"),
         ("{question:>9}", "line 1: {question:>9} is not the name of a column"),
-        ("{question}\na } b", "line 2: has a brace without its other"),
-        ("{question} {{\nx {", "line 2: has a brace without its other"),
-        ("{question", "line 1: has a brace without its other"),
+        ("{question}\na } b", "line 2: has an unmatched brace"),
+        ("{question} {{\nx {", "line 2: has an unmatched brace"),
+        ("{question", "line 1: has an unmatched brace"),
         ("no braces", "names no column in braces, so every instance would be the same"),
         (" \n", "D/prompt.txt: is empty"),
         (b"{question}\n\xe9", "D/prompt.txt: line 2: is not UTF-8; save the file as UTF-8"),
@@ -243,7 +243,7 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
         (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
         (
             DATA + "Three?,A,B\n",
-            'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is no JSON',
+            'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is not JSON',
         ),
         (
             DATA + "Three?,A,\n",
@@ -274,11 +274,11 @@ def test_a_file_of_another_kind_is_one_mistake(tmp_path: Path, data: str | bytes
     [
         (JUDGE_PROMPT.replace("{RESPONSE}", "it"), "D/judge.txt: must hold {RESPONSE}, the answer to judge"),
         (JUDGE_PROMPT.replace("$$5", "$5"), "D/judge.txt: line 1: write $$ for a dollar sign"),
-        (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is filled with nothing"),
-        ("{RESPONSE}", "says no criteria; it needs a block such as <rubric_criteria>"),
+        (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is not filled in by HELM"),
+        ("{RESPONSE}", "names no criteria; it needs a block such as <rubric_criteria>"),
         (
             "{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>",
-            "line 2: what stands in <rubric_criteria> is no JSON object",
+            "line 2: the text in <rubric_criteria> is not a JSON object",
         ),
         ("{RESPONSE}<rubric_criteria>{}</rubric_criteria>", "<rubric_criteria> names no criterion"),
         (
@@ -304,14 +304,14 @@ def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:
 
 def test_metrics_that_take_wrong_answers_for_right_ones(tmp_path: Path) -> None:
     metrics = {"metrics": [{"name": "exact_match"}, {"name": "rouge_l"}]}
-    assert "HELM's rouge_l takes an incorrect answer for as right as the correct one" in problems(tmp_path, metrics)
+    assert "HELM's rouge_l counts an incorrect answer as right, like the correct one" in problems(tmp_path, metrics)
     assert load_benchmark(write(tmp_path, metrics, data="question,correct_answer\nOne?,A\n"))
 
 
 def test_all_mistakes_at_once_but_not_a_thousand(tmp_path: Path) -> None:
     rows = "".join(f"{number}?,,[]\n" for number in range(1000))
     text = problems(tmp_path, prompt="{qestion}", data="question,correct_answer,incorrect_answers\n" + rows)
-    assert "{qestion} is no column" in text
+    assert "{qestion} is not a column" in text
     assert "row 10 (line 11), column correct_answer: is empty" in text
     assert "row 11 " not in text
     assert "990 more mistakes in its rows" in text

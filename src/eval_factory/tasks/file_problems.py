@@ -1,4 +1,4 @@
-"""What a look at a user's files found, and how a file that cannot be read is spoken of."""
+"""The problems that were found in a user's files, and the messages about a file that cannot be read."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ _KINDS = {
 """First bytes -> what such a file is, and what it is to be instead."""
 
 
+MOST_PROBLEMS_SHOWN = 10
+"""Of one file."""
+
+
 @dataclass
 class Findings:
     problems: list[str] = field(default_factory=list)
@@ -38,7 +42,9 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ConfigError(f"{path}: line {line}: holds a NUL character (a byte that is 0)")
     if text.startswith("\ufeff"):
-        raise ConfigError(f"{path}: begins with a byte order mark, which would be asked too; save it as UTF-8 without")
+        raise ConfigError(
+            f"{path}: begins with a byte order mark, which would become part of the prompt; save as UTF-8 without one"
+        )
     return text
 
 
