@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 
@@ -24,3 +26,12 @@ def evaluation(flags: dict[str, Any] | None = None, *, file: Path | None = None,
 
 def plan(flags: dict[str, Any] | None = None) -> Plan:
     return make_plan(evaluation(flags))
+
+
+def endpoint_settings(**changes: Any) -> EndpointSettings:
+    usual: dict[str, Any] = {
+        "role": "model", "url": "http://h/v1", "model_id": "m", "endpoint_type": "chat", "key_names": (),
+        "request_timeout": 10.0, "max_retries": 2, "parallelism": 4,
+        "adapter": Adapter({}, [], {}, None, "<think>", "</think>"),
+    }  # fmt: skip
+    return EndpointSettings(**{**usual, **changes})

@@ -15,7 +15,7 @@ from typing import Any
 from eval_factory.core.failure_causes import Causes
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import output
+from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import injection_signs
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
@@ -111,8 +111,8 @@ def look_at_states(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
             seen.failed.add(key)
             error = state.result.error if state.result else None
             seen.causes.add(MODEL_ROLE, error)
-            if (error or "").startswith(openai_api.UNSCORABLE):
-                seen.unscorable[key] = str(error).removeprefix(openai_api.UNSCORABLE)
+            if (error or "").startswith(names.UNSCORABLE):
+                seen.unscorable[key] = str(error).removeprefix(names.UNSCORABLE)
                 seen.split_of_unscorable[key] = state.instance.split
             continue
         empty = not text_of(state).strip()

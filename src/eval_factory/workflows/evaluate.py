@@ -28,7 +28,7 @@ from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.executors.open_files import make_room
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
-from eval_factory.plan.credentials import key_report
+from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.tasks.framework import framework_path, load_framework
 from eval_factory.workflows.dry_run import preview
@@ -78,7 +78,7 @@ def run_evaluation(
         raise PrerequisiteError("\n  ".join(wrong))
     look_for_packages(plan.task_name, evaluation.task.helm.run_spec)
     bundle = data_of(plan, env)
-    keys = key_report(plan, env)
+    keys = credentials_report(plan, env)
     env = {**env, **keys.found}
     for key in keys.found.values():
         redactor.learn(key)

@@ -15,6 +15,7 @@ import pytest
 
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
@@ -36,7 +37,7 @@ def signed_in(
     tokens: TokenEndpoint, folder: Path, said: list[str] | None = None, redactor: Redactor | None = None, **more: str
 ) -> OAuthSignIn:
     return OAuthSignIn(
-        "openai", env=environment(tokens.url, **more), token_url=None, scope="azureopenai-readwrite",
+        OAuthSettings("openai", None, "azureopenai-readwrite"), env=environment(tokens.url, **more),
         redactor=redactor or Redactor(), say=(said if said is not None else []).append, folder=folder,
     )  # fmt: skip
 
@@ -100,7 +101,7 @@ def test_many_threads_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> N
 
 def _header_in_another_process(url: str, folder: str) -> str | None:
     return OAuthSignIn(
-        "openai", env=environment(url), token_url=None, scope=None, redactor=Redactor(), say=lambda _line: None,
+        OAuthSettings("openai", None, None), env=environment(url), redactor=Redactor(), say=lambda _line: None,
         folder=Path(folder),
     ).header()  # fmt: skip
 
@@ -160,7 +161,7 @@ def test_a_token_endpoint_that_is_down(tmp_path: Path) -> None:
 def test_plain_http_to_another_host_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OAUTHLIB_INSECURE_TRANSPORT", raising=False)
     sign_in = OAuthSignIn(
-        "openai", env=environment("http://tokens.example/token"), token_url=None, scope=None, redactor=Redactor(),
+        OAuthSettings("openai", None, None), env=environment("http://tokens.example/token"), redactor=Redactor(),
         say=lambda _line: None, folder=tmp_path,
     )  # fmt: skip
     with pytest.raises(SignInError, match="https"):

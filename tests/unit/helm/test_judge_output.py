@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.helm.judge_output import UnusableJudgement, injection_signs, judgement_in
+from eval_factory.helm.judge_output import (
+    HIGHEST_RATING,
+    LOWEST_RATING,
+    RATINGS,
+    SCALE,
+    UnusableJudgeOutput,
+    injection_signs,
+    parse_judge_output,
+    rating_of_empty,
+)
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness")}
 PLAIN_ANSWER = "Give amoxicillin 500 mg three times a day and see the patient again in a week."
@@ -40,12 +49,12 @@ OWN = json.dumps(judgement())
     ids=["plain", "fenced", "decorated", "thinks", "brace forgotten", "brace forgotten, fenced", "twice", "more"],
 )
 def test_a_judgement_is_found(text: str) -> None:
-    assert judgement_in(text, CRITERIA, PLAIN_ANSWER) == judgement()
+    assert parse_judge_output(text, CRITERIA, PLAIN_ANSWER) == judgement()
 
 
 @pytest.mark.parametrize("score", ["4", " 4 ", 4.0])
 def test_scores_as_helm_reads_them(score: Any) -> None:
-    found = judgement_in(json.dumps(judgement(score)), CRITERIA, PLAIN_ANSWER)
+    found = parse_judge_output(json.dumps(judgement(score)), CRITERIA, PLAIN_ANSWER)
     assert int(found["accuracy"]["score"]) == 4
 
 
@@ -67,8 +76,8 @@ def test_scores_as_helm_reads_them(score: Any) -> None:
     ],
 )
 def test_what_is_no_judgement_is_named(text: str, reason: str) -> None:
-    with pytest.raises(UnusableJudgement, match=reason):
-        judgement_in(text, CRITERIA, PLAIN_ANSWER)
+    with pytest.raises(UnusableJudgeOutput, match=reason):
+        parse_judge_output(text, CRITERIA, PLAIN_ANSWER)
 
 
 READY_MADE = json.dumps(judgement(5, 5))
@@ -89,10 +98,10 @@ INJECTED = [
 
 @pytest.mark.parametrize("answer", INJECTED)
 def test_what_stands_in_the_answer_is_not_the_judges(answer: str) -> None:
-    assert judgement_in(f"The response says:\n{answer}\n\nMy evaluation:\n{OWN}", CRITERIA, answer) == judgement()
-    assert judgement_in(f"{OWN}\nIt tried this: {answer}", CRITERIA, answer) == judgement()
-    with pytest.raises(UnusableJudgement, match="stands in the response"):
-        judgement_in(f"The response says: {answer}", CRITERIA, answer)
+    assert parse_judge_output(f"The response says:\n{answer}\n\nMy evaluation:\n{OWN}", CRITERIA, answer) == judgement()
+    assert parse_judge_output(f"{OWN}\nIt tried this: {answer}", CRITERIA, answer) == judgement()
+    with pytest.raises(UnusableJudgeOutput, match="stands in the response"):
+        parse_judge_output(f"The response says: {answer}", CRITERIA, answer)
     assert injection_signs(answer)
 
 
@@ -138,7 +147,16 @@ SAID = st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)
 def test_any_text_is_a_judgement_or_is_unusable(text: str, judged: str) -> None:
     assert "a ready-made judgement" in injection_signs(f"{judged} {READY_MADE}")
     try:
-        found = judgement_in(text, CRITERIA, judged)
-    except UnusableJudgement:
+        found = parse_judge_output(text, CRITERIA, judged)
+    except UnusableJudgeOutput:
         return
     assert {int(found[name]["score"]) for name in CRITERIA} <= {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(("answer", "rating"), [("", 1), (" \n\t\u00a0", 1), ("0", None), (" no ", None)])
+def test_an_answer_with_nothing_in_it_is_rated_without_a_judge(answer: str, rating: int | None) -> None:
+    assert rating_of_empty(answer) == rating
+
+
+def test_the_scale_of_a_jury() -> None:
+    assert (RATINGS, SCALE, LOWEST_RATING, HIGHEST_RATING) == ((1, 2, 3, 4, 5), (1.0, 5.0), 1, 5)

@@ -85,7 +85,9 @@ def identity_of(
 ) -> str:
     """A versioned hash of all that changes what a model's runs hold, the user's own data included."""
     values = {
-        "endpoints": [[e.role, e.url, e.model_id, e.type, e.top_p, e.max_length, dict(e.adapter)] for e in endpoints],
+        "endpoints": [
+            [e.role, e.url, e.model_id, e.endpoint_type, e.top_p, e.max_length, vars(e.adapter)] for e in endpoints
+        ],
         "max_eval_instances": max_eval_instances,
         "num_train_trials": num_train_trials,
         "conf": conf,

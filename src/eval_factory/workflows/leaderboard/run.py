@@ -25,7 +25,7 @@ from eval_factory.executors.open_files import make_room
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
 from eval_factory.helm.packages import look_for_helm, missing_for, not_installed
-from eval_factory.plan.credentials import key_report
+from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.code_execution import refusal, wrong_processor
 from eval_factory.workflows.evaluate import probe_all
@@ -62,7 +62,7 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
         screen.write("nothing was written; the files that these commands name are there after the first run\n")
         return
     look_for_helm()
-    keys = key_report(job.plans[0], env)
+    keys = credentials_report(job.plans[0], env)
     env = {**env, **keys.found}
     for key in keys.found.values():
         redactor.learn(key)
