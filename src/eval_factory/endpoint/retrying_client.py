@@ -235,10 +235,10 @@ class RetryingClient:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
                 pause = tries.pause_after(error, bridge=self._has_answered, patience=self._patience)
-                gone = self._has_gone(error, last=pause is None or attempt >= TRIES_TO_REACH)
-                note(attempt, "failed" if gone or pause is None else "retried", failed, started, latency)
-                if gone:
-                    raise EndpointUnusable(self._message_of_absence(str(failed))) from None
+                outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
+                note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
+                if outage:
+                    raise EndpointUnusable(self._outage_message(str(failed))) from None
                 if pause is None:
                     raise failed from None
                 self._stop.wait(pause)
@@ -262,14 +262,14 @@ class RetryingClient:
         if self._unusable is not None:
             raise EndpointUnusable(str(self._unusable))
 
-    def _has_gone(self, error: _Transient, *, last: bool) -> bool:
+    def _is_outage(self, error: _Transient, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
         if error.unreachable and not self._has_answered:
             return last
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
-    def _message_of_absence(self, error: str) -> str:
-        return self._messages.gone(error) if self._has_answered else self._messages.nobody_there(error)
+    def _outage_message(self, error: str) -> str:
+        return self._messages.outage(error) if self._has_answered else self._messages.unreachable(error)
 
     def _attempt(
         self, body: Mapping[str, Any], own_changes: dict[str, str | None], since: float

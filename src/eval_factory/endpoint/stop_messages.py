@@ -73,10 +73,10 @@ class StopMessages:
             f"  check the variable {proxy_variable(url)}"
         )
 
-    def nobody_there(self, error: str) -> str:
+    def unreachable(self, error: str) -> str:
         return self._of_role(f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network")
 
-    def gone(self, error: str) -> str:
+    def outage(self, error: str) -> str:
         kept = "what was answered is kept: the same command goes on"
         return self._of_role(f"{self.url} no longer answers: {error}\n  {kept}")
 

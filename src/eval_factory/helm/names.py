@@ -1,4 +1,4 @@
-"""HELM's and our engine's names, as they stand in generated files and on helm-run's command line."""
+"""HELM's and our plug-in's names, as they stand in generated files and on helm-run's command line."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
 def credentials_of(
     endpoints: Iterable[EndpointSettings], env: Mapping[str, str], *, required: Collection[str]
 ) -> CredentialsReport:
-    """The same of endpoints without a run config; one of the variables `required` has to hold a key.
+    """The same of endpoints without a run config; those that take a key from a variable of `required` need one.
 
     Raises:
         PrerequisiteError, ConfigError: as above.

@@ -34,7 +34,7 @@ def probe(
 
     Raises:
         PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
-            that another try cannot mend.
+            that another try cannot change.
     """
     settings = replace(
         endpoint, request_timeout=min(TIMEOUT_S, endpoint.request_timeout), max_retries=0, parallelism=1,

@@ -69,7 +69,7 @@ def test_every_message_of_a_judge_names_it_and_its_host() -> None:
     messages = messages_of(endpoint_settings(role="gpt"), URL, {})
     for told in (
         messages.refused(404, ""), messages.refused_probe(400, "bad"), messages.none_answered(20, ["HTTP 429: x"] * 20),
-        messages.moved(301), messages.proxy_login(407, URL), messages.nobody_there("closed"), messages.gone("closed"),
+        messages.moved(301), messages.proxy_login(407, URL), messages.unreachable("closed"), messages.outage("closed"),
     ):  # fmt: skip
         assert told.startswith("judge gpt: ")
         assert URL in told

@@ -1,4 +1,4 @@
-"""Which proxy, which certificates; the wire itself is in tests/faults."""
+"""Which proxy, which certificates; connections themselves are in tests/faults."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_a_judgement_that_is_forgotten_is_asked_anew_whatever_its_key(tmp_path: 
     assert outcomes == ["answered", "unusable", "answered", "cached"]
 
 
-def test_a_number_that_no_file_can_hold_is_put_aside_and_asked_again(server: ScriptedEndpoint, tmp_path: Path) -> None:
+def test_a_number_that_no_file_can_hold_is_archived_and_asked_again(server: ScriptedEndpoint, tmp_path: Path) -> None:
     """An older version kept it, and helm-run failed with it for ever."""
     endpoint = endpoint_at(server, tmp_path)
     asked = endpoint._keyed(REQUEST)
