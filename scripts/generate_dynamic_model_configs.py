@@ -6,6 +6,7 @@ The same text that `eval-factory run_eval` generates. The key is read from OPENA
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ import click
 from eval_factory.core.rundir import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
-from eval_factory.helm.standalone import helms_own_judges, model_by_hand
+from eval_factory.helm.standalone import standalone_judges, standalone_model
 from eval_factory.tasks.framework import load_framework
 
 
@@ -34,14 +35,10 @@ def main(model_name: str, base_url: str, openai_model_name: str | None, output_d
     if helm_names and model_name.count("/") != 1:
         raise click.UsageError("HELM's names are organization/model; --model-name has another form")
 
-    model = model_by_hand(
-        framework,
-        url=base_url,
-        model_id=openai_model_name or model_name,
-        alias=model_name,
-        helm_name=model_name if helm_names else None,
-    )
-    endpoints = [model, *(helms_own_judges(framework, model) if helm_names else [])]
+    model = standalone_model(framework, url=base_url, model_id=openai_model_name or model_name, alias=model_name)
+    if helm_names:
+        model = replace(model, helm_name=model_name)
+    endpoints = [model, *(standalone_judges(framework, model) if helm_names else [])]
     folder = output_dir.absolute()
     deployments = model_deployments(tuple(endpoints), cache_db=str(folder.parent / "cache.db"))
     write_atomic(folder / names.MODEL_DEPLOYMENTS, deployments)

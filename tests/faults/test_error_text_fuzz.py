@@ -29,9 +29,12 @@ from eval_factory.core.foreign_text import LONGEST
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import rate_limits
 from eval_factory.endpoint import sign_in as signing
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
+from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from eval_factory.executors.progress import ProgressDisplay
 from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
+from eval_factory.helm_plugin.session import session_for
 from faults.test_matrix import TIMEOUT_S, command, environment
 from integration.support import CANARY, Outcome
 from scripted_endpoint import ADAPTER
@@ -167,10 +170,11 @@ def shown_on_the_screen(event: dict[str, Any]) -> str:
 @example(status=200, body=as_json({"error": {"message": "\n\u202eeval-factory stops: x", "input": NOTE}}))
 def test_what_an_endpoint_says(role: str, status: int, body: bytes, server: Echo, tmp_path: Path) -> None:
     server.status, server.body = status, body
-    endpoint = Endpoint(
-        role=role, url=server.url, model_id="m", endpoint_type="chat", key_names=[], request_timeout=5, max_retries=0,
-        parallelism=1, cache_db=str(tmp_path / "cache.db"), adapter=ADAPTER,
+    settings = EndpointSettings(
+        role=role, url=server.url, model_id="m", endpoint_type="chat", key_names=(), request_timeout=5, max_retries=0,
+        parallelism=1, adapter=Adapter(**ADAPTER),
     )  # fmt: skip
+    endpoint = Endpoint(settings, session_for(tmp_path))
     log = io.StringIO()
     events = tmp_path / "logs" / "events.jsonl"
     before = events.stat().st_size if events.exists() else 0
@@ -201,7 +205,7 @@ def test_what_a_token_server_says(status: int, body: bytes, server: Echo, tmp_pa
     (tmp_path / "openai_oauth_token.json").unlink(missing_ok=True)
     log: list[str] = []
     sign_in = OAuthSignIn(
-        "openai", env=env, token_url=None, scope=None, redactor=Redactor(), say=log.append, folder=tmp_path
+        OAuthSettings("openai", None, None), env=env, redactor=Redactor(), say=log.append, folder=tmp_path
     )
     screen = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(screen):

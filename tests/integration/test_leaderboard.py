@@ -405,12 +405,12 @@ def test_the_judges_of_helms_safety_leaderboards_are_asked_at_our_endpoint(root:
 import sys
 from pathlib import Path
 from eval_factory.tasks.framework import load_framework
-from eval_factory.helm.standalone import helms_own_judges, model_by_hand
+from eval_factory.helm.standalone import standalone_judges, standalone_model
 from eval_factory.helm.model_files import model_deployments, model_metadata
 from eval_factory.workflows.leaderboard.registry import find
 folder = Path(sys.argv[1])
-model = model_by_hand(load_framework(), url="https://mine.example/v1", model_id="m")
-endpoints = (model, *helms_own_judges(load_framework(), model, find("safety").judges))
+model = standalone_model(load_framework(), url="https://mine.example/v1", model_id="m")
+endpoints = (model, *standalone_judges(load_framework(), model, find("safety").judges))
 (folder / "model_deployments.yaml").write_text(model_deployments(endpoints, cache_db="x"))
 (folder / "model_metadata.yaml").write_text(model_metadata(endpoints))
 from helm.benchmark.config_registry import register_builtin_configs_from_helm_package, register_configs_from_directory

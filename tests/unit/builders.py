@@ -11,6 +11,8 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext
@@ -36,3 +38,12 @@ def context(rundir: RunDir, screen: TextIO | None = None, lock: Any = None) -> R
     """Of a run in a folder; without a lock nothing can be started in it."""
     log = logging.getLogger("test")
     return RunContext(rundir, lock, {"PATH": os.environ["PATH"]}, Redactor(), log, screen or io.StringIO())
+
+
+def endpoint_settings(**changes: Any) -> EndpointSettings:
+    usual: dict[str, Any] = {
+        "role": "model", "url": "http://h/v1", "model_id": "m", "endpoint_type": "chat", "key_names": (),
+        "request_timeout": 10.0, "max_retries": 2, "parallelism": 4,
+        "adapter": Adapter({}, [], {}, None, "<think>", "</think>"),
+    }  # fmt: skip
+    return EndpointSettings(**{**usual, **changes})

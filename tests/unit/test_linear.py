@@ -28,8 +28,8 @@ ADAPTER = openai_api.Adapter({}, [], {}, None, "<think>", "</think>")
 
 
 def unusable(text: str, judged: str = "With water.") -> None:
-    with contextlib.suppress(judge_output.UnusableJudgement):
-        judge_output.judgement_in(text, CRITERIA, judged)
+    with contextlib.suppress(judge_output.UnusableJudgeOutput):
+        judge_output.parse_judge_output(text, CRITERIA, judged)
 
 
 def unreadable(data: str) -> None:

@@ -1,6 +1,6 @@
-"""What goes over the wire, as pure functions: request bodies, cache keys, and the reading of answers.
+"""The OpenAI-compatible API as pure functions: request bodies, cache keys, and the reading of answers.
 
-The collector uses the same functions to find an instance's answer in the journal.
+Whoever looks for the answer to a request in the response cache makes its key with the same functions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ TOO_FEW_TOKENS = (
     " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
 )
 FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
-UNSCORABLE = "HELM cannot score this answer: "
-"""What the reason begins with where an answer came and a metric raised on it."""
 
 
 def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
@@ -94,7 +92,7 @@ def request_body(
     top_p: float | None,
     adapter: Adapter | None = None,
 ) -> dict[str, Any]:
-    """The JSON body for one HELM request (its fields by name, as in HELM's `Request`).
+    """The JSON body for one request (its fields by name: prompt or messages, max_tokens, temperature and others).
 
     Sampling is always spelled out: a server's own default for a field that is absent may be anything. What is off
     is left out, because many endpoints refuse fields that they do not know.
@@ -129,7 +127,7 @@ def changed(body: Mapping[str, Any], changes: Mapping[str, str | None]) -> dict[
 def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     """Key of an answer: the endpoint, the model (in the body) and the full request.
 
-    `random` is HELM's mark for asking the same thing again on purpose.
+    `random` marks what is asked again on purpose; its answer is another one.
     """
     text = json.dumps(
         {"v": KEY_VERSION, "url": url, "body": body, "random": random},
@@ -293,6 +291,21 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
 def _shown(error: Any) -> str:
     code = error.get("code") if isinstance(error, Mapping) else None
     return f"{code}: {said_in(error)}" if type(code) is int else said_in(error)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A whole answer, read once: whoever handles it needs not read it again."""
+
+    body: dict[str, Any]
+    choices: tuple[Choice, ...]
+    tokens: tuple[int | None, int | None]
+    """As `usage_of` gives them."""
+
+
+def completion_of(answer: Any, endpoint_type: str) -> Completion:
+    """The answer with all that is read of it. Raises UnusableAnswer, as `read_answer` does."""
+    return Completion(answer, read_answer(answer, endpoint_type), usage_of(answer))
 
 
 def usage_of(answer: Any) -> tuple[int | None, int | None]:

@@ -149,7 +149,7 @@ def granted_tokens(body: Mapping[str, Any]) -> int:
     return each * (copies if type(copies) is int and copies > 0 else 1)
 
 
-class Turns:
+class RateLimiter:
     """Lets requests through at the rate that the user allows; safe among threads."""
 
     def __init__(self, requests: int | None, tokens: int | None, *, per_ms: int = MINUTE_MS) -> None:
@@ -158,7 +158,7 @@ class Turns:
         self._door = threading.Lock()
         if requests is None and tokens is None:
             return
-        from pyrate_limiter import Limiter, Rate  # imported here: few endpoints have such a limit
+        from pyrate_limiter import Limiter, Rate  # imported here: it takes 150 ms, and few endpoints have such a limit
 
         if requests is not None:
             self._limits.append((Limiter(Rate(requests, per_ms)), lambda _body: 1))

@@ -28,7 +28,7 @@ class ReplyReader:
     def __init__(self, redactor: Redactor, endpoint_type: str) -> None:
         self._redactor, self._type = redactor, endpoint_type
 
-    def answer(self, reply: Reply, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, reply: Reply, sent: Mapping[str, Any]) -> openai_api.Completion:
         """The answer to the request `sent`. Raises openai_api.UnusableAnswer."""
         if len(reply.data) > largest_answer(sent):
             raise openai_api.UnusableAnswer(
@@ -38,10 +38,9 @@ class ReplyReader:
             # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
             # what looks like a key may be the model's answer.
             answer: Any = self._redactor.tree(openai_api.parse_answer(reply.data), known_only=True)
-            openai_api.read_answer(answer, self._type)
+            return openai_api.completion_of(answer, self._type)
         except RecursionError as error:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
-        return dict(answer)
 
     def shown(self, reply: Reply) -> str:
         """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""

@@ -80,10 +80,19 @@ class Answer:
     key: str
     role: str
     model_id: str
-    request: dict[str, Any]
-    response: dict[str, Any]
+    request: Any
+    """The JSON body."""
+    response: Any
+    """The JSON body; both are text where Python cannot take them apart, for they are too deep, or hold numbers too
+    long."""
     created: float
+    """Seconds since the epoch."""
     latency_s: float
+
+    @property
+    def tokens(self) -> tuple[int | None, int | None]:
+        """(prompt tokens, completion tokens) as the endpoint counted them."""
+        return openai_api.usage_of(self.response)
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class RequestChanges:
     changes: Mapping[str, str | None]
 
 
-class DamagedStoreError(Exception):
+class DamagedCacheError(Exception):
     """The file is no cache of ours, or cannot be read as one."""
 
 
@@ -106,7 +115,7 @@ class _Job:
     error: Exception | None = None
 
 
-class ResponseStore:
+class ResponseCache:
     """Any thread may read and write; the folder's lock keeps other processes out."""
 
     def __init__(self, path: Path, run_id: str) -> None:
@@ -169,8 +178,8 @@ class ResponseStore:
         """Note an attempt that brought no new answer."""
         self._commit([self._attempt(attempt)])
 
-    def set_answer_aside(self, key: str, attempt: Attempt) -> None:
-        """Keep an answer under a name that no request has; `attempt` says why."""
+    def archive_answer(self, key: str, attempt: Attempt) -> None:
+        """Keep an answer under a key that no request has, so that it is asked for anew; `attempt` says why."""
         rename = ("UPDATE responses SET key = key || '#' || created WHERE key = ?", (key,))
         self._commit([rename, self._attempt(attempt)])
         self._keys.discard(key)
@@ -258,7 +267,7 @@ def create_or_check(path: Path) -> None:
     """Make the file, or make sure that it is ours.
 
     Raises:
-        DamagedStoreError: it is another program's database, another version's, or no database.
+        DamagedCacheError: it is another program's database, another version's, or no database.
     """
     try:
         connection = sqlite3.connect(path, timeout=30)
@@ -267,9 +276,9 @@ def create_or_check(path: Path) -> None:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if tables and (owner, version) != (APPLICATION_ID, SCHEMA_VERSION):
-                raise DamagedStoreError("the file was not written by this version of eval-factory")
+                raise DamagedCacheError("the file was not written by this version of eval-factory")
             if tables and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                raise DamagedStoreError("the file is damaged")
+                raise DamagedCacheError("the file is damaged")
             connection.executescript(_SCHEMA)
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
@@ -277,7 +286,7 @@ def create_or_check(path: Path) -> None:
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise
-        raise DamagedStoreError("the file is not a database") from error
+        raise DamagedCacheError("the file is not a database") from error
     path.chmod(0o600)
 
 
@@ -291,8 +300,12 @@ def is_ours(path: Path) -> bool:
         return False
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a file that is not our cache, so that it is neither used nor lost."""
+def archive(path: Path) -> Path:
+    """Rename a file that is not our cache, so that it is neither used nor lost.
+
+    Returns:
+        the archived file.
+    """
     target = path.with_name(f"{path.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
     path.rename(target)
     for suffix in ("-wal", "-shm"):
@@ -310,6 +323,16 @@ def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
     """Every kept answer (of one role), oldest first; `request` and `response` are JSON text."""
     return _rows(path, "SELECT * FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key", role=role)
+
+
+def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
+    """Every kept answer (of one role), oldest first; each is read once, whatever is then taken from it."""
+    for row in read_answers(path, role):
+        try:
+            bodies = {name: json.loads(row[name]) for name in ("request", "response")}
+        except (RecursionError, ValueError):
+            bodies = {}
+        yield Answer(**{**row, **bodies})
 
 
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:

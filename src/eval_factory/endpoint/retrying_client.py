@@ -1,4 +1,4 @@
-"""One request, asked until it is answered or given up: which failures are worth another try, when, and how often.
+"""A client that tries a request until it is answered or fails for good: what is tried again, when, and how often.
 
 Retry arithmetic (backoff, jitter) is urllib3's `Retry`.
 """
@@ -17,17 +17,17 @@ from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
-from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.concurrency import AdaptiveLimit
+from eval_factory.endpoint.concurrency import AdaptiveConcurrency
+from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.outage import OUTAGE_S, Pulse
-from eval_factory.endpoint.rate_limits import Patience, Turns, asked_pause
+from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
+from eval_factory.endpoint.rate_limits import Patience, RateLimiter, asked_pause
 from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
-from eval_factory.endpoint.sign_in import SignIn, SignInError
-from eval_factory.endpoint.stop_messages import StopMessages
-from eval_factory.endpoint.transport import PROXY_LOGIN, Reply, Transport, TransportError
-from eval_factory.endpoint.unsupported_params import Changes, Refusals, named_in
+from eval_factory.endpoint.sign_in import SignInError
+from eval_factory.endpoint.transport import PROXY_LOGIN, Reply, TransportError
+from eval_factory.endpoint.unsupported_params import Changes, UnsupportedParams, changes_asked_for
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
 """Gateways have 5xx of their own (520 to 527, 529); only "not implemented" and "no such HTTP" stay as they are."""
@@ -70,7 +70,7 @@ class RequestFailed(Exception):
         return f"HTTP {self.status}: {self.said}" if self.said else str(self)
 
 
-class StopAsking(Exception):
+class EndpointUnusable(Exception):
     """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
 
 
@@ -92,8 +92,8 @@ class _Transient(Exception):
         self.said = said
 
 
-class _Refused(Exception):
-    """The endpoint refuses a field of the body; without it, it may answer."""
+class _ParamUnsupported(Exception):
+    """The endpoint refuses a parameter of the body; without it, it may answer."""
 
     def __init__(self, changes: Changes) -> None:
         super().__init__()
@@ -102,9 +102,9 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class Answered:
-    """A usable answer, and how it was had."""
+    """A usable answer, and how it came."""
 
-    body: dict[str, Any]
+    completion: openai_api.Completion
     attempt: int
     started: float
     latency_s: float
@@ -154,22 +154,14 @@ Note = Callable[[int, str, RequestFailed, float, float], None]
 """(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
 
 
-class Asker:
+class RetryingClient:
     """Asks one endpoint; safe among threads."""
 
     def __init__(
         self,
-        transport: Transport,
+        settings: EndpointSettings,
+        connection: Connection,
         *,
-        url: str,
-        endpoint_type: str,
-        max_retries: int,
-        parallelism: int,
-        use_nvcf: bool,
-        redactor: Redactor,
-        sign_in: SignIn,
-        messages: StopMessages,
-        turns: Turns | None = None,
         first: FirstRequests | None = None,
         patience: Patience | None = None,
         has_answered: bool = False,
@@ -180,36 +172,35 @@ class Asker:
             patience: for how long a 429 costs no retry; None: for no time.
             has_answered: it is known to be there, and to take the key and the model.
         """
-        self._transport = transport
-        self._sign_in = sign_in
-        self._messages, self._patience = messages, patience
-        self._turns, self._first = turns or Turns(None, None), first or FirstRequests(0)
-        self._url = url
-        self._use_nvcf, self._redactor = use_nvcf, redactor
-        self._reader = ReplyReader(redactor, endpoint_type)
+        parallelism = settings.parallelism
+        self._connection, self._transport, self._messages = connection, connection.transport, connection.messages
+        self._redactor, self._use_nvcf = connection.redactor, settings.use_nvcf
+        self._reader = ReplyReader(connection.redactor, settings.endpoint_type)
         self._retries = Retry(
-            total=max_retries,
+            total=settings.max_retries,
             backoff_factor=BACKOFF_FACTOR_S,
             backoff_jitter=BACKOFF_FACTOR_S,
             backoff_max=BACKOFF_MAX_S,
             allowed_methods=None,
         )
-        self.limit = AdaptiveLimit(parallelism)
+        self._rate_limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
+        self._concurrency = AdaptiveConcurrency(parallelism)
+        self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=parallelism)
+        self._first, self._patience = first or FirstRequests(0), patience
         self._has_answered = has_answered
-        self._pulse = Pulse(max_retries=max_retries, parallelism=parallelism)
         self._refusals = 0
         self._most_refusals = max(REFUSALS_IN_A_ROW, 2 * parallelism)
         self._lock = threading.Lock()
-        self._stopped: StopAsking | None = None
+        self._unusable: EndpointUnusable | None = None
         self._stop = threading.Event()
-        self._refused = Refusals()
+        self._unsupported = UnsupportedParams()
 
     def ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         """Ask until there is an answer.
 
         Raises:
             RequestFailed: this request cannot be answered.
-            StopAsking: none can.
+            EndpointUnusable: none can.
         """
         number = self._first.begin()
         try:
@@ -218,36 +209,36 @@ class Asker:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            stop = StopAsking(self._messages.none_answered(self._first.most, causes))
-            self._remember(stop)
-            raise stop from failed
-        except StopAsking as stop:
-            self._remember(stop)
+            unusable = EndpointUnusable(self._messages.none_answered(self._first.most, causes))
+            self._remember(unusable)
+            raise unusable from failed
+        except EndpointUnusable as unusable:
+            self._remember(unusable)
             raise
 
-    def _remember(self, stop: StopAsking) -> None:
+    def _remember(self, unusable: EndpointUnusable) -> None:
         with self._lock:
-            self._stopped = self._stopped or stop
+            self._unusable = self._unusable or unusable
         self._stop.set()
 
     def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         tries, attempt = _Tries(self._retries), 1
-        refused: dict[str, str | None] = {}
+        own_changes: dict[str, str | None] = {}
         while True:
             started, clock = time.time(), time.perf_counter()
             try:
-                with self.limit.slot() as since:
+                with self._concurrency.slot() as since:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    answer, changes = self._attempt(body, refused, since)
+                    answer, changes = self._attempt(body, own_changes, since)
             except _Transient as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
                 pause = tries.pause_after(error, bridge=self._has_answered, patience=self._patience)
-                gone = self._is_gone(error, last=pause is None or attempt >= TRIES_TO_REACH)
-                note(attempt, "failed" if gone or pause is None else "retried", failed, started, latency)
-                if gone:
-                    raise StopAsking(self._nobody_there(str(failed))) from None
+                outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
+                note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
+                if outage:
+                    raise EndpointUnusable(self._outage_message(str(failed))) from None
                 if pause is None:
                     raise failed from None
                 self._stop.wait(pause)
@@ -257,62 +248,62 @@ class Asker:
                 note(attempt, "failed", failed, started, time.perf_counter() - clock)
                 raise
             latency = time.perf_counter() - clock
-            self._tell_of_an_answer()
+            self._note_answer()
             return Answered(answer, attempt, started, latency, changes)
 
-    def _tell_of_an_answer(self) -> None:
+    def _note_answer(self) -> None:
         self._has_answered, self._refusals = True, 0
         self._first.answered()
-        self.limit.answered()
+        self._concurrency.answered()
         if self._patience is not None:
             self._patience.answered()
 
     def _raise_if_stopped(self) -> None:
-        if self._stopped is not None:
-            raise StopAsking(str(self._stopped))
+        if self._unusable is not None:
+            raise EndpointUnusable(str(self._unusable))
 
-    def _is_gone(self, error: _Transient, *, last: bool) -> bool:
+    def _is_outage(self, error: _Transient, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
         if error.unreachable and not self._has_answered:
             return last
-        return error.silent and self._pulse.silence(unreachable=error.unreachable)
+        return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
-    def _nobody_there(self, error: str) -> str:
-        return self._messages.gone(error) if self._has_answered else self._messages.nobody_there(error)
+    def _outage_message(self, error: str) -> str:
+        return self._messages.outage(error) if self._has_answered else self._messages.unreachable(error)
 
     def _attempt(
-        self, body: Mapping[str, Any], refused: dict[str, str | None], since: float
-    ) -> tuple[dict[str, Any], Changes]:
-        """One attempt; more than one request only where the endpoint refuses a field and is asked without it.
+        self, body: Mapping[str, Any], own_changes: dict[str, str | None], since: float
+    ) -> tuple[openai_api.Completion, Changes]:
+        """One attempt; more than one request only where the endpoint refuses a parameter and is asked without it.
 
-        `refused`: of this request, and added to. Only an answer shows that it was the field, and no other request
-        goes without it before: an error may speak of a field because its prompt does.
+        `own_changes`: of this request, and added to. Only an answer shows that it was the parameter, and no other
+        request goes without it before: an error may speak of a parameter because its prompt does.
         """
         while True:
-            changes = {**self._refused.known(body), **refused}
+            changes = {**self._unsupported.changes_for(body), **own_changes}
             sent = openai_api.changed(body, changes)
             try:
                 answer = self._usable(self._send(sent), sent, since)
-            except _Refused as refusal:
-                refused.update(refusal.changes)
+            except _ParamUnsupported as error:
+                own_changes.update(error.changes)
                 continue
-            if refused:
-                self._refused.learn(refused)
+            if own_changes:
+                self._unsupported.learn(own_changes)
             return answer, changes
 
     def _send(self, body: Mapping[str, Any]) -> Reply:
         try:
-            authorization = self._sign_in.header()
+            authorization = self._connection.sign_in.header()
             reply = self._signed(body, authorization)
-            if reply.status == 401 and self._sign_in.renew(authorization):
-                reply = self._signed(body, self._sign_in.header())
-            self._pulse.heard()
+            if reply.status == 401 and self._connection.sign_in.renew(authorization):
+                reply = self._signed(body, self._connection.sign_in.header())
+            self._outage.received()
             return reply
         except SignInError as error:
-            raise StopAsking(self._messages.no_token(str(error))) from error
+            raise EndpointUnusable(self._messages.no_token(str(error))) from error
         except TransportError as error:
             if not error.silent:
-                self._pulse.heard()
+                self._outage.received()
             raise _Transient(str(error), None, {}, unreachable=error.unreachable, silent=error.silent) from error
 
     def _signed(self, body: Mapping[str, Any], authorization: str | None) -> Reply:
@@ -320,9 +311,9 @@ class Asker:
         if self._use_nvcf:
             hold = min(NVCF_LONGEST_HOLD_S, self._transport.timeout_s / 2)  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
-        self._turns.wait(body, self._stop)
+        self._rate_limiter.wait(body, self._stop)
         self._raise_if_stopped()
-        reply = self._transport.post(self._url, body, headers)
+        reply = self._transport.post(self._connection.url, body, headers)
         return self._polled(reply, headers) if self._use_nvcf else reply
 
     def _polled(self, reply: Reply, headers: Mapping[str, str]) -> Reply:
@@ -348,7 +339,7 @@ class Asker:
                 reply = self._transport.get(f"{status_url}/{waiting}", headers)
         return reply
 
-    def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> dict[str, Any]:
+    def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> openai_api.Completion:
         if 200 <= reply.status < 300:
             try:
                 return self._reader.answer(reply, sent)
@@ -360,19 +351,19 @@ class Asker:
         text = self._reader.said(reply, sent)
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
-                self.limit.too_many(since)
+                self._concurrency.too_many(since)
             named = " (rate limit)" if reply.status == 429 else ""
             message = f"HTTP {reply.status}{named}: {text}"
             raise _Transient(message, reply.status, reply.headers, said=text)
         if reply.status == PROXY_LOGIN:
-            raise StopAsking(self._messages.proxy_login(PROXY_LOGIN, self._url))
+            raise EndpointUnusable(self._messages.proxy_login(PROXY_LOGIN, self._connection.url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status):
-            raise StopAsking(self._messages.refused(reply.status, text))
+            raise EndpointUnusable(self._messages.refused(reply.status, text))
         if 300 <= reply.status < 400:
-            raise StopAsking(self._messages.moved(reply.status))
-        changes = named_in(self._reader.shown(reply)[:ERROR_TEXT_LIMIT], sent) if reply.status == 400 else {}
+            raise EndpointUnusable(self._messages.moved(reply.status))
+        changes = changes_asked_for(self._reader.shown(reply)[:ERROR_TEXT_LIMIT], sent) if reply.status == 400 else {}
         if changes:
-            raise _Refused(changes)
+            raise _ParamUnsupported(changes)
         raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, text)
 
     def _is_of_a_prompt(self, status: int) -> bool:

@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import requests
 from filelock import FileLock, Timeout
+from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from eval_factory.core.foreign_text import one_line, said_in
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, write_atomic
-from eval_factory.core.secrets import secret_in, variable_of
+from eval_factory.core.secrets import first_secret, secret_in, variable_of
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.transport import certificates, certificates_hint, proxy_for
 
 RENEW_BEFORE_S = 60.0
@@ -43,7 +46,7 @@ _TOKEN_RETRIES = Retry(
 
 
 class SignInError(Exception):
-    """No token can be had: nothing can be asked. The message says what to check."""
+    """No token is available: nothing can be asked. The message says what to check."""
 
 
 class SignIn(Protocol):
@@ -84,25 +87,23 @@ class OAuthSignIn:
 
     def __init__(
         self,
-        service: str,
+        oauth: OAuthSettings,
         *,
         env: Mapping[str, str],
-        token_url: str | None,
-        scope: str | None,
         redactor: Redactor,
         say: Callable[[str], None],
         folder: Path | None = None,
     ) -> None:
-        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before `token_url` and `scope`.
+        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'.
 
         Raises:
             PrerequisiteError: one of the variables holds what cannot be sent.
         """
-        self.service = service
+        self.service = service = oauth.service
         settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
         self._names = {name: variable_of(service, name) for name in settings}
         self._id, self._secret, url, own_scope = (secret_in(env, name) for name in self._names.values())
-        self._url, self._scope = url or token_url, own_scope or scope
+        self._url, self._scope = url or oauth.token_url, own_scope or oauth.scope
         self._file = token_file(service, folder)
         self._redactor, self._say = redactor, say
         self._token: _Token | None = None
@@ -146,10 +147,8 @@ class OAuthSignIn:
             raise self._error(f"cannot keep it in {self._file}: {error.strerror}") from error
 
     def _fetch(self) -> _Token:
-        # Imported here: most runs sign in with a key.
-        import requests
+        # Imported here: they take 50 ms, and most runs sign in with a key.
         from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error
-        from requests.adapters import HTTPAdapter
         from requests_oauthlib import OAuth2Session
 
         found = {"CLIENT_ID": self._id, "CLIENT_SECRET": self._secret, "TOKEN_URL": self._url}
@@ -243,18 +242,12 @@ def _read(file: Path) -> _Token | None:
 
 
 def sign_in(
-    *,
-    key: str | None,
-    oauth: Mapping[str, str | None] | None,
-    env: Mapping[str, str],
-    redactor: Redactor,
-    say: Callable[[str], None],
+    settings: EndpointSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None]
 ) -> SignIn:
-    """How an endpoint's requests are signed, as its plan says. Raises PrerequisiteError, as `OAuthSignIn` does."""
-    if oauth is None:
-        if key:
-            redactor.learn(key)
-        return KeySignIn(key)
-    return OAuthSignIn(
-        str(oauth["service"]), env=env, token_url=oauth["token_url"], scope=oauth["scope"], redactor=redactor, say=say
-    )
+    """How an endpoint's requests are signed, by its settings. Raises PrerequisiteError, as `OAuthSignIn` does."""
+    if settings.oauth is not None:
+        return OAuthSignIn(settings.oauth, env=env, redactor=redactor, say=say)
+    key = first_secret(env, settings.key_names)
+    if key:
+        redactor.learn(key)
+    return KeySignIn(key)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import PATHS
 from eval_factory.endpoint.transport import proxy_variable
 
@@ -21,22 +22,18 @@ NO_PROBE = "--no_preflight starts without asking this"
 class StopMessages:
     """Of one endpoint in one role."""
 
-    role: str
+    settings: EndpointSettings
     url: str
     """The address that is asked, redacted."""
-    model_id: str
     key_name: str | None
     """The variable whose key is sent."""
-    key_names: tuple[str, ...] = ()
-    """Those that were looked at for one."""
-    signs_in: str | None = None
-    """The service that gives tokens, where no key is used."""
 
     def refused(self, status: int, said: str) -> str:
         """Of the key (401, 403), or of the address or the model (404)."""
         if status == 404:
+            model = repr(self.settings.model_id)
             lines = [
-                f"{self.url} answers 404: there is no such address, or no model {self.model_id!r}{_it_says(said)}",
+                f"{self.url} answers 404: there is no such address, or no model {model}{_it_says(said)}",
                 f"  check {self._settings('url', 'model_id')}{self._with_v1()}",
             ]
         else:
@@ -55,7 +52,7 @@ class StopMessages:
     def none_answered(self, number: int, errors: Iterable[str]) -> str:
         causes = Causes()
         for error in errors:
-            causes.add(self.role, error)
+            causes.add(self.settings.role, error)
         known = causes.listed()
         lines = [f"  {line_of(cause)}" for cause in known[:SHOWN_CAUSES]]
         if rest := sum(cause.count for cause in known[SHOWN_CAUSES:]):
@@ -76,10 +73,10 @@ class StopMessages:
             f"  check the variable {proxy_variable(url)}"
         )
 
-    def nobody_there(self, error: str) -> str:
+    def unreachable(self, error: str) -> str:
         return self._of_role(f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network")
 
-    def gone(self, error: str) -> str:
+    def outage(self, error: str) -> str:
         kept = "what was answered is kept: the same command goes on"
         return self._of_role(f"{self.url} no longer answers: {error}\n  {kept}")
 
@@ -87,29 +84,29 @@ class StopMessages:
         return self._of_role(error)
 
     def _of_role(self, message: str) -> str:
-        return message if self.role == MODEL_ROLE else f"judge {self.role}: {message}"
+        return message if self.settings.role == MODEL_ROLE else f"judge {self.settings.role}: {message}"
 
     def _settings(self, *names: str) -> str:
         """Where the configuration says this."""
-        if self.role == MODEL_ROLE:
+        if self.settings.role == MODEL_ROLE:
             return f"target.api_endpoint: {_listed(names)}"
-        own = f"the entry {self.role} of config.params.extra.judges"
+        own = f"the entry {self.settings.role} of config.params.extra.judges"
         return f"{_listed(names)} of this judge ({own}; without one, it is asked at the target's url)"
 
     def _key_advice(self) -> str:
-        if self.signs_in is not None:
-            return f"check that the client whose {self.signs_in} OAuth token was sent may use this model"
+        if self.settings.oauth is not None:
+            return f"check that the client whose {self.settings.oauth.service} OAuth token was sent may use this model"
         if self.key_name is not None:
             sent = f"check the variable {self.key_name}: its key was sent, and has to be allowed to use this model"
-        elif self.key_names:
-            sent = f"no key was sent: set {' or '.join(self.key_names)}"
+        elif self.settings.key_names:
+            sent = f"no key was sent: set {' or '.join(self.settings.key_names)}"
         else:
             sent = "no key was sent"
-        if self.role == MODEL_ROLE:
+        if self.settings.role == MODEL_ROLE:
             return f"{sent} (target.api_endpoint.api_key names the variable)"
-        own = next(iter(self.key_names), None)
+        own, role = next(iter(self.settings.key_names), None), self.settings.role
         set_own = f"set this judge's own, {own}, or " if own not in (None, self.key_name) and self.key_name else ""
-        return f"{sent}; {set_own}name a variable as api_key in the entry {self.role} of config.params.extra.judges"
+        return f"{sent}; {set_own}name a variable as api_key in the entry {role} of config.params.extra.judges"
 
     def _with_v1(self) -> str:
         """Most servers answer under /v1, and print their address without it."""
@@ -131,15 +128,7 @@ def _it_says(said: str) -> str:
     return f"\n  it says: {said}" if said else ""
 
 
-def messages_of(
-    role: str,
-    url: str,
-    model_id: str,
-    key_names: Sequence[str],
-    oauth: Mapping[str, str | None] | None,
-    env: Mapping[str, str],
-) -> StopMessages:
-    """`url`: redacted. `oauth`: None, or the service that gives tokens in place of a key."""
-    sent = next((name for name in key_names if secret_in(env, name)), None)
-    service = None if oauth is None else oauth["service"]
-    return StopMessages(role, url, model_id, sent, tuple(key_names), service)
+def messages_of(settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:
+    """`url`: the address that is asked, redacted."""
+    sent = next((name for name in settings.key_names if secret_in(env, name)), None)
+    return StopMessages(settings, url, sent)

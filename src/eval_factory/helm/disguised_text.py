@@ -1,6 +1,6 @@
 """A text as a judge may read it: what it says once disguises are taken off. Pure functions, linear in the text.
 
-An answer that hides a judgement from a program does not hide it from a model: letters that look alike, invisible
+An answer that hides a rating from a program does not hide it from a model: letters that look alike, invisible
 characters between them, escapes, base64. What is looked for in an answer is therefore looked for in its readings too.
 """
 

@@ -1,8 +1,8 @@
-"""A judge's answer -> its judgement, and the signs of an answer that speaks to its judges. Pure functions.
+"""A judge's output -> its ratings, their scale, and the signs of an answer that speaks to its judges. Pure functions.
 
-HELM takes what stands between the first `{` and the last `}` of a judge's answer. A judge that quotes the answer it
-judges may so hand down the answer's own judgement. Here every JSON object that has the form of a judgement is found,
-those that stand in the judged answer are not the judge's, and what is left has to be one.
+HELM takes what stands between the first `{` and the last `}` of a judge's output. A judge that quotes the answer it
+judges may so hand down ratings that the answer wrote itself. Here every JSON object that has the form of a judge's
+ratings is found, those that stand in the judged answer are not the judge's, and what is left has to be one.
 """
 
 from __future__ import annotations
@@ -15,48 +15,59 @@ from typing import Any
 
 from eval_factory.helm.disguised_text import readings, squeezed, undisguised
 
-SCALE = range(1, 6)
-"""HELM's juries score from 1 to 5."""
+RATINGS = (1, 2, 3, 4, 5)
+"""HELM's juries rate with whole numbers on this scale."""
+LOWEST_RATING, HIGHEST_RATING = RATINGS[0], RATINGS[-1]
+SCALE = (float(LOWEST_RATING), float(HIGHEST_RATING))
+"""The bounds of a jury's score, which is a mean of ratings."""
 
 Criteria = Mapping[str, Collection[str]]
-"""What a judgement has to hold: criterion -> its fields."""
+"""What a judge has to rate: criterion -> the fields of its rating."""
 
 LONGEST = 200_000
-"""Characters of a judge's answer: many times what its tokens can hold."""
+"""Characters of a judge's output: many times what its tokens can hold."""
 MOST_BRACES = 200
 MOST_FIELDS_PERMUTED = 3
 _WORDS = ("one", "two", "three", "four", "five")
 
 _DECODER = json.JSONDecoder()
-_SCORE = re.compile(r"[1-5]\Z")
+_SCORE = re.compile(rf"[{LOWEST_RATING}-{HIGHEST_RATING}]\Z")
 
 
-class UnusableJudgement(Exception):
-    """The judge's answer holds no judgement; the message tells the judge why."""
+class UnusableJudgeOutput(Exception):
+    """The judge's output holds no ratings; the message tells the judge why."""
 
 
-def judgement_in(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
-    """The judge's judgement.
+def rating_of_empty(answer: str) -> int | None:
+    """The rating of an answer with nothing in it: the lowest, without a judge being asked; None for any other answer.
+
+    Saying nothing must not pay: HELM gives such an instance the default score of its jury metric.
+    """
+    return None if answer.strip() else LOWEST_RATING
+
+
+def parse_judge_output(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
+    """The judge's own ratings: criterion -> rating, as the judge wrote it.
 
     Args:
-        text: the judge's whole answer.
+        text: the judge's whole output.
         judged: the answer that it judges.
 
     Raises:
-        UnusableJudgement: there is none, or it cannot be told which it is.
+        UnusableJudgeOutput: there are none, or it cannot be told which they are.
     """
     if len(text) > LONGEST:
-        raise UnusableJudgement(f"it is longer than {LONGEST} characters")
+        raise UnusableJudgeOutput(f"it is longer than {LONGEST} characters")
     try:
-        return _own_judgement(text, criteria, judged)
+        return _own_ratings(text, criteria, judged)
     except RecursionError as error:
-        raise UnusableJudgement("it is nested too deeply") from error
+        raise UnusableJudgeOutput("it is nested too deeply") from error
 
 
-def _own_judgement(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
+def _own_ratings(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
     objects = [found for found in _objects(text) if criteria.keys() & found.keys()]
     if not objects:
-        raise UnusableJudgement("it holds no JSON object with the criteria " + ", ".join(criteria))
+        raise UnusableJudgeOutput("it holds no JSON object with the criteria " + ", ".join(criteria))
     stands = _standing_in(judged)
     own = [
         found
@@ -64,7 +75,7 @@ def _own_judgement(text: str, criteria: Criteria, judged: str) -> dict[str, Any]
         if not any(stands(name, found[name], fields) for name, fields in criteria.items() if name in found)
     ]
     if not own:
-        raise UnusableJudgement("it repeats a judgement that stands in the response; give your own")
+        raise UnusableJudgeOutput("it repeats a judgement that stands in the response; give your own")
     reasons = []
     usable: dict[str, dict[str, Any]] = {}
     for found in own:
@@ -74,11 +85,11 @@ def _own_judgement(text: str, criteria: Criteria, judged: str) -> dict[str, Any]
         else:
             reasons.append(reason)
     if not usable:
-        raise UnusableJudgement(reasons[0])
+        raise UnusableJudgeOutput(reasons[0])
     if len(usable) > 1:
-        raise UnusableJudgement("it holds several judgements that differ; give one JSON object and nothing else")
-    (judgement,) = usable.values()
-    return {name: judgement[name] for name in criteria}  # HELM's mean takes whatever else stands there
+        raise UnusableJudgeOutput("it holds several judgements that differ; give one JSON object and nothing else")
+    (ratings,) = usable.values()
+    return {name: ratings[name] for name in criteria}  # HELM's mean takes whatever else stands there
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
@@ -100,7 +111,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         if isinstance(found, dict):
             yield found
         at = text.find("{", end)
-    raise UnusableJudgement(f"it holds more than {MOST_BRACES} opening braces that begin no JSON object")
+    raise UnusableJudgeOutput(f"it holds more than {MOST_BRACES} opening braces that begin no JSON object")
 
 
 def _standing_in(judged: str) -> Callable[[str, Any, Collection[str]], bool]:
@@ -149,14 +160,14 @@ def _fault(found: Mapping[str, Any], criteria: Criteria) -> str | None:
             if field not in rating:
                 return f"{name!r} has no {field!r}"
         if "score" in fields and not _is_score(rating["score"]):
-            return f"the score of {name!r} is not a whole number from {SCALE[0]} to {SCALE[-1]}"
+            return f"the score of {name!r} is not a whole number from {LOWEST_RATING} to {HIGHEST_RATING}"
     return None
 
 
 def _is_score(score: object) -> bool:
     if isinstance(score, str):
         return bool(_SCORE.match(score.strip()))
-    return isinstance(score, (int, float)) and not isinstance(score, bool) and score in SCALE
+    return isinstance(score, (int, float)) and not isinstance(score, bool) and score in RATINGS
 
 
 _NEAR = r"[^.\n]{0,60}"
@@ -194,7 +205,7 @@ _SIGNS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _SIGN_PATTERNS = {name: re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in _SIGNS.items()}
-_SQUEEZED_JUDGEMENT = re.compile(rf"(?:{_CRITERIA})score(?:[1-5]|five)|(?:{_CRITERIA})explanation")
+_SQUEEZED_RATING = re.compile(rf"(?:{_CRITERIA})score(?:[1-5]|five)|(?:{_CRITERIA})explanation")
 """Of letters and digits alone: what is written over several lines, or with blanks between its letters."""
 
 
@@ -203,6 +214,6 @@ def injection_signs(answer: str) -> list[str]:
     found = set()
     for reading in readings(answer):
         found |= {name for name, pattern in _SIGN_PATTERNS.items() if pattern.search(reading)}
-        if _SQUEEZED_JUDGEMENT.search(squeezed(reading)):
+        if _SQUEEZED_RATING.search(squeezed(reading)):
             found.add("a ready-made judgement")
     return [name for name in _SIGNS if name in found]

@@ -5,7 +5,7 @@ No file holds a key: a client is told the NAME of the variable to read.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -46,24 +46,7 @@ def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
         deployment["max_sequence_and_generated_tokens_length"] = endpoint.max_length
     deployment["client_spec"] = {
         "class_name": names.CLIENT_CLASS,
-        "args": {
-            "role": endpoint.role,
-            "url": endpoint.url,
-            "model_id": endpoint.model_id,
-            "endpoint_type": endpoint.type,
-            "key_names": list(endpoint.key_names),
-            "request_timeout": endpoint.request_timeout,
-            "max_retries": endpoint.max_retries,
-            "parallelism": endpoint.parallelism,
-            "top_p": endpoint.top_p,
-            "use_nvcf": endpoint.use_nvcf,
-            "requests_per_minute": endpoint.requests_per_minute,
-            "tokens_per_minute": endpoint.tokens_per_minute,
-            "stop_after_failures": endpoint.stop_after_failures,
-            "oauth": None if endpoint.oauth is None else asdict(endpoint.oauth),
-            "adapter": dict(endpoint.adapter),
-            "cache_db": cache_db,
-        },
+        "args": {**endpoint.to_args(), "cache_db": cache_db},
     }
     return deployment
 
@@ -74,6 +57,11 @@ def deployment_of(endpoint: EndpointPlan) -> str:
         return endpoint.helm_name
     slug = endpoint.slug if endpoint.role == MODEL_ROLE else f"judge-{endpoint.role}-{endpoint.slug}"
     return names.deployment_name(slug)
+
+
+def roles_by_deployment(endpoints: Iterable[EndpointPlan]) -> dict[str, str]:
+    """HELM's name of each endpoint -> its role: HELM's output speaks of deployments."""
+    return {deployment_of(endpoint): endpoint.role for endpoint in endpoints}
 
 
 def model_metadata(endpoints: tuple[EndpointPlan, ...]) -> str:

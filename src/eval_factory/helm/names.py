@@ -1,4 +1,4 @@
-"""HELM's and our engine's names, as they stand in generated files and on helm-run's command line."""
+"""HELM's and our plug-in's names, as they stand in generated files and on helm-run's command line."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ STATS_FILE = "stats.json"
 PER_INSTANCE_STATS_FILE = "per_instance_stats.json"
 
 NOT_JUDGED = "eval_factory_not_judged"
-"""Among the annotations of a jury, beside its judges: which of them gave no judgement, and why."""
+"""Among the annotations of a jury, beside its judges: which of them gave no rating, and why."""
+
+UNSCORABLE = "HELM cannot score this answer: "
+"""What the reason begins with where an answer came and a metric raised on it."""
 
 JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
 
@@ -122,7 +125,7 @@ def conf_entries(text: str) -> list[dict[str, Any]]:
 
 
 def _parsed_hocon(text: str) -> Any:
-    from pyhocon import ConfigFactory  # imported here: what eval-factory itself writes is JSON
+    from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and what eval-factory itself writes is JSON
 
     try:
         tree = ConfigFactory.parse_string(text)

@@ -1,4 +1,4 @@
-"""What an endpoint that gives text for text cannot be asked, seen from how HELM adapts a run."""
+"""Which capability of a model, beside text for text, a run needs: no endpoint of ours has one of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _BY_METHOD = {
 }
 
 
-def asks_for_more(adapter_spec: Any) -> str | None:
-    """What a run needs of a model beside text for text, from HELM's `AdapterSpec`; None where text is enough."""
+def needed_capability(adapter_spec: Any) -> str | None:
+    """What a run needs of a model beside text for text, by HELM's `AdapterSpec`; None where text is enough."""
     if adapter_spec.image_generation_parameters is not None:
         return "images"
     return next((needed for part, needed in _BY_METHOD.items() if part in adapter_spec.method), None)

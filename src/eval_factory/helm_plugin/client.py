@@ -1,7 +1,7 @@
-"""The client that HELM loads by class name: one endpoint, a keep-alive pool, retries, the response store.
+"""The client that HELM loads by class name: one endpoint, a keep-alive pool, retries, the response cache.
 
 A request that fails for good is reported as a non-fatal failure: HELM goes on with an empty completion, the journal
-keeps the reason, and the collector takes the instance out of the score. What no request can mend (the key is wrong,
+keeps the reason, and the collector takes the instance out of the score. What holds for every request (the key is wrong,
 the model is unknown, nobody answers) stops the run at once.
 """
 
@@ -28,17 +28,16 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.hosts import place_of
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import filled, first_secret, secret_in, variables_in
+from eval_factory.core.secrets import filled, secret_in
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.rate_limits import Patience, Turns
+from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.endpoint.retrying_client import Asker, RequestFailed, StopAsking
-from eval_factory.endpoint.sign_in import sign_in
-from eval_factory.endpoint.stop_messages import messages_of
-from eval_factory.endpoint.transport import Transport
-from eval_factory.endpoint.unsupported_params import told
+from eval_factory.endpoint.retrying_client import Answered, EndpointUnusable, RequestFailed, RetryingClient
+from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
 
@@ -55,108 +54,89 @@ class EndpointStopped(NonRetriableException):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Reply:
-    response: dict[str, Any]
+    completion: openai_api.Completion
     latency_s: float
     created: float
     cached: bool
 
 
+class _KeyedRequest:
+    """A request's body with its keys. Each key is made once: it takes a hash of the whole prompt."""
+
+    def __init__(self, settings: EndpointSettings, body: dict[str, Any], random: str | None) -> None:
+        self.body = body
+        self.key = settings.key_of(body, random)
+        self._settings, self._random = settings, random
+        self._changed: dict[frozenset[tuple[str, str | None]], _KeyedRequest] = {}
+
+    def with_changes(self, changes: Changes) -> _KeyedRequest:
+        """The request as an endpoint takes it that refuses it as it is: what is kept is the answer to that one."""
+        name = frozenset(changes.items())
+        if name not in self._changed:
+            body = openai_api.changed(self.body, changes)
+            self._changed[name] = _KeyedRequest(self._settings, body, self._random)
+        return self._changed[name]
+
+
 class EndpointClient(Client):  # type: ignore[misc]
     """What HELM loads. Its threads may each make one at the start: all of one role share one endpoint."""
 
-    def __init__(self, **settings: Any) -> None:
-        """`settings` are the `args` in model_deployments.yaml, the parameters of `Endpoint`."""
-        clients = session_for(Path(settings["cache_db"]).parent).clients
+    def __init__(self, *, cache_db: str, **settings: Any) -> None:
+        """The `args` in model_deployments.yaml: where answers are kept, and the fields of `EndpointSettings`."""
+        session = session_for(Path(cache_db).parent)
         with _clients_lock:
-            if settings["role"] not in clients:
-                clients[settings["role"]] = Endpoint(**settings)
-            self._endpoint: Endpoint = clients[settings["role"]]
+            if settings["role"] not in session.clients:
+                session.clients[settings["role"]] = Endpoint(EndpointSettings.from_args(settings), session)
+            self._endpoint: Endpoint = session.clients[settings["role"]]
 
     def make_request(self, request: Request) -> RequestResult:
         return self._endpoint.make_request(request)
 
 
 class Endpoint:
-    """One OpenAI-compatible endpoint in one role. The key is read from the first of `key_names` that is set."""
+    """One OpenAI-compatible endpoint in one role."""
 
-    def __init__(
-        self,
-        role: str,
-        url: str,
-        model_id: str,
-        endpoint_type: str,
-        key_names: list[str],
-        request_timeout: float,
-        max_retries: int,
-        parallelism: int,
-        cache_db: str,
-        adapter: dict[str, Any],
-        top_p: float | None = None,
-        use_nvcf: bool = False,
-        requests_per_minute: int | None = None,
-        tokens_per_minute: int | None = None,
-        stop_after_failures: int = 0,
-        oauth: dict[str, str | None] | None = None,
-    ) -> None:
-        self._session: Session = session_for(Path(cache_db).parent)
-        self._role = role
-        self._model_id = model_id
-        self._type = endpoint_type
-        self._top_p = top_p
-        self._identity_url = url
-        self._adapter = openai_api.Adapter(**adapter)
-        redactor = self._session.redactor
-        for name in variables_in([url, self._adapter.params_to_add]):
-            redactor.learn(secret_in(os.environ, name) or "")
-        key = first_secret(os.environ, key_names)
-        served = _served_url(filled(url, os.environ))
-        self._secret_fields = {
-            name: filled(value, os.environ)
-            for name, value in self._adapter.params_to_add.items()
-            if variables_in(value)
-        }
+    def __init__(self, settings: EndpointSettings, session: Session) -> None:
+        self._settings, self._session = settings, session
+        self._role, self._adapter = settings.role, settings.adapter
+        self._events, self._cache = session.events, session.cache
+        for name in settings.secret_variables:
+            session.redactor.learn(secret_in(os.environ, name) or "")
+        served = _served_url(filled(settings.url, os.environ))
+        self._secret_fields = settings.secret_fields(os.environ)
         """Sent in every request, and kept nowhere."""
-        asked_url = openai_api.request_url(served, endpoint_type, use_nvcf=use_nvcf)
-        answered = self._session.store.has_answers(role, model_id)
-        self._variants = read_changes(self._session.store.path, url, model_id)
+        answered = self._cache.has_answers(settings.role, settings.model_id)
+        self._variants: list[Changes] = list(read_changes(self._cache.path, settings.url, settings.model_id))
         """The changes with which requests were answered that the endpoint refused as they were."""
-        self._asker = Asker(
-            Transport(served, timeout_s=request_timeout, connections=parallelism),
-            url=asked_url,
-            endpoint_type=endpoint_type,
-            max_retries=max_retries,
-            parallelism=parallelism,
-            use_nvcf=use_nvcf,
-            redactor=redactor,
-            sign_in=sign_in(key=key, oauth=oauth, env=os.environ, redactor=redactor, say=_say),
-            messages=messages_of(role, redactor.text(asked_url), model_id, key_names, oauth, os.environ),
-            turns=Turns(requests_per_minute, tokens_per_minute),
-            first=FirstRequests(stop_after_failures, answered=answered),
+        self._client = RetryingClient(
+            settings,
+            connection_to(settings, env=os.environ, redactor=session.redactor, say=_say, served_url=served),
+            first=FirstRequests(settings.stop_after_failures, answered=answered),
             patience=Patience(),
-            has_answered=role in (HelmRunSettings.from_environment(os.environ).probed or ()),
+            has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
         )
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
         self._stopped: str | None = None
         self._warned = False
-        self._told: set[str] = set()
+        self._described: set[str] = set()
         self._said_busy = -SAY_BUSY_EVERY_S
 
     def make_request(self, request: Request) -> RequestResult:
-        """Answer one HELM request from the store or the endpoint."""
-        key, body = self._key_and_body(request)
+        """Answer one HELM request from the cache or the endpoint."""
+        asked = self._keyed(request)
         try:
-            reply = self._once(key, body, request.random)
+            reply = self._once(asked)
             result = self._result(request, reply)
         except EndpointStopped:
             raise
         except RequestFailed as error:
             return self._failed(str(error))
         except sqlite3.Error as error:
-            self._stop(f"cannot write {self._session.store.path}: {error}\n  check the disk; what was kept stays")
+            self._stop(f"cannot write {self._cache.path}: {error}\n  check the disk; what was kept stays")
         except Exception as error:  # whatever an answer sets off here: HELM would pay for it five times, and give up
-            return self._failed(self._unexpected(key, error))
-        self._session.count(self._role, cached=reply.cached, tokens=openai_api.usage_of(reply.response))
+            return self._failed(self._unexpected(asked.key, error))
+        self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
         return result
 
     def _failed(self, message: str) -> RequestResult:
@@ -167,55 +147,50 @@ class Endpoint:
         """Tell of a defect of ours by its type and place; its own text may hold a prompt."""
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
-        self._session.events.emit(events.WARNING, role=self._role, message=f"a request failed: {message}")
-        self._session.store.journal(Attempt(key, self._role, 1, "failed", None, message, time.time(), 0.0))
+        self._events.emit(events.WARNING, role=self._role, message=f"a request failed: {message}")
+        self._cache.journal(Attempt(key, self._role, 1, "failed", None, message, time.time(), 0.0))
         return message
 
     def forget(self, request: Request, reason: str) -> None:
-        """The answer could not be used: it is kept, but the same request is asked anew in the next run."""
-        _, body = self._key_and_body(request)
-        for key in self._keys(body, request.random):
-            if self._session.store.holds(key):
-                self._set_aside(key, reason)
+        """The answer could not be used: it is archived, and the same request is asked anew in the next run."""
+        for asked in self._variants_of(self._keyed(request)):
+            if self._cache.holds(asked.key):
+                self._archive(asked.key, reason)
 
     def note_unscorable(self, request: Request, reason: str) -> None:
         """The answer came, and HELM cannot score it: it is kept, and not asked for again."""
-        key, _ = self._key_and_body(request)
-        self._session.store.journal(Attempt(key, self._role, 0, "unscorable", None, reason, time.time(), 0.0))
+        key = self._keyed(request).key
+        self._cache.journal(Attempt(key, self._role, 0, "unscorable", None, reason, time.time(), 0.0))
 
-    def _set_aside(self, key: str, reason: str) -> None:
+    def _archive(self, key: str, reason: str) -> None:
         attempt = Attempt(key, self._role, 0, "unusable", None, reason, time.time(), 0.0)
-        self._session.store.set_answer_aside(key, attempt)
+        self._cache.archive_answer(key, attempt)
 
-    def _key_and_body(self, request: Request) -> tuple[str, dict[str, Any]]:
+    def _keyed(self, request: Request) -> _KeyedRequest:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-        body = openai_api.request_body(
-            fields, model_id=self._model_id, endpoint_type=self._type, top_p=self._top_p, adapter=self._adapter
-        )
-        return openai_api.request_key(self._identity_url, body, request.random), body
+        return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
 
-    def _keys(self, body: dict[str, Any], random: str | None) -> Iterator[str]:
+    def _variants_of(self, asked: _KeyedRequest) -> Iterator[_KeyedRequest]:
+        """The request in each form in which its answer may be kept: as it is, then as others were answered."""
+        yield asked
         with self._lock:
             variants = list(self._variants)
-        return openai_api.request_keys(self._identity_url, body, random, variants)
+        yield from (asked.with_changes(changes) for changes in variants if changes.keys() <= asked.body.keys())
 
-    def _once(self, key: str, body: dict[str, Any], random: str | None) -> _Reply:
+    def _once(self, asked: _KeyedRequest) -> _Reply:
         """The same request asked twice at the same time is sent once; both get the one answer."""
         with self._lock:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
-            future = self._in_flight.get(key)
+            future = self._in_flight.get(asked.key)
             mine = future is None
             if future is None:
-                future = self._in_flight[key] = Future()
+                future = self._in_flight[asked.key] = Future()
         if not mine:
             return future.result()
         try:
-            reply = self._from_store(key)
-            if reply is None and self._variants:
-                found = map(self._from_store, self._keys(body, random))
-                reply = next((kept for kept in found if kept is not None), None)
-            reply = reply or self._ask(key, body, random)
+            kept = (self._from_cache(variant.key) for variant in self._variants_of(asked))
+            reply = next((found for found in kept if found is not None), None) or self._ask(asked)
             future.set_result(reply)
             return reply
         except BaseException as error:
@@ -223,45 +198,55 @@ class Endpoint:
             raise
         finally:
             with self._lock:
-                del self._in_flight[key]
+                del self._in_flight[asked.key]
 
-    def _from_store(self, key: str) -> _Reply | None:
+    def _from_cache(self, key: str) -> _Reply | None:
         try:
-            found = self._session.store.get(key)
+            found = self._cache.get(key)
             if found is None:
                 return None
             response, latency, created = found
-            openai_api.read_answer(response, self._type)
+            completion = openai_api.completion_of(response, self._settings.endpoint_type)
         except openai_api.UnusableAnswer as error:  # kept by an older version
-            self._set_aside(key, str(error))
+            self._archive(key, str(error))
             return None
-        tokens = openai_api.usage_of(response)
-        self._session.store.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *tokens))
-        return _Reply(response, latency, created, cached=True)
+        self._cache.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *completion.tokens))
+        return _Reply(completion, latency, created, cached=True)
 
-    def _ask(self, key: str, body: dict[str, Any], random: str | None) -> _Reply:
+    def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
             if error.status in (TOO_MANY_REQUESTS, None):
                 self._say_busy(str(error))
-            self._session.store.journal(
-                Attempt(key, self._role, number, outcome, error.status, str(error), started, latency)
+            self._cache.journal(
+                Attempt(asked.key, self._role, number, outcome, error.status, str(error), started, latency)
             )
 
         try:
-            answered = self._asker.ask({**body, **self._secret_fields}, note)
-        except StopAsking as error:
+            answered = self._client.ask({**asked.body, **self._secret_fields}, note)
+        except EndpointUnusable as error:
             self._stop(str(error))
-        changes, adjustments, changed = answered.changes, told(answered.changes), None
+        self._keep(asked, answered)
+        return _Reply(answered.completion, answered.latency_s, answered.started, cached=False)
+
+    def _keep(self, asked: _KeyedRequest, answered: Answered) -> None:
+        """Put the answer into the cache, under the request that was answered."""
+        changes, adjustments, changed = answered.changes, described(answered.changes), None
         if changes:
-            body = openai_api.changed(body, changes)
-            key = openai_api.request_key(self._identity_url, body, random)
-            changed = RequestChanges(self._identity_url, self._model_id, changes)
+            asked = asked.with_changes(changes)
+            changed = RequestChanges(self._settings.url, self._settings.model_id, changes)
             self._tell_once(adjustments)
-        tokens = openai_api.usage_of(answered.body)
-        self._session.store.save(
-            Answer(key, self._role, self._model_id, body, answered.body, answered.started, answered.latency_s),
+        self._cache.save(
+            Answer(
+                asked.key,
+                self._role,
+                self._settings.model_id,
+                asked.body,
+                answered.completion.body,
+                answered.started,
+                answered.latency_s,
+            ),
             Attempt(
-                key,
+                asked.key,
                 self._role,
                 answered.attempt,
                 "answered",
@@ -269,21 +254,20 @@ class Endpoint:
                 "; ".join(adjustments) or None,
                 answered.started,
                 answered.latency_s,
-                *tokens,
+                *answered.completion.tokens,
             ),
             changed,
         )
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
-        return _Reply(answered.body, answered.latency_s, answered.started, cached=False)
 
     def _tell_once(self, adjustments: Sequence[str]) -> None:
         with self._lock:
-            new = [adjustment for adjustment in adjustments if adjustment not in self._told]
-            self._told.update(new)
+            new = [adjustment for adjustment in adjustments if adjustment not in self._described]
+            self._described.update(new)
         for adjustment in new:
-            self._session.events.emit(events.WARNING, role=self._role, message=adjustment)
+            self._events.emit(events.WARNING, role=self._role, message=adjustment)
 
     def _say_busy(self, message: str) -> None:
         """One line for a while of rate limits, or of silence; the journal has them all."""
@@ -296,17 +280,17 @@ class Endpoint:
             _say(f"{self._role}: {message}")
 
     def _stop(self, message: str) -> NoReturn:
-        """End the run: what cannot be mended by asking on. A judge that cannot be asked ends itself only."""
+        """End the run: asking on cannot repair it. A judge that cannot be asked ends itself only."""
         with self._lock:
             first, self._stopped = self._stopped is None, message
         if first:
             fatal = self._role == MODEL_ROLE
             _say(events.last_words(message, os.environ) if fatal else f"warning: {message}")
-            self._session.events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message)
+            self._events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message)
         raise EndpointStopped(message)
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
-        choices = openai_api.read_answer(reply.response, self._type)
+        choices = reply.completion.choices
         if any(choice.finish_reason == openai_api.FILTERED for choice in choices):
             return _failure(openai_api.FILTERED_MESSAGE)
         completions = [self._completion(request, choice) for choice in choices]
@@ -324,14 +308,14 @@ class Endpoint:
             first, self._warned = not self._warned, True
         if first:
             message = openai_api.TOO_FEW_TOKENS.format(granted=granted)
-            self._session.events.emit(events.WARNING, role=self._role, message=message)
+            self._events.emit(events.WARNING, role=self._role, message=message)
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
         text, thought = self._adapter.without_reasoning(choice.text)
         if choice.finish_reason == openai_api.CUT_OFF and not text and self._role == MODEL_ROLE:
             self._warn_of_too_few_tokens(request.max_tokens)
         reasoning = choice.reasoning if thought is None else thought
-        if request.echo_prompt and self._type == openai_api.CHAT:
+        if request.echo_prompt and self._settings.endpoint_type == openai_api.CHAT:
             text = request.prompt + text
         output = GeneratedOutput(
             text=text,
@@ -340,7 +324,7 @@ class Endpoint:
             finish_reason={"reason": choice.finish_reason},
             thinking=Thinking(text=reasoning) if reasoning is not None else None,
         )
-        end = None if self._type == openai_api.CHAT else OWN_TEXT_END
+        end = None if self._settings.endpoint_type == openai_api.CHAT else OWN_TEXT_END
         return truncate_sequence(output, request, end_of_text_token=end, print_warning=False)
 
 

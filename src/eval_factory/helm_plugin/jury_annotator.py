@@ -1,4 +1,4 @@
-"""HELM's jury, asked through the engine: all judges at once, an unusable judgement asked for once more.
+"""HELM's jury, asked through our client: all judges at once, and once more where a judge's output is unusable.
 
 Takes the place of one method of HELM's `LLMAsJuryAnnotator`; prompts, criteria and the form of the annotations stay
 HELM's.
@@ -18,7 +18,7 @@ from helm.common.request import Request, RequestResult
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.helm import names
-from eval_factory.helm.judge_output import UnusableJudgement, judgement_in
+from eval_factory.helm.judge_output import Criteria, UnusableJudgeOutput, parse_judge_output, rating_of_empty
 from eval_factory.helm_plugin.session import current_session
 
 MOST_TOKENS = 4096
@@ -32,47 +32,52 @@ ASK_AGAIN = (
 
 
 @dataclass(frozen=True)
-class _NotJudged:
-    """Why a judge gave no judgement."""
+class _NotRated:
+    """Why a judge gave no ratings."""
 
-    text: str
+    reason: str
 
 
-def judge_with_all_at_once() -> None:
+@dataclass(frozen=True)
+class _Question:
+    """What all judges are asked about one answer."""
+
+    prompt: str
+    criteria: Criteria
+    answer: str
+
+
+def ask_judges_at_once() -> None:
     LLMAsJuryAnnotator.annotate = annotate
 
 
 def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
-    """The annotations of one answer: the prompt, and each judge's judgement where it gave one."""
+    """The annotations of one answer: the prompt, and each judge's ratings where it gave them."""
     answer = request_state.result.completions[0].text if request_state.result else ""
-    if not answer.strip():
-        return {"prompt_text": None, "empty_output_equivalence_judgement": False}
-    prompt = self._interpolate_prompt(request_state)
+    if rating_of_empty(answer) is not None:
+        return {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM has it
+    question = _Question(self._interpolate_prompt(request_state), self._annotation_criteria, answer)
     judges: dict[str, AnnotatorModelInfo] = self._annotator_models
 
-    def judged_by(name: str) -> dict[str, Any] | _NotJudged:
-        return _judgement(self._auto_client.make_request, judges[name], prompt, self._annotation_criteria, answer)
+    def rated_by(name: str) -> dict[str, Any] | _NotRated:
+        return _ratings_of(judges[name], question, self._auto_client.make_request)
 
     with ThreadPoolExecutor(max_workers=max(1, len(judges))) as pool:
-        judgements = dict(zip(judges, pool.map(judged_by, judges), strict=True))
-    given = {name: judgement for name, judgement in judgements.items() if not isinstance(judgement, _NotJudged)}
-    missing = {name: reason.text for name, reason in judgements.items() if isinstance(reason, _NotJudged)}
-    return {"prompt_text": prompt, **given, **({names.NOT_JUDGED: missing} if missing else {})}
+        outcomes = dict(zip(judges, pool.map(rated_by, judges), strict=True))
+    rated = {name: ratings for name, ratings in outcomes.items() if not isinstance(ratings, _NotRated)}
+    missing = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, _NotRated)}
+    return {"prompt_text": question.prompt, **rated, **({names.NOT_JUDGED: missing} if missing else {})}
 
 
-def _judgement(
-    ask: Callable[[Request], RequestResult],
-    judge: AnnotatorModelInfo,
-    prompt: str,
-    criteria: dict[str, Any],
-    answer: str,
-) -> dict[str, Any] | _NotJudged:
-    """One judge's judgement, or why there is none: it could not be asked, or twice gave none.
+def _ratings_of(
+    judge: AnnotatorModelInfo, question: _Question, ask: Callable[[Request], RequestResult]
+) -> dict[str, Any] | _NotRated:
+    """One judge's ratings, or why there are none: it could not be asked, or its output was unusable twice.
 
-    What a judge answered in vain is kept, but not used again: the next run of the same command asks it anew.
+    Unusable output is archived: the next run of the same command asks the judge anew.
     """
     request = Request(
-        model=judge.model_name, model_deployment=judge.model_deployment, prompt=prompt, temperature=0.0,
+        model=judge.model_name, model_deployment=judge.model_deployment, prompt=question.prompt, temperature=0.0,
         max_tokens=MOST_TOKENS,
     )  # fmt: skip
     asked: list[Request] = []
@@ -81,17 +86,17 @@ def _judgement(
         try:
             result = ask(request)
         except Exception as error:  # a judge that cannot be asked at all said so already; the others go on
-            return _NotJudged(one_line(str(error)))
+            return _NotRated(one_line(str(error)))
         if not result.success or not result.completions:
-            return _NotJudged(result.error or "it gave no answer")
+            return _NotRated(result.error or "it gave no answer")
         try:
-            return judgement_in(result.completions[0].text, criteria, answer)
-        except UnusableJudgement as fault:
-            reason = str(fault)
-            request = replace(request, prompt=prompt + ASK_AGAIN.format(reason=reason))
-    # HELM's configurable benchmark calls a judge by its deployment, not by its role.
+            return parse_judge_output(result.completions[0].text, question.criteria, question.answer)
+        except UnusableJudgeOutput as error:
+            reason = str(error)
+            request = replace(request, prompt=question.prompt + ASK_AGAIN.format(reason=reason))
+    # The role is in model_deployments.yaml: HELM's configurable benchmark calls a judge by its deployment.
     role = get_model_deployment(judge.model_deployment).client_spec.args["role"]
     client = current_session().clients[role]
     for request in asked:
         client.forget(request, reason)
-    return _NotJudged(f"unusable judgement: {reason}")
+    return _NotRated(f"unusable judgement: {reason}")

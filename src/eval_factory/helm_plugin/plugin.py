@@ -46,7 +46,7 @@ def mend_jury_benchmarks() -> None:
     if names.asked_run_specs(sys.argv) & names.JURY_RUN_SPECS:
         from eval_factory.helm_plugin import jury_annotator
 
-        jury_annotator.judge_with_all_at_once()
+        jury_annotator.ask_judges_at_once()
         optional_deps.answer_for_spacy_model()
         optional_deps.answer_for_summ_eval()
         optional_deps.answer_for_qafacteval()

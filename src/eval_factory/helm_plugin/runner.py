@@ -24,7 +24,7 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.helm import names
 from eval_factory.helm_plugin import entry_failures, network_guard
-from eval_factory.helm_plugin.capabilities import asks_for_more
+from eval_factory.helm_plugin.capabilities import needed_capability
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import execution_record, fast_scoring, fast_startup, hub_revisions
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
@@ -108,7 +108,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
         """Before anything is asked: an output folder holds one run, and an endpoint gives text for text."""
-        needed = next((more for spec in run_specs if (more := asks_for_more(spec.adapter_spec))), None)
+        needed = next((more for spec in run_specs if (more := needed_capability(spec.adapter_spec))), None)
         if needed is not None:
             message = f"{run_specs[0].name} asks a model for {needed}; eval-factory evaluates endpoints for text"
         elif len(run_specs) > 1:
@@ -185,7 +185,7 @@ class HelmNamedRunner(EvalRunner):
         """What asks for more than text is left out, and told."""
         kept = []
         for spec in run_specs:
-            needed = asks_for_more(spec.adapter_spec)
+            needed = needed_capability(spec.adapter_spec)
             if needed is None:
                 kept.append(spec)
             else:

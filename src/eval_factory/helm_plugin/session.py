@@ -1,4 +1,4 @@
-"""What all clients of one helm-run share: the store, the events, the counters."""
+"""What all clients of one helm-run share: the response cache, the events, the counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from eval_factory.core.events import EventWriter, run_id
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
-from eval_factory.endpoint.response_cache import ResponseStore
+from eval_factory.endpoint.response_cache import ResponseCache
 
 
 @dataclass
@@ -30,13 +30,13 @@ class Counters:
 class Session:
     """One per output folder and process."""
 
-    store: ResponseStore
+    cache: ResponseCache
     events: EventWriter
     redactor: Redactor
     """Knows the keys of all clients."""
     counters: dict[str, Counters] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
-    """The client of each role."""
+    """Role -> its client."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start_counting(self) -> None:
@@ -85,7 +85,7 @@ def session_for(root: Path) -> Session:
             this_run = run_id()
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, this_run, redactor)
-            session = Session(ResponseStore(rundir.cache_db, this_run), events, redactor)
+            session = Session(ResponseCache(rundir.cache_db, this_run), events, redactor)
             _sessions[root] = session
         return session
 

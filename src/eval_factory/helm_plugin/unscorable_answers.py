@@ -26,7 +26,7 @@ from helm.common.request import ErrorFlags, GeneratedOutput, RequestResult
 from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core.errors import EvalFactoryError
-from eval_factory.endpoint import openai_api
+from eval_factory.helm import names
 
 ONE_IN = 2
 """The run fails where more than one answer, and more than one answer in two, cannot be scored; or where none can. With
@@ -81,7 +81,7 @@ class Unscorable:
         """
         if not _may_be_the_answers(error):
             raise error
-        reason = f"{openai_api.UNSCORABLE}{type(error).__name__} in {scorer} ({_place_of(error)})"
+        reason = f"{names.UNSCORABLE}{type(error).__name__} in {scorer} ({_place_of(error)})"
         key = _key_of(state)
         with self._lock:
             new = key not in self._reasons

@@ -1,4 +1,4 @@
-"""Which environment variable's key serves which endpoint, and the log lines that say so."""
+"""Which environment variable's API key serves which endpoint, and the log lines that say so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.redaction import is_placeholder
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Secret, checked_secret, secret_in, variable_of
-from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.plan.run_plan import Plan
 
 API_KEY_PATH = "target.api_endpoint.api_key"
 CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
@@ -25,8 +26,8 @@ _JUDGE_NAMES = {"gpt": "GPT"}
 
 
 @dataclass
-class KeyReport:
-    """Lines to log about keys, never a key; and the keys that are not in the environment, or not as they are sent."""
+class CredentialsReport:
+    """Lines to log about keys, never a key; and the keys that the environment does not hold as they are sent."""
 
     lines: list[str] = field(default_factory=list)
     found: dict[str, str] = field(default_factory=dict)
@@ -35,32 +36,34 @@ class KeyReport:
     """What of the lines belongs on the screen."""
 
 
-def key_report(plan: Plan, env: Mapping[str, str]) -> KeyReport:
+def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     """Find every endpoint's key: its own variable, then the main key's, then credentials.conf.
 
     Raises:
         PrerequisiteError: a key that the configuration names is nowhere, or a secret holds what cannot be sent.
         ConfigError: credentials.conf cannot be read.
     """
-    report = keys_of(plan.endpoints, env, asked_for=_named_by_the_user(plan))
-    report.warnings += _unused_credentials(plan, env)
+    report = credentials_of(plan.endpoints, env, required=_named_by_the_user(plan))
+    report.warnings += _unused_oauth_clients(plan, env)
     report.lines += report.warnings
     return report
 
 
-def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_for: Collection[str]) -> KeyReport:
-    """The same of endpoints without a run config; keys of the variables `asked_for` have to be found.
+def credentials_of(
+    endpoints: Iterable[EndpointSettings], env: Mapping[str, str], *, required: Collection[str]
+) -> CredentialsReport:
+    """The same of endpoints without a run config; those that take a key from a variable of `required` need one.
 
     Raises:
         PrerequisiteError, ConfigError: as above.
     """
-    endpoints, report = list(endpoints), KeyReport()
+    endpoints, report = list(endpoints), CredentialsReport()
     settings = {name for endpoint in endpoints for name in _sign_in_variables(endpoint)}
     keys = {name for endpoint in endpoints for name in (*endpoint.key_names, *endpoint.secret_variables)}
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
     report.found = {name: value or "" for name, value in values.items() if name in env and value != env[name]}
-    missing: list[EndpointPlan] = []
-    credentials: _Credentials | None = None
+    missing: list[EndpointSettings] = []
+    credentials: _HelmCredentials | None = None
     for endpoint in endpoints:
         if not endpoint.key_names:
             if endpoint.oauth is not None:
@@ -69,13 +72,13 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
         first = endpoint.key_names[0]
         name = next((name for name in endpoint.key_names if values[name]), None)
         if name is None:
-            credentials = credentials or _Credentials.read(env)
+            credentials = credentials or _HelmCredentials.read(env)
             key = checked_secret(credentials.key_for(endpoint.model_id) or "", credentials.origin)
             if key is not None:
                 report.found[first] = key
                 report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
                 report.lines.append(_used(credentials.origin, endpoint.role, key))
-            elif set(asked_for) & set(endpoint.key_names):
+            elif set(required) & set(endpoint.key_names):
                 missing.append(endpoint)
             else:
                 report.lines.append(f"{first} is not set: asking {endpoint.url} without a key")
@@ -95,7 +98,7 @@ def keys_of(endpoints: Iterable[EndpointPlan], env: Mapping[str, str], *, asked_
     return report
 
 
-def _what_to_set(endpoint: EndpointPlan) -> str:
+def _what_to_set(endpoint: EndpointSettings) -> str:
     first, *others = endpoint.key_names
     if endpoint.role == MODEL_ROLE:
         return (
@@ -115,7 +118,7 @@ def _where_named(role: str) -> str:
     return f"config.params.extra.{short}, or as {own}" if short in Extra.model_fields else own
 
 
-def _sign_in_variables(endpoint: EndpointPlan) -> list[str]:
+def _sign_in_variables(endpoint: EndpointSettings) -> list[str]:
     """Variables that tokens are asked for with."""
     if endpoint.oauth is None:
         return []
@@ -133,7 +136,7 @@ def _named_by_the_user(plan: Plan) -> set[str]:
     return {name for name in names if name}
 
 
-def _unused_credentials(plan: Plan, env: Mapping[str, str]) -> list[str]:
+def _unused_oauth_clients(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Credentials that are set though nobody uses them: a token is never taken where the configuration says a key."""
     used = plan.evaluation.oauth_services()
     return [
@@ -148,20 +151,20 @@ def _used(name: str, role: str, key: str) -> str:
     return f"Using API key {name} for {role}, ends with {Secret(key).ending()}"
 
 
-def _judge_line(endpoint: EndpointPlan) -> str:
+def _judge_line(endpoint: EndpointSettings) -> str:
     name = _JUDGE_NAMES.get(endpoint.role, endpoint.role.capitalize())
     return f"Using {name} judge API key from environment variable for model: {endpoint.model_id}"
 
 
 @dataclass(frozen=True)
-class _Credentials:
+class _HelmCredentials:
     """HELM's credentials: a key per deployment, per organization, or for everything."""
 
     origin: str
     values: Any
 
     @classmethod
-    def read(cls, env: Mapping[str, str]) -> _Credentials:
+    def read(cls, env: Mapping[str, str]) -> _HelmCredentials:
         origin, text = CREDENTIALS_VARIABLE, env.get(CREDENTIALS_VARIABLE)
         if text is None:
             path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)
@@ -171,7 +174,7 @@ class _Credentials:
                 origin, text = str(path), path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):
                 raise ConfigError([f"{path}: cannot be read"]) from None
-        from pyhocon import ConfigFactory  # imported here: it is seldom needed
+        from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and is seldom needed
 
         try:
             return cls(origin, ConfigFactory.parse_string(text).as_plain_ordered_dict())

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +15,8 @@ from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.secrets import variables_in
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
+from eval_factory.endpoint.openai_api import CHAT, Adapter
 
 IDENTITY_VERSION = 1
 SUITE = "eval-factory"
@@ -84,47 +85,16 @@ _UNSAFE = re.compile(r"[^a-z0-9.]+")
 _SLUG_LENGTH = 60
 
 
-@dataclass(frozen=True)
-class OAuthPlan:
-    """Where tokens come from when the environment does not say."""
+@dataclass(frozen=True, kw_only=True)
+class EndpointPlan(EndpointSettings):
+    """An endpoint's settings, and what HELM has to know of it beside: by which name, with prompts of which length."""
 
-    service: str
-    token_url: str | None
-    scope: str | None
-
-
-@dataclass(frozen=True)
-class EndpointPlan:
-    """One endpoint as one role (the model, or a judge) uses it."""
-
-    role: str
-    url: str
-    model_id: str
-    type: str
-    key_names: tuple[str, ...]
-    """Environment variables to read the key from; the first that is set counts."""
-    request_timeout: float
-    max_retries: int
-    parallelism: int
-    top_p: float | None = None
     max_length: int | None = None
-    use_nvcf: bool = False
-    adapter: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of `engine.wire.Adapter`."""
-    oauth: OAuthPlan | None = None
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    stop_after_failures: int = 0
-    """So many first requests that all fail stop the run, or the judge; 0: they never do."""
+    """Tokens of a prompt and its answer together; None: HELM cuts no prompt."""
     alias: str | None = None
     """What HELM's name is made of where that is not the model id."""
     helm_name: str | None = None
     """HELM's name itself, where somebody who calls helm-run chose it."""
-
-    @property
-    def secret_variables(self) -> list[str]:
-        """Variables whose values the URL and the requests are to hold, and no file: `${NAME}` stands for them."""
-        return variables_in([self.url, self.adapter.get("params_to_add")])
 
     @property
     def slug(self) -> str:
@@ -181,7 +151,7 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
         role=MODEL_ROLE,
         url=endpoint.url,
         model_id=endpoint.model_id,
-        type=endpoint.type,
+        endpoint_type=endpoint.type,
         key_names=() if endpoint.is_demo or endpoint.oauth or endpoint.api_key is None else (endpoint.api_key,),
         oauth=_oauth(evaluation, endpoint.oauth),
         request_timeout=params.request_timeout,
@@ -197,13 +167,13 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
     )
 
 
-def _adapter(evaluation: Evaluation, *, plain: bool) -> dict[str, Any]:
+def _adapter(evaluation: Evaluation, *, plain: bool) -> Adapter:
     """The user's changes to requests; `plain` is a judge's: only the reasoning markers hold for it."""
     settings = evaluation.run.target.api_endpoint.adapter_config.model_dump(exclude={"use_nvcf"})
     if plain:
         defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
         settings.update({name: defaults[name] for name in settings if not name.endswith("_reasoning_token")})
-    return settings
+    return Adapter(**settings)
 
 
 def _judge_endpoints(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
@@ -242,13 +212,12 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
     params, target = evaluation.run.config.params, evaluation.run.target.api_endpoint
     url = judge.url or target.url
     sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
-    adapter = _adapter(evaluation, plain=True)
-    adapter["params_to_add"] = {name: value for name, value in sampling.items() if value is not None}
+    added = {name: value for name, value in sampling.items() if value is not None}
     return EndpointPlan(
         role=judge.name,
         url=url,
         model_id=judge.model_id,
-        type="chat",
+        endpoint_type=CHAT,
         key_names=() if judge.oauth or url in DEMO_URLS else _judge_keys(judge, url, target),
         oauth=_oauth(evaluation, judge.oauth),
         request_timeout=params.request_timeout,
@@ -258,7 +227,7 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
         tokens_per_minute=judge.tokens_per_minute,
         stop_after_failures=params.extra.stop_after_failures,
         use_nvcf=judge.use_nvcf,
-        adapter=adapter,
+        adapter=replace(_adapter(evaluation, plain=True), params_to_add=added),
     )
 
 
@@ -270,11 +239,11 @@ def _judge_keys(judge: Judge, url: str, target: ApiEndpoint) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _oauth(evaluation: Evaluation, service: str | None) -> OAuthPlan | None:
+def _oauth(evaluation: Evaluation, service: str | None) -> OAuthSettings | None:
     if service is None:
         return None
     known = evaluation.framework.oauth.get(service)
-    return OAuthPlan(service, known.token_url if known else None, known.scope if known else None)
+    return OAuthSettings(service, known.token_url if known else None, known.scope if known else None)
 
 
 def identity_of(evaluation: Evaluation) -> str:

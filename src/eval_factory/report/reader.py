@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.plain_yaml import YamlError
 from eval_factory.core.results import (
     InstanceRecord,
     Instances,
@@ -134,11 +134,11 @@ def _document(path: Path) -> dict[str, Any]:
     import jsonschema  # takes long to import, and `eval-factory --help` needs none
 
     try:
-        document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        document: dict[str, Any] = parse_own(path.read_text(encoding="utf-8"))
         documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
     except FileNotFoundError:
         raise PrerequisiteError(f"{path}: there is no result; it is written when a run ends") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, YamlError) as error:
         raise PrerequisiteError(f"{path}: cannot be read: {error}") from None
     except jsonschema.ValidationError as error:
         where = ".".join(map(str, error.absolute_path))

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from eval_factory.core.results import JuryReport
+from eval_factory.helm.judge_output import LOWEST_RATING, RATINGS
 from eval_factory.scoring.metric_values import InstanceKey
-
-RATINGS = (1, 2, 3, 4, 5)
 
 _FAMILIES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(rf"(?<![a-z])(?:{pattern})", re.IGNORECASE)
@@ -65,7 +64,7 @@ class Ratings:
         rated = {instance: sum(given) / len(given) for instance, given in sums.items()}
         if left_out is not None and not rated:
             return {}  # the others said nothing
-        return rated | dict.fromkeys(self.lowest, float(RATINGS[0]))
+        return rated | dict.fromkeys(self.lowest, float(LOWEST_RATING))
 
     def means_of(self, instance: InstanceKey) -> dict[str, float]:
         """Judge -> the mean of its ratings of one instance."""

@@ -52,10 +52,7 @@ class InstanceRecords:
     def _record(self, state: output.RequestState) -> InstanceRecord:
         key = key_of(state)
         model = self.plan.model
-        body = openai_api.request_body(
-            state.request, model_id=model.model_id, endpoint_type=model.type, top_p=model.top_p,
-            adapter=openai_api.Adapter(**model.adapter),
-        )  # fmt: skip
+        body = model.body_of(state.request)
         keys = openai_api.request_keys(model.url, body, state.request.get("random"), self.variants)
         answer = next((self.answers[kept] for kept in keys if kept in self.answers), None)
         tokens = answer.tokens if answer else (None, None)

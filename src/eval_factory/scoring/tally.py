@@ -14,8 +14,8 @@ from typing import Any
 from eval_factory.core.failure_causes import Causes
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import output
-from eval_factory.helm.judge_output import injection_signs
+from eval_factory.helm import names, output
+from eval_factory.helm.judge_output import injection_signs, rating_of_empty
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
@@ -129,8 +129,8 @@ def _count_failure(tally: Tally, key: InstanceKey, state: output.RequestState) -
     tally.failed.add(key)
     error = state.result.error if state.result else None
     tally.causes.add(MODEL_ROLE, error)
-    if (error or "").startswith(openai_api.UNSCORABLE):
-        tally.unscorable[key] = str(error).removeprefix(openai_api.UNSCORABLE)
+    if (error or "").startswith(names.UNSCORABLE):
+        tally.unscorable[key] = str(error).removeprefix(names.UNSCORABLE)
         tally.split_of_unscorable[key] = state.instance.split
 
 
@@ -162,9 +162,9 @@ class _Jury:
         return cls(run.jury, names, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
 
     def count(self, tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
-        """One answer. An empty one no judge is asked about; it has the lowest mark."""
+        """One answer; no judge is asked about an empty one."""
         text = text_of(state)
-        empty = not text.strip()
+        empty = rating_of_empty(text) is not None
         tally.injected += bool(injection_signs(text))
         heard = False
         for judge, name in self.names.items():

@@ -12,7 +12,7 @@ from eval_factory.config.evaluation import Evaluation
 from eval_factory.core.logs import open_log
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
-from eval_factory.plan.credentials import key_report
+from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.output_folder import claim
 
@@ -74,7 +74,7 @@ def hold(
         PrerequisiteError: a key is missing, or the folder cannot be written.
         BusyError: another run holds the folder.
     """
-    keys = key_report(plan, env)
+    keys = credentials_report(plan, env)
     env = {**env, **keys.found}
     redactor = redactor_of(plan.evaluation, env)
     for key in keys.found.values():

@@ -19,12 +19,13 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.executors.open_files import make_room
 from eval_factory.executors.process import git_hash
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.preflight import probe
-from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
+from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import framework_path, load_framework
 from eval_factory.workflows.context import RunContext, hold, redactor_of, show_warnings
 from eval_factory.workflows.dry_run import preview
@@ -149,7 +150,7 @@ def finished_before(context: RunContext, plan: Plan, read: DataRead) -> Ran | No
     return Ran(tuple(folders), state.run_id, state.wall_s)
 
 
-def probe_all(context: RunContext, endpoints: Collection[EndpointPlan]) -> frozenset[str]:
+def probe_all(context: RunContext, endpoints: Collection[EndpointSettings]) -> frozenset[str]:
     """One cheap question to each endpoint. Returns the roles whose endpoints answered.
 
     Raises:

@@ -59,8 +59,8 @@ def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
     """Make sure that cache.db is there and ours; a damaged one is archived."""
     try:
         response_cache.create_or_check(rundir.cache_db)
-    except response_cache.DamagedStoreError as error:
-        aside = response_cache.set_aside(rundir.cache_db)
+    except response_cache.DamagedCacheError as error:
+        aside = response_cache.archive(rundir.cache_db)
         log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
         response_cache.create_or_check(rundir.cache_db)
 

@@ -17,9 +17,9 @@ from helm.common.request import Request
 from eval_factory.core.events import WARNING
 from eval_factory.core.helm_run_settings import PROBED
 from eval_factory.endpoint import openai_api, response_cache
-from eval_factory.endpoint.rate_limits import Turns
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.helm_plugin import client, session
-from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
+from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
 REQUEST = Request(model="m/m", model_deployment="m/m", prompt="p", max_tokens=5, temperature=0.0)
@@ -34,10 +34,11 @@ def server() -> Iterator[ScriptedEndpoint]:
 def endpoint_at(server: ScriptedEndpoint, folder: Path, **settings: Any) -> Endpoint:
     usual: dict[str, Any] = {
         "role": "model", "url": server.url, "model_id": "m", "endpoint_type": "chat", "key_names": [],
-        "request_timeout": 5, "max_retries": 0, "parallelism": 1, "cache_db": str(folder / "cache.db"),
-        "adapter": ADAPTER,
+        "request_timeout": 5, "max_retries": 0, "parallelism": 1, "adapter": ADAPTER,
     }  # fmt: skip
-    return Endpoint(**{**usual, **settings})
+    args = {**usual, **settings}
+    session_of_folder = session.session_for(folder)
+    return Endpoint(EndpointSettings.from_args(args), session_of_folder)
 
 
 def events_in(folder: Path) -> list[dict[str, Any]]:
@@ -72,12 +73,12 @@ def test_what_nobody_thought_of_costs_one_instance(
 
 def test_an_answer_that_an_older_version_kept_is_looked_at_again(server: ScriptedEndpoint, tmp_path: Path) -> None:
     endpoint = endpoint_at(server, tmp_path)
-    key, body = endpoint._key_and_body(REQUEST)
-    kept = session.session_for(tmp_path).store
+    asked = endpoint._keyed(REQUEST)
+    kept = session.session_for(tmp_path).cache
     died = {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}
     kept.save(
-        response_cache.Answer(key, "model", "m", body, died, time.time(), 0.1),
-        response_cache.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
+        response_cache.Answer(asked.key, "model", "m", asked.body, died, time.time(), 0.1),
+        response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
     )
     result = endpoint.make_request(REQUEST)
     assert result.completions[0].text == "B"
@@ -147,11 +148,13 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
         url = server.url
     (kept,) = kept_in(tmp_path)
     assert "temperature" not in kept
-    key, body = endpoint._key_and_body(REQUEST)
-    assert not session.session_for(tmp_path).store.holds(key)  # nothing was answered to the request as it was
+    asked_as_it_was = endpoint._keyed(REQUEST)
+    assert not session.session_for(tmp_path).cache.holds(
+        asked_as_it_was.key
+    )  # nothing was answered to the request as it was
     assert response_cache.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
     assert response_cache.read_changes(tmp_path / "cache.db", url, "another") == []
-    keys = list(openai_api.request_keys(url, body, None, [{"temperature": None}]))
+    keys = list(openai_api.request_keys(url, asked_as_it_was.body, None, [{"temperature": None}]))
     assert [row["key"] for row in response_cache.read_answers(tmp_path / "cache.db")] == keys[1:]
     outcomes = [(row["key"], row["outcome"]) for row in response_cache.read_attempts(tmp_path / "cache.db")]
     assert outcomes == [(keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
@@ -162,12 +165,12 @@ def test_an_answer_to_the_request_as_it_is_comes_first(tmp_path: Path) -> None:
     with Picky(lambda _prompt: "B") as server:
         endpoint = endpoint_at(server, tmp_path)
         other = dataclasses.replace(REQUEST, prompt="q")
-        key, body = endpoint._key_and_body(other)
-        session.session_for(tmp_path).store.save(
+        asked = endpoint._keyed(other)
+        session.session_for(tmp_path).cache.save(
             response_cache.Answer(
-                key, "model", "m", body, {"choices": [{"message": {"content": "old"}}]}, time.time(), 0.1
+                asked.key, "model", "m", asked.body, {"choices": [{"message": {"content": "old"}}]}, time.time(), 0.1
             ),
-            response_cache.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
+            response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
         )
         endpoint.make_request(REQUEST)
         found = endpoint.make_request(other)
@@ -186,15 +189,15 @@ def test_a_judgement_that_is_forgotten_is_asked_anew_whatever_its_key(tmp_path: 
     assert outcomes == ["answered", "unusable", "answered", "cached"]
 
 
-def test_a_number_that_no_file_can_hold_is_put_aside_and_asked_again(server: ScriptedEndpoint, tmp_path: Path) -> None:
+def test_a_number_that_no_file_can_hold_is_archived_and_asked_again(server: ScriptedEndpoint, tmp_path: Path) -> None:
     """An older version kept it, and helm-run failed with it for ever."""
     endpoint = endpoint_at(server, tmp_path)
-    key, body = endpoint._key_and_body(REQUEST)
-    kept = session.session_for(tmp_path).store
+    asked = endpoint._keyed(REQUEST)
+    kept = session.session_for(tmp_path).cache
     odd = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}}]}
     kept.save(
-        response_cache.Answer(key, "model", "m", body, odd, time.time(), 0.1),
-        response_cache.Attempt(key, "model", 1, "answered", 200, None, time.time(), 0.1),
+        response_cache.Answer(asked.key, "model", "m", asked.body, odd, time.time(), 0.1),
+        response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
     )
     assert not endpoint.make_request(REQUEST).cached
     assert [row["outcome"] for row in response_cache.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
@@ -246,15 +249,42 @@ def test_too_many_requests_cost_no_retry(tmp_path: Path) -> None:
         assert len(server.requests) == 2
 
 
-def test_the_users_limits_are_those_of_the_endpoint(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[tuple[int | None, int | None]] = []
+def test_helm_makes_a_client_of_the_arguments_in_the_file(server: ScriptedEndpoint, tmp_path: Path) -> None:
+    """Those that every version wrote; the clients of one role share one endpoint."""
+    args: dict[str, Any] = {
+        "role": "model", "url": server.url, "model_id": "m", "endpoint_type": "chat", "key_names": [],
+        "request_timeout": 5, "max_retries": 0, "parallelism": 1, "cache_db": str(tmp_path / "cache.db"),
+        "adapter": ADAPTER,
+    }  # fmt: skip
+    first, second = EndpointClient(**args), EndpointClient(**args)
+    assert first.make_request(REQUEST).success
+    assert second.make_request(REQUEST).cached
+    assert first._endpoint is second._endpoint is session.session_for(tmp_path).clients["model"]
+    assert EndpointClient(**{**args, "role": "gpt"})._endpoint is not first._endpoint
 
-    def turns(requests: int | None, tokens: int | None) -> Any:
-        given.append((requests, tokens))
-        return Turns(requests, tokens)
 
-    monkeypatch.setattr("eval_factory.helm_plugin.client.Turns", turns)
-    endpoint_at(server, tmp_path, requests_per_minute=3, tokens_per_minute=4)
-    assert given == [(3, 4)]
+def test_a_request_is_hashed_once_and_its_answer_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = {"request_key": 0, "read_answer": 0, "usage_of": 0}
+
+    def counted(name: str) -> Any:
+        original = getattr(openai_api, name)
+
+        def call(*args: Any) -> Any:
+            counts[name] += 1
+            return original(*args)
+
+        return call
+
+    with Picky(lambda _prompt: "B") as server:
+        plain = endpoint_at(server, tmp_path, adapter={**ADAPTER, "params_to_remove": ["temperature"]})
+        for name in counts:
+            monkeypatch.setattr(openai_api, name, counted(name))
+        assert plain.make_request(REQUEST).success
+        assert counts == {"request_key": 1, "read_answer": 1, "usage_of": 1}
+        assert plain.make_request(REQUEST).cached
+        assert counts == {"request_key": 2, "read_answer": 2, "usage_of": 2}
+        changed = endpoint_at(server, tmp_path)
+        assert changed.make_request(REQUEST).success
+        counts.update(request_key=0)
+        assert changed.make_request(dataclasses.replace(REQUEST, prompt="q")).success
+        assert counts["request_key"] == 2  # as it is, and as it is sent

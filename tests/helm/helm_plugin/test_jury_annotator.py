@@ -19,12 +19,12 @@ def result(text: str | None, error: str | None = None) -> RequestResult:
     return RequestResult(success=error is None, cached=False, completions=completions, embedding=[], error=error)
 
 
-def annotated(answers: dict[str, Any]) -> dict[str, Any]:
+def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, Any]:
     def ask(request: Any) -> RequestResult:
-        answer = answers[request.model]
-        if isinstance(answer, Exception):
-            raise answer
-        given: RequestResult = answer
+        said = answers[request.model]
+        if isinstance(said, Exception):
+            raise said
+        given: RequestResult = said
         return given
 
     annotator = SimpleNamespace(
@@ -33,7 +33,7 @@ def annotated(answers: dict[str, Any]) -> dict[str, Any]:
         _auto_client=SimpleNamespace(make_request=ask),
         _annotation_criteria={"accuracy": {"score", "explanation"}},
     )
-    state: Any = SimpleNamespace(result=result("an answer"))
+    state: Any = SimpleNamespace(result=result(answer))
     return jury_annotator.annotate(annotator, state)
 
 
@@ -72,3 +72,8 @@ def test_who_gave_no_judgement_is_written_down_with_the_reason(forgotten: list[s
         "babbles": f"unusable judgement: {reason}",
     }
     assert forgotten == [reason, reason]
+
+
+def test_no_judge_is_asked_about_an_answer_with_nothing_in_it() -> None:
+    helms = {"prompt_text": None, "empty_output_equivalence_judgement": False}
+    assert annotated({"a": AssertionError("asked")}, " \n") == helms

@@ -21,7 +21,7 @@ from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.common.request import GeneratedOutput, Request, RequestResult
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.endpoint import openai_api
+from eval_factory.helm import names
 from eval_factory.helm_plugin import unscorable_answers
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, let_one_answer_fail_alone, of_a_run
 
@@ -89,7 +89,7 @@ def test_one_that_raises_fails_alone_and_has_the_value_of_an_empty_answer() -> N
     values = {one.instance_id: one.stats[0].mean for one in result.per_instance_stats}
     assert values == {"id0": 1, "id1": 0, "id2": 3, "id3": 1}
     assert list(failed(state)) == ["id1"]
-    assert failed(state)["id1"].startswith(f"{openai_api.UNSCORABLE}ValueError in Lengths (test_unscorable_answers.py:")
+    assert failed(state)["id1"].startswith(f"{names.UNSCORABLE}ValueError in Lengths (test_unscorable_answers.py:")
     assert "odd" not in failed(state)["id1"]  # the error's own text may quote the answer
     assert told == [failed(state)["id1"]]
     assert text_of(state.request_states[1]) == ""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.redaction import Redactor
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
@@ -26,7 +27,7 @@ def environment(url: str, **more: str) -> dict[str, str]:
 
 def _header_in_another_process(url: str, folder: str) -> str | None:
     return OAuthSignIn(
-        "openai", env=environment(url), token_url=None, scope=None, redactor=Redactor(), say=lambda _line: None,
+        OAuthSettings("openai", None, None), env=environment(url), redactor=Redactor(), say=lambda _line: None,
         folder=Path(folder),
     ).header()  # fmt: skip
 

@@ -13,6 +13,7 @@ import pytest
 from eval_factory.core.redaction import Redactor
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError
 from tls import certificate, served
@@ -63,7 +64,7 @@ def url(pem: tuple[Path, Path]) -> Iterator[str]:
 def token_from(url: str, folder: Path) -> str | None:
     env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-0123456789", "OPENAI_TOKEN_URL": url}
     sign_in = OAuthSignIn(
-        "openai", env=env, token_url=None, scope=None, redactor=Redactor(), say=lambda _: None, folder=folder
+        OAuthSettings("openai", None, None), env=env, redactor=Redactor(), say=lambda _: None, folder=folder
     )
     return sign_in.header()
 

@@ -262,6 +262,16 @@ def test_a_changed_body() -> None:
     assert openai_api.changed(body(), {}) == body()
 
 
+def test_a_completion_is_all_that_is_read_of_an_answer() -> None:
+    body = {"choices": [{"text": "a"}, {"text": "b"}], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    completion = openai_api.completion_of(body, "completions")
+    assert completion.body is body
+    assert [choice.text for choice in completion.choices] == ["a", "b"]
+    assert completion.tokens == (3, 4)
+    with pytest.raises(openai_api.UnusableAnswer, match="no choices"):
+        openai_api.completion_of({}, "completions")
+
+
 def test_the_keys_of_a_request_begin_with_its_own() -> None:
     variants = [{"temperature": None}, {"stop": None}, {"temperature": None, "top_p": None}]
     without = {name: value for name, value in body().items() if name != "temperature"}

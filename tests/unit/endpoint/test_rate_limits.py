@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from eval_factory.endpoint import rate_limits
-from eval_factory.endpoint.rate_limits import Patience, Turns, asked_pause, estimated_tokens, granted_tokens
+from eval_factory.endpoint.rate_limits import Patience, RateLimiter, asked_pause, estimated_tokens, granted_tokens
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_granted() -> None:
     assert granted_tokens({"max_tokens": 5, "n": 0}) == 5
 
 
-def taken(turns: Turns, bodies: list[dict[str, Any]]) -> list[float]:
+def taken(limiter: RateLimiter, bodies: list[dict[str, Any]]) -> list[float]:
     """When each request was let through, in order of time."""
     times: list[float] = []
 
     def one(body: dict[str, Any]) -> None:
-        turns.wait(body, threading.Event())
+        limiter.wait(body, threading.Event())
         times.append(time.monotonic())
 
     with ThreadPoolExecutor(len(bodies)) as pool:
@@ -144,28 +144,28 @@ def taken(turns: Turns, bodies: list[dict[str, Any]]) -> list[float]:
 
 
 def test_so_many_requests_in_an_interval_whoever_asks() -> None:
-    times = taken(Turns(4, None, per_ms=200), [{}] * 12)
+    times = taken(RateLimiter(4, None, per_ms=200), [{}] * 12)
     assert all(later - earlier > 0.15 for earlier, later in zip(times, times[4:], strict=False))
 
 
 def test_so_many_tokens_in_an_interval() -> None:
-    times = taken(Turns(None, 5000, per_ms=200), [{"max_tokens": 2400}] * 6)
+    times = taken(RateLimiter(None, 5000, per_ms=200), [{"max_tokens": 2400}] * 6)
     assert all(later - earlier > 0.15 for earlier, later in zip(times, times[2:], strict=False))
 
 
 def test_a_request_that_is_larger_than_the_limit_takes_it_whole() -> None:
-    times = taken(Turns(100, 1000, per_ms=200), [{"max_tokens": 10**9}] * 2)
+    times = taken(RateLimiter(100, 1000, per_ms=200), [{"max_tokens": 10**9}] * 2)
     assert times[1] - times[0] > 0.15
 
 
 def test_who_has_no_limit_does_not_wait() -> None:
-    Turns(None, None).wait({"max_tokens": 10**9}, threading.Event())
+    RateLimiter(None, None).wait({"max_tokens": 10**9}, threading.Event())
 
 
 def test_whoever_waits_for_a_turn_is_let_go_when_all_is_over() -> None:
-    turns, stop = Turns(1, None), threading.Event()
-    turns.wait({}, stop)
-    waiting = threading.Thread(target=turns.wait, args=({}, stop))
+    limiter, stop = RateLimiter(1, None), threading.Event()
+    limiter.wait({}, stop)
+    waiting = threading.Thread(target=limiter.wait, args=({}, stop))
     waiting.start()
     stop.set()
     waiting.join(10)

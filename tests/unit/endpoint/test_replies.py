@@ -21,10 +21,10 @@ def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
     reader, granted = ReplyReader(Redactor(), "chat"), {"max_tokens": 10}
     largest = largest_answer(granted)
     assert largest == replies.LARGEST_REST + 10 * replies.LARGEST_TOKEN
-    assert reader.answer(answer_of(largest), granted)["choices"]
+    assert reader.answer(answer_of(largest), granted).choices
     with pytest.raises(UnusableAnswer, match=f"{largest + 1} bytes, more than the 10 tokens"):
         reader.answer(answer_of(largest + 1), granted)
-    assert reader.answer(answer_of(largest + 1), {"max_tokens": 11})["choices"]
+    assert reader.answer(answer_of(largest + 1), {"max_tokens": 11}).choices
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ def attempt(key: str, outcome: str = "answered") -> response_cache.Attempt:
 
 def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
-    first = response_cache.ResponseStore(path, "run1")
+    first = response_cache.ResponseCache(path, "run1")
     assert first.get("k") is None
     first.save(answer("k"), attempt("k"))
     first.close()
-    second = response_cache.ResponseStore(path, "run2")
+    second = response_cache.ResponseCache(path, "run2")
     found = second.get("k")
     assert found is not None
     assert found[0] == {"text": "t"}
@@ -42,7 +42,7 @@ def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
 
 
 def test_many_threads(tmp_path: Path) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
 
     def save(number: int) -> None:
         for i in range(20):
@@ -59,7 +59,7 @@ def test_many_threads(tmp_path: Path) -> None:
 
 
 def test_a_saved_answer_is_on_disk_when_save_returns(tmp_path: Path) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
     kept.save(answer("k"), attempt("k"))
     with sqlite3.connect(tmp_path / "cache.db") as other:  # nothing was closed or flushed
         assert other.execute("SELECT count(*) FROM responses").fetchone() == (1,)
@@ -68,7 +68,7 @@ def test_a_saved_answer_is_on_disk_when_save_returns(tmp_path: Path) -> None:
 
 
 def save_together(
-    kept: response_cache.ResponseStore, attempts: list[response_cache.Attempt]
+    kept: response_cache.ResponseCache, attempts: list[response_cache.Attempt]
 ) -> list[BaseException | None]:
     """Save an answer with each attempt, all in one transaction. Returns what each caller was told."""
     told: list[BaseException | None] = [None] * len(attempts)
@@ -91,7 +91,7 @@ def save_together(
 
 
 def test_what_cannot_be_written_costs_no_other_its_answer(tmp_path: Path) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
     attempts = [replace(attempt(str(n)), prompt_tokens=10**30 if n % 5 == 3 else n) for n in range(20)]
     told = save_together(kept, attempts)
     kept.close()
@@ -105,7 +105,7 @@ def test_what_cannot_be_written_costs_no_other_its_answer(tmp_path: Path) -> Non
 
 
 def test_a_good_batch_is_one_transaction(tmp_path: Path) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
     statements: list[str] = []
     kept._writer.set_trace_callback(statements.append)
     assert save_together(kept, [attempt(str(n)) for n in range(20)]) == [None] * 20
@@ -113,7 +113,7 @@ def test_a_good_batch_is_one_transaction(tmp_path: Path) -> None:
 
 
 def test_whoever_writes_for_all_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
 
     def interrupted(jobs: list[object]) -> None:
         if jobs:
@@ -125,7 +125,7 @@ def test_whoever_writes_for_all_is_interrupted(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_file_that_another_program_holds_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
     tried = []
 
     def locked(jobs: list[object]) -> None:
@@ -138,8 +138,31 @@ def test_a_file_that_another_program_holds_is_waited_for_once(tmp_path: Path, mo
     assert tried == [5]
 
 
+def test_kept_answers_are_read_once_for_all_uses(tmp_path: Path) -> None:
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
+    saved = replace(answer("k"), response={"usage": {"prompt_tokens": 3, "completion_tokens": 4}}, created=1.0)
+    judged = replace(answer("j"), role="gpt", created=2.0)
+    for one in (judged, saved):
+        kept.save(one, attempt(one.key))
+    assert list(response_cache.typed_answers(kept.path)) == [saved, judged]
+    assert list(response_cache.typed_answers(kept.path, "gpt")) == [judged]
+    assert [found.tokens for found in response_cache.typed_answers(kept.path)] == [(3, 4), (None, None)]
+    assert list(response_cache.typed_answers(tmp_path / "none.db")) == []
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000 + "]" * 100_000, "1" * 5000])
+def test_a_body_that_python_cannot_take_apart_is_text(tmp_path: Path, body: str) -> None:
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
+    kept.save(answer("k"), attempt("k"))
+    with sqlite3.connect(kept.path) as connection:
+        connection.execute("UPDATE responses SET response = ?", (body,))
+    connection.close()
+    (found,) = response_cache.typed_answers(kept.path)
+    assert (found.request, found.response, found.tokens) == ('{"prompt": "p"}', body, (None, None))
+
+
 def test_half_a_surrogate_pair_in_a_prompt_is_kept(tmp_path: Path) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
     kept.save(replace(answer("k"), request={"prompt": "\ud83d"}), attempt("k"))
     (row,) = response_cache.read_answers(kept.path)
     assert json.loads(row["request"]) == {"prompt": "\ud83d"}
@@ -148,12 +171,12 @@ def test_half_a_surrogate_pair_in_a_prompt_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"not a database at all, but long enough to look" * 20, b"SQLite format 3\x00" + b"\x07" * 900]
 )
-def test_a_damaged_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_archived(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "cache.db"
     path.write_bytes(content)
-    with pytest.raises(response_cache.DamagedStoreError):
+    with pytest.raises(response_cache.DamagedCacheError):
         response_cache.create_or_check(path)
-    aside = response_cache.set_aside(path)
+    aside = response_cache.archive(path)
     assert aside.read_bytes() == content
     response_cache.create_or_check(path)
 
@@ -163,12 +186,12 @@ def test_a_foreign_database_is_not_used(tmp_path: Path) -> None:
     with sqlite3.connect(path) as foreign:
         foreign.execute("CREATE TABLE unspecified (key, value)")
     foreign.close()
-    with pytest.raises(response_cache.DamagedStoreError, match="not written by this version"):
+    with pytest.raises(response_cache.DamagedCacheError, match="not written by this version"):
         response_cache.create_or_check(path)
 
 
 def test_who_answered_before(tmp_path: Path) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
     assert not kept.has_answers("model", "m")
     kept.save(answer("k"), attempt("k"))
     assert kept.has_answers("model", "m")
@@ -179,7 +202,7 @@ def test_who_answered_before(tmp_path: Path) -> None:
 
 def test_how_requests_were_changed_is_kept_once_and_by_endpoint(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
-    kept = response_cache.ResponseStore(path, "run")
+    kept = response_cache.ResponseCache(path, "run")
     for key in ("a", "b"):
         kept.save(
             answer(key), attempt(key), response_cache.RequestChanges("u", "m", {"temperature": None, "top_p": None})
@@ -198,17 +221,17 @@ def test_how_requests_were_changed_is_kept_once_and_by_endpoint(tmp_path: Path) 
 
 def test_a_file_of_an_older_version_gets_what_is_new(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
-    response_cache.ResponseStore(path, "run").close()
+    response_cache.ResponseCache(path, "run").close()
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE request_changes")
-    kept = response_cache.ResponseStore(path, "run")
+    kept = response_cache.ResponseCache(path, "run")
     kept.save(answer("a"), attempt("a"), response_cache.RequestChanges("u", "m", {"stop": None}))
     kept.close()
     assert response_cache.read_changes(path, "u", "m") == [{"stop": None}]
 
 
 def test_what_is_no_json_is_not_given(tmp_path: Path) -> None:
-    kept = response_cache.ResponseStore(tmp_path / "cache.db", "run")
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
     kept.save(replace(answer("k"), response={"x": float("nan")}), attempt("k"))
     with pytest.raises(UnusableAnswer, match="not finite"):
         kept.get("k")

@@ -1,4 +1,4 @@
-"""What is asked again and what is not, on replies made here; the real wire is in tests/faults."""
+"""What is asked again and what is not, on replies made here; real connections are in tests/faults."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
+from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.rate_limits import Patience, Turns
-from eval_factory.endpoint.retrying_client import Asker, RequestFailed, StopAsking
+from eval_factory.endpoint.rate_limits import Patience, RateLimiter
+from eval_factory.endpoint.retrying_client import EndpointUnusable, RequestFailed, RetryingClient
 from eval_factory.endpoint.sign_in import KeySignIn
 from eval_factory.endpoint.stop_messages import StopMessages
 from eval_factory.endpoint.transport import Reply, Transport, TransportError
-from eval_factory.endpoint.unsupported_params import told
+from eval_factory.endpoint.unsupported_params import described
+from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
 REAL_PAUSE = retrying_client._pause
@@ -53,21 +55,27 @@ def reply(status: int, body: Any = None, **headers: str) -> Reply:
     return Reply(status, headers, json.dumps(GOOD if body is None else body).encode())
 
 
-def asker_of(transport: Replies, **settings: Any) -> Asker:
-    usual: dict[str, Any] = {
-        "url": "http://h/v1/chat/completions", "endpoint_type": "chat", "max_retries": 2, "parallelism": 4,
-        "use_nvcf": False, "sign_in": KeySignIn(None), "redactor": Redactor(["the-secret-key"]),
-        "messages": StopMessages("model", "http://h/v1/chat/completions", "m", "MY_KEY", ("MY_KEY",)),
-    }  # fmt: skip
-    return Asker(transport, **{**usual, **settings})
+OPTIONS = {"first", "patience", "has_answered"}
+
+
+def client_of(transport: Replies, **given: Any) -> RetryingClient:
+    """Of `given`, what is no option of the client is a setting of the endpoint."""
+    settings = endpoint_settings(
+        key_names=("MY_KEY",), **{name: value for name, value in given.items() if name not in OPTIONS}
+    )
+    url = "http://h/v1/chat/completions"
+    connection = Connection(
+        url, transport, KeySignIn(None), StopMessages(settings, url, "MY_KEY"), Redactor(["the-secret-key"])
+    )
+    return RetryingClient(settings, connection, **{name: given[name] for name in OPTIONS & given.keys()})
 
 
 def ask(
     transport: Replies, *, max_retries: int = 2, use_nvcf: bool = False
 ) -> tuple[retrying_client.Answered, list[str]]:
-    asker = asker_of(transport, max_retries=max_retries, use_nvcf=use_nvcf)
+    client = client_of(transport, max_retries=max_retries, use_nvcf=use_nvcf)
     outcomes: list[str] = []
-    return asker.ask(BODY, lambda _n, outcome, error, _s, _l: outcomes.append(f"{outcome}: {error}")), outcomes
+    return client.ask(BODY, lambda _n, outcome, error, _s, _l: outcomes.append(f"{outcome}: {error}")), outcomes
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +104,7 @@ def test_not_asked_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 407])
 def test_stops(status: int) -> None:
-    with pytest.raises(StopAsking, match="check"):
+    with pytest.raises(EndpointUnusable, match="check"):
         ask(Replies(reply(status)))
 
 
@@ -114,34 +122,34 @@ def test_stops(status: int) -> None:
     ],
 )
 def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -> None:
-    with pytest.raises(StopAsking) as raised:
+    with pytest.raises(EndpointUnusable) as raised:
         ask(Replies(reply(status, body)))
     assert f"\n  it says: {said}\n" in str(raised.value)
 
 
 @pytest.mark.parametrize("status", [403, 404])
 def test_refused_after_an_answer_is_that_prompts_own(status: int) -> None:
-    asker = asker_of(Replies(reply(200), reply(status, {"error": {"message": "flagged"}}), reply(200)))
+    client = client_of(Replies(reply(200), reply(status, {"error": {"message": "flagged"}}), reply(200)))
     outcomes: list[str] = []
-    asker.ask(BODY, lambda *_: None)
+    client.ask(BODY, lambda *_: None)
     with pytest.raises(RequestFailed, match="flagged"):
-        asker.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome))
+        client.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome))
     assert outcomes == ["failed"]  # not asked again
-    asker.ask(BODY, lambda *_: None)
+    client.ask(BODY, lambda *_: None)
 
 
 def test_an_endpoint_that_answered_the_probe_may_refuse_the_first_prompt() -> None:
     with pytest.raises(RequestFailed, match="HTTP 403"):
-        asker_of(Replies(reply(403)), has_answered=True).ask(BODY, lambda *_: None)
+        client_of(Replies(reply(403)), has_answered=True).ask(BODY, lambda *_: None)
 
 
-def refused_until_it_stops(asker: Asker) -> int:
+def refused_until_it_stops(client: RetryingClient) -> int:
     for number in range(1000):
         try:
-            asker.ask(BODY, lambda *_: None)
+            client.ask(BODY, lambda *_: None)
         except RequestFailed:
             continue
-        except StopAsking:
+        except EndpointUnusable:
             return number + 1
     raise AssertionError
 
@@ -149,25 +157,25 @@ def refused_until_it_stops(asker: Asker) -> int:
 def test_refused_again_and_again_is_not() -> None:
     replies = [reply(403)] * (retrying_client.REFUSALS_IN_A_ROW - 1)
     transport = Replies(reply(200), *replies, reply(200), reply(404))
-    asker = asker_of(transport)
-    asker.ask(BODY, lambda *_: None)
+    client = client_of(transport)
+    client.ask(BODY, lambda *_: None)
     for _ in replies:
         with pytest.raises(RequestFailed):
-            asker.ask(BODY, lambda *_: None)
-    asker.ask(BODY, lambda *_: None)
-    assert refused_until_it_stops(asker) == retrying_client.REFUSALS_IN_A_ROW
+            client.ask(BODY, lambda *_: None)
+    client.ask(BODY, lambda *_: None)
+    assert refused_until_it_stops(client) == retrying_client.REFUSALS_IN_A_ROW
 
 
 def test_with_many_threads_more_may_be_refused_in_a_row() -> None:
-    asker = asker_of(Replies(reply(403)), has_answered=True, parallelism=32)
-    assert refused_until_it_stops(asker) == 64
+    client = client_of(Replies(reply(403)), has_answered=True, parallelism=32)
+    assert refused_until_it_stops(client) == 64
 
 
 def test_a_key_that_is_refused_after_answers_stops() -> None:
-    asker = asker_of(Replies(reply(200), reply(401)))
-    asker.ask(BODY, lambda *_: None)
-    with pytest.raises(StopAsking, match="Authentication error detected"):
-        asker.ask(BODY, lambda *_: None)
+    client = client_of(Replies(reply(200), reply(401)))
+    client.ask(BODY, lambda *_: None)
+    with pytest.raises(EndpointUnusable, match="Authentication error detected"):
+        client.ask(BODY, lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -176,13 +184,13 @@ def test_a_key_that_is_refused_after_answers_stops() -> None:
 def test_a_proxy_that_wants_a_login_is_named(names: list[str], named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in names:
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    with pytest.raises(StopAsking, match=f"proxy .* 407.*\n.* {named}$"):
+    with pytest.raises(EndpointUnusable, match=f"proxy .* 407.*\n.* {named}$"):
         ask(Replies(reply(407)))
 
 
 @pytest.mark.parametrize("status", [200, 201, 203])
 def test_an_answer_with_another_status_of_success(status: int) -> None:
-    assert ask(Replies(reply(status)))[0].body == GOOD
+    assert ask(Replies(reply(status)))[0].completion.body == GOOD
 
 
 def test_an_answer_that_is_to_come_later_is_not_asked_for_twice() -> None:
@@ -226,7 +234,7 @@ NOTE = "A 54-year-old man has had chest pain since this morning."
     ],
 )
 def test_what_an_error_says_is_shown_on_a_line_and_alone(status: int, body: Any) -> None:
-    with pytest.raises((RequestFailed, StopAsking)) as raised:
+    with pytest.raises((RequestFailed, EndpointUnusable)) as raised:
         ask(Replies(Reply(status, {}, body.encode() if isinstance(body, str) else json.dumps(body).encode())))
     assert SHOWN in str(raised.value)
     assert NOTE not in str(raised.value)
@@ -237,10 +245,10 @@ def test_what_an_error_says_is_shown_on_a_line_and_alone(status: int, body: Any)
 @pytest.mark.parametrize("status", [200, 400, 429])
 def test_a_prompt_that_an_error_quotes_is_not_shown(status: int, body: Any) -> None:
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    asker = asker_of(Replies(Reply(status, {}, data)), max_retries=0)
+    client = client_of(Replies(Reply(status, {}, data)), max_retries=0)
     asked = {**BODY, "messages": [{"role": "user", "content": NOTE}]}
     with pytest.raises(RequestFailed) as raised:
-        asker.ask(asked, lambda *_: None)
+        client.ask(asked, lambda *_: None)
     assert "chest" not in str(raised.value)
     assert "bad: [text of the prompt]" in str(raised.value) or (status, type(body)) == (200, str)
 
@@ -248,7 +256,7 @@ def test_a_prompt_that_an_error_quotes_is_not_shown(status: int, body: Any) -> N
 def test_half_a_surrogate_pair_is_not_kept() -> None:
     choice = rb'{"choices": [{"message": {"content": "A \ud83d", "reasoning": "\ud83d"}, "finish_reason": "stop"}]}'
     answered, _ = ask(Replies(Reply(200, {}, choice)))
-    assert answered.body["choices"][0]["message"] == {"content": "A \ufffd", "reasoning": "\ufffd"}
+    assert answered.completion.body["choices"][0]["message"] == {"content": "A \ufffd", "reasoning": "\ufffd"}
 
 
 UNREACHABLE = TransportError("no connection could be made", unreachable=True)
@@ -258,18 +266,18 @@ CUT_OFF = TransportError("the connection was closed before the whole answer came
 
 def test_a_restart_costs_no_retry() -> None:
     transport = Replies(*[UNREACHABLE] * 50, reply(200))
-    asker = asker_of(transport, has_answered=True, max_retries=0)
-    assert asker.ask(BODY, lambda *_: None).attempt == 51
+    client = client_of(transport, has_answered=True, max_retries=0)
+    assert client.ask(BODY, lambda *_: None).attempt == 51
 
 
-def ask_until_it_stops(asker: Asker) -> tuple[int, str]:
+def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
     """(requests that failed before, the last words)"""
     for number in range(100):
         try:
-            asker.ask(BODY, lambda *_: None)
+            client.ask(BODY, lambda *_: None)
         except RequestFailed:
             continue
-        except StopAsking as stop:
+        except EndpointUnusable as stop:
             return number, str(stop)
     raise AssertionError
 
@@ -282,9 +290,9 @@ def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_outage_is_borne")
 def test_an_endpoint_that_is_gone_stops_the_run() -> None:
-    asker = asker_of(Replies(reply(200), UNREACHABLE), max_retries=2)
-    asker.ask(BODY, lambda *_: None)
-    failed, said = ask_until_it_stops(asker)
+    client = client_of(Replies(reply(200), UNREACHABLE), max_retries=2)
+    client.ask(BODY, lambda *_: None)
+    failed, said = ask_until_it_stops(client)
     assert failed == 3  # 12 attempts in a row: four threads, three tries
     assert "no longer answers" in said
     assert "the same command goes on" in said
@@ -293,7 +301,7 @@ def test_an_endpoint_that_is_gone_stops_the_run() -> None:
 @pytest.mark.usefixtures("no_outage_is_borne")
 def test_silence_is_borne_for_longer_than_one_prompt_may_be_silent() -> None:
     transport = Replies(SILENT)
-    failed, _ = ask_until_it_stops(asker_of(transport, has_answered=True, parallelism=1, max_retries=5))
+    failed, _ = ask_until_it_stops(client_of(transport, has_answered=True, parallelism=1, max_retries=5))
     assert failed == 2
     assert len(transport.sent) == 6 * 3
 
@@ -302,14 +310,14 @@ def test_silence_is_borne_for_longer_than_one_prompt_may_be_silent() -> None:
 @pytest.mark.parametrize("sign_of_life", [reply(200), reply(500), CUT_OFF])
 def test_any_sign_of_life_counts(sign_of_life: Reply | TransportError) -> None:
     replies = [SILENT] * 8 + [sign_of_life]
-    asker = asker_of(Replies(*replies * 20, reply(200)), has_answered=True, max_retries=200)
+    client = client_of(Replies(*replies * 20, reply(200)), has_answered=True, max_retries=200)
     for _ in range(3):
-        asker.ask(BODY, lambda *_: None)
+        client.ask(BODY, lambda *_: None)
 
 
 def test_silence_is_borne_for_a_while_however_often() -> None:
     transport = Replies(*[SILENT] * 300, reply(200))
-    assert asker_of(transport, has_answered=True, max_retries=300).ask(BODY, lambda *_: None).attempt == 301
+    assert client_of(transport, has_answered=True, max_retries=300).ask(BODY, lambda *_: None).attempt == 301
 
 
 def test_given_up_after_its_retries() -> None:
@@ -321,7 +329,7 @@ def test_given_up_after_its_retries() -> None:
 
 def test_nobody_there_is_not_tried_for_long() -> None:
     transport = Replies(TransportError("no connection could be made", unreachable=True))
-    with pytest.raises(StopAsking, match="cannot reach"):
+    with pytest.raises(EndpointUnusable, match="cannot reach"):
         ask(transport, max_retries=50)
     assert len(transport.sent) == retrying_client.TRIES_TO_REACH
 
@@ -342,7 +350,7 @@ def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
     answered, outcomes = ask(transport)
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["retried"]
     assert len(transport.sent) == 3
-    assert told(answered.changes) == (
+    assert described(answered.changes) == (
         "the endpoint refuses temperature: it was left out, the model's own default was used",
     )
 
@@ -394,8 +402,8 @@ ESCAPED = "".join(f"\\u{ord(character):04x}" for character in "the-secret-key")
 def test_an_echo_is_redacted_however_it_is_written(echo: str) -> None:
     message = f'{{"choices": [{{"message": {{"content": "B {echo}"}}, "finish_reason": "stop"}}], "{echo}": 1}}'
     answered, _ = ask(Replies(Reply(200, {}, message.encode())))
-    assert answered.body["choices"][0]["message"]["content"] == f"B {REDACTED}"
-    assert answered.body[REDACTED] == 1
+    assert answered.completion.body["choices"][0]["message"]["content"] == f"B {REDACTED}"
+    assert answered.completion.body[REDACTED] == 1
     with pytest.raises(RequestFailed) as caught:
         ask(Replies(Reply(400, {}, f'{{"error": "{echo}"}}'.encode())))
     assert str(caught.value) == f"HTTP 400: {REDACTED}"
@@ -407,7 +415,7 @@ def test_an_echo_is_redacted_however_it_is_written(echo: str) -> None:
 def test_what_is_scored_is_what_the_model_said(content: str) -> None:
     said = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}], "echo": "the-secret-key"}
     answered, _ = ask(Replies(reply(200, said)))
-    assert answered.body == {**said, "echo": REDACTED}
+    assert answered.completion.body == {**said, "echo": REDACTED}
 
 
 @pytest.mark.parametrize("before", range(replies.ERROR_TEXT_LIMIT - 14, replies.ERROR_TEXT_LIMIT + 1))
@@ -422,7 +430,7 @@ def test_a_key_is_redacted_before_an_error_is_cut(before: int) -> None:
 def test_an_answer_that_is_nested_too_deeply_is_none() -> None:
     deep = Reply(200, {}, b"[" * 100_000 + b"]" * 100_000)
     answered, outcomes = ask(Replies(deep, reply(200)))
-    assert answered.body == GOOD
+    assert answered.completion.body == GOOD
     assert outcomes == ["retried: the answer is not JSON"]
 
 
@@ -434,25 +442,25 @@ def test_a_field_is_refused_only_where_leaving_it_out_helped() -> None:
     """An error may speak of a field because its prompt does: then it comes again without it."""
     of_a_prompt = reply(400, {"error": {"message": "Unsupported topic: 'temperature'"}})
     transport = Replies(of_a_prompt, of_a_prompt, reply(200))
-    asker = asker_of(transport)
+    client = client_of(transport)
     with pytest.raises(RequestFailed, match="Unsupported topic"):
-        asker.ask(BODY, lambda *_: None)
+        client.ask(BODY, lambda *_: None)
     assert [set(BODY) - set(sent) for sent in transport.sent] == [set(), {"temperature"}]
-    assert asker.ask(BODY, never_noted).changes == {}
+    assert client.ask(BODY, never_noted).changes == {}
     assert transport.sent[-1] == BODY
 
 
 def test_a_field_whose_absence_helped_is_left_out_from_then_on() -> None:
     transport = Replies(reply(400, {"error": "Unsupported value: 'temperature'"}), reply(200))
-    asker = asker_of(transport)
+    client = client_of(transport)
     for _ in range(2):
-        assert asker.ask(BODY, never_noted).changes == {"temperature": None}
+        assert client.ask(BODY, never_noted).changes == {"temperature": None}
     assert [("temperature" in sent) for sent in transport.sent] == [True, False, False]
 
 
 def test_another_failure_in_between_forgets_nothing() -> None:
     transport = Replies(reply(400, {"error": "Unsupported value: 'temperature'"}), reply(500), reply(200))
-    asked = asker_of(transport).ask(BODY, lambda *_: None)
+    asked = client_of(transport).ask(BODY, lambda *_: None)
     assert asked.changes == {"temperature": None}
     assert len(transport.sent) == 3
 
@@ -463,8 +471,8 @@ TOO_MANY = reply(429, {"error": "slow down"})
 def test_too_many_requests_cost_no_retry() -> None:
     transport = Replies(*[TOO_MANY] * 30, reply(200))
     outcomes: list[str] = []
-    asker = asker_of(transport, max_retries=0, patience=Patience())
-    assert asker.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome)).attempt == 31
+    client = client_of(transport, max_retries=0, patience=Patience())
+    assert client.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome)).attempt == 31
     assert outcomes == ["retried"] * 30
 
 
@@ -472,86 +480,94 @@ def test_where_the_window_has_passed_they_do(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(rate_limits, "WINDOW_S", 0.0)
     transport = Replies(TOO_MANY)
     with pytest.raises(RequestFailed, match="HTTP 429"):
-        asker_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)
+        client_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)
     assert len(transport.sent) == 3
 
 
 def test_an_answer_lets_others_wait_on(monkeypatch: pytest.MonkeyPatch) -> None:
     patience = Patience()
-    asker_of(Replies(TOO_MANY, reply(200)), max_retries=0, patience=patience).ask(BODY, lambda *_: None)
+    client_of(Replies(TOO_MANY, reply(200)), max_retries=0, patience=patience).ask(BODY, lambda *_: None)
     assert patience._since is None
 
 
 def test_other_failures_cost_retries_between_rate_limits() -> None:
     transport = Replies(TOO_MANY, reply(500), TOO_MANY, reply(500), TOO_MANY, reply(500), reply(200))
     with pytest.raises(RequestFailed, match="HTTP 500"):
-        asker_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)
+        client_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)
     assert len(transport.sent) == 6
 
 
 def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(retrying_client, "_pause", REAL_PAUSE)
-    asker = asker_of(Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), patience=Patience())
-    monkeypatch.setattr(asker._stop, "wait", waited.append)
-    asker.ask(BODY, lambda *_: None)
+    client = client_of(Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), patience=Patience())
+    monkeypatch.setattr(client._stop, "wait", waited.append)
+    client.ask(BODY, lambda *_: None)
     assert waited == [60.0]
 
 
 def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     transport = Replies(reply(400, {"error": {"message": "maximum context length is 768 tokens"}}))
-    asker = asker_of(transport, first=FirstRequests(3))
+    client = client_of(transport, first=FirstRequests(3))
     for _ in range(2):
         with pytest.raises(RequestFailed):
-            asker.ask(BODY, lambda *_: None)
-    with pytest.raises(StopAsking, match="the first 3 requests") as stop:
-        asker.ask(BODY, lambda *_: None)
+            client.ask(BODY, lambda *_: None)
+    with pytest.raises(EndpointUnusable, match="the first 3 requests") as stop:
+        client.ask(BODY, lambda *_: None)
     assert "  3 x HTTP 400: maximum context length is 768 tokens; try max_length" in str(stop.value)
-    with pytest.raises(StopAsking, match="the first 3 requests"):
-        asker.ask(BODY, lambda *_: None)
+    with pytest.raises(EndpointUnusable, match="the first 3 requests"):
+        client.ask(BODY, lambda *_: None)
     assert len(transport.sent) == 3
 
 
 def test_one_answer_among_the_first_lets_the_run_go_on() -> None:
-    asker = asker_of(Replies(reply(400), reply(200), reply(400)), first=FirstRequests(2))
+    client = client_of(Replies(reply(400), reply(200), reply(400)), first=FirstRequests(2))
     outcomes = []
     for _ in range(6):
         try:
-            asker.ask(BODY, lambda *_: None)
+            client.ask(BODY, lambda *_: None)
             outcomes.append("answered")
         except RequestFailed:
             outcomes.append("failed")
     assert outcomes == ["failed", "answered", "failed", "failed", "failed", "failed"]
 
 
+def test_the_settings_rate_limits_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int | None, int | None]] = []
+    monkeypatch.setattr(retrying_client, "RateLimiter", lambda *limits: given.append(limits))
+    client_of(Replies(), requests_per_minute=3, tokens_per_minute=4)
+    assert given == [(3, 4)]
+
+
 def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
-    class Stopping(Turns):
+    class Stopping(RateLimiter):
         def wait(self, body: Mapping[str, Any], stop: threading.Event) -> None:
-            asker._remember(StopAsking("stopped meanwhile"))
+            client._remember(EndpointUnusable("stopped meanwhile"))
 
     transport = Replies(reply(200))
-    asker = asker_of(transport, turns=Stopping(None, None))
-    with pytest.raises(StopAsking, match="stopped meanwhile"):
-        asker.ask(BODY, lambda *_: None)
+    client = client_of(transport)
+    client._rate_limiter = Stopping(None, None)
+    with pytest.raises(EndpointUnusable, match="stopped meanwhile"):
+        client.ask(BODY, lambda *_: None)
     assert transport.sent == []
 
 
 def test_an_answer_far_larger_than_its_tokens_is_none() -> None:
     huge = {"choices": [{"message": {"content": "B" * (5 << 20)}, "finish_reason": "stop"}]}
     answered, outcomes = ask(Replies(reply(200, huge), reply(200)))
-    assert answered.body == GOOD
+    assert answered.completion.body == GOOD
     assert "more than the 5 tokens granted can be" in outcomes[0]
 
 
 def test_an_answer_to_a_later_request_counts_too() -> None:
     first = FirstRequests(2)
     under_way = [first.begin(), first.begin()]
-    asker_of(Replies(reply(200)), first=first).ask(BODY, never_noted)
+    client_of(Replies(reply(200)), first=first).ask(BODY, never_noted)
     assert [first.failed(number, "x") for number in under_way] == [None, None]
 
 
 def test_only_a_bad_request_speaks_of_fields() -> None:
     transport = Replies(reply(422, {"error": "Unsupported value: 'temperature'"}))
     with pytest.raises(RequestFailed, match="HTTP 422"):
-        asker_of(transport).ask(BODY, lambda *_: None)
+        client_of(transport).ask(BODY, lambda *_: None)
     assert transport.sent == [BODY]

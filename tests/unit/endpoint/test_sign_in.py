@@ -14,6 +14,7 @@ import pytest
 
 from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
@@ -40,7 +41,7 @@ def signed_in(
     tokens: TokenEndpoint, folder: Path, said: list[str] | None = None, redactor: Redactor | None = None, **more: str
 ) -> OAuthSignIn:
     return OAuthSignIn(
-        "openai", env=environment(tokens.url, **more), token_url=None, scope="azureopenai-readwrite",
+        OAuthSettings("openai", None, "azureopenai-readwrite"), env=environment(tokens.url, **more),
         redactor=redactor or Redactor(), say=(said if said is not None else []).append, folder=folder,
     )  # fmt: skip
 
@@ -150,7 +151,7 @@ def test_a_token_endpoint_that_is_down(tmp_path: Path) -> None:
 def test_plain_http_to_another_host_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OAUTHLIB_INSECURE_TRANSPORT", raising=False)
     sign_in = OAuthSignIn(
-        "openai", env=environment("http://tokens.example/token"), token_url=None, scope=None, redactor=Redactor(),
+        OAuthSettings("openai", None, None), env=environment("http://tokens.example/token"), redactor=Redactor(),
         say=lambda _line: None, folder=tmp_path,
     )  # fmt: skip
     with pytest.raises(SignInError, match="https"):

@@ -16,6 +16,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.redaction import Redactor
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint import transport
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn
 from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
 from loopback import serving
@@ -55,7 +56,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def token_from(url: str, folder: Path) -> str | None:
     env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-0123456789", "OPENAI_TOKEN_URL": url}
     sign_in = OAuthSignIn(
-        "openai", env=env, token_url=None, scope=None, redactor=Redactor(), say=lambda _: None, folder=folder
+        OAuthSettings("openai", None, None), env=env, redactor=Redactor(), say=lambda _: None, folder=folder
     )
     return sign_in.header()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint.unsupported_params import Refusals, named_in, told
+from eval_factory.endpoint.unsupported_params import UnsupportedParams, changes_asked_for, described
 
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 
@@ -26,24 +26,24 @@ BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
     ],
 )
 def test_what_an_error_names(text: str, changes: dict[str, Any]) -> None:
-    assert named_in(text, BODY) == changes
+    assert changes_asked_for(text, BODY) == changes
 
 
 def test_nothing_is_renamed_that_was_not_sent() -> None:
-    assert named_in("Use 'max_completion_tokens'", {"model": "m"}) == {}
+    assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}
 
 
 def test_what_is_known_of_a_body() -> None:
-    refusals = Refusals()
-    assert refusals.known(BODY) == {}
-    refusals.learn({"temperature": None, "stop": None})
-    assert refusals.known(BODY) == {"temperature": None}
-    refusals.learn({"max_tokens": "max_completion_tokens"})
-    assert refusals.known(BODY) == {"temperature": None, "max_tokens": "max_completion_tokens"}
+    unsupported = UnsupportedParams()
+    assert unsupported.changes_for(BODY) == {}
+    unsupported.learn({"temperature": None, "stop": None})
+    assert unsupported.changes_for(BODY) == {"temperature": None}
+    unsupported.learn({"max_tokens": "max_completion_tokens"})
+    assert unsupported.changes_for(BODY) == {"temperature": None, "max_tokens": "max_completion_tokens"}
 
 
 def test_in_words() -> None:
-    assert told({"temperature": None, "max_tokens": "max_completion_tokens"}) == (
+    assert described({"temperature": None, "max_tokens": "max_completion_tokens"}) == (
         "the endpoint refuses temperature: it was left out, the model's own default was used",
         "the endpoint takes max_completion_tokens in place of max_tokens",
     )

@@ -12,12 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_factory.helm.judge_output import (
+    HIGHEST_RATING,
     LONGEST,
+    LOWEST_RATING,
     MOST_FIELDS_PERMUTED,
+    RATINGS,
     SCALE,
-    UnusableJudgement,
+    UnusableJudgeOutput,
     injection_signs,
-    judgement_in,
+    parse_judge_output,
+    rating_of_empty,
 )
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness")}
@@ -56,12 +60,12 @@ OWN = json.dumps(judgement())
     ],
 )  # fmt: skip
 def test_a_judgement_is_found(text: str) -> None:
-    assert judgement_in(text, CRITERIA, PLAIN_ANSWER) == judgement()
+    assert parse_judge_output(text, CRITERIA, PLAIN_ANSWER) == judgement()
 
 
 @pytest.mark.parametrize("score", ["4", " 4 ", 4.0])
 def test_scores_as_helm_reads_them(score: Any) -> None:
-    found = judgement_in(json.dumps(judgement(score)), CRITERIA, PLAIN_ANSWER)
+    found = parse_judge_output(json.dumps(judgement(score)), CRITERIA, PLAIN_ANSWER)
     assert int(found["accuracy"]["score"]) == 4
 
 
@@ -83,25 +87,25 @@ def test_scores_as_helm_reads_them(score: Any) -> None:
     ],
 )
 def test_what_is_no_judgement_is_named(text: str, reason: str) -> None:
-    with pytest.raises(UnusableJudgement, match=reason):
-        judgement_in(text, CRITERIA, PLAIN_ANSWER)
+    with pytest.raises(UnusableJudgeOutput, match=reason):
+        parse_judge_output(text, CRITERIA, PLAIN_ANSWER)
 
 
 @given(st.integers(-20, 20))
 def test_a_score_is_a_number_of_the_scale_however_it_is_written(score: int) -> None:
-    assert (SCALE[0], SCALE[-1]) == (1, 5)
+    assert (RATINGS[0], RATINGS[-1]) == (1, 5)
     for written in (score, float(score), str(score), f" {score}\n"):
         text = json.dumps(judgement(written))
         if 1 <= score <= 5:
-            assert judgement_in(text, CRITERIA, PLAIN_ANSWER) == judgement(written)
+            assert parse_judge_output(text, CRITERIA, PLAIN_ANSWER) == judgement(written)
         else:
-            with pytest.raises(UnusableJudgement, match="not a whole number"):
-                judgement_in(text, CRITERIA, PLAIN_ANSWER)
+            with pytest.raises(UnusableJudgeOutput, match="not a whole number"):
+                parse_judge_output(text, CRITERIA, PLAIN_ANSWER)
 
 
 def refused(text: str, judged: str = PLAIN_ANSWER) -> str:
-    with pytest.raises(UnusableJudgement) as error:
-        judgement_in(text, CRITERIA, judged)
+    with pytest.raises(UnusableJudgeOutput) as error:
+        parse_judge_output(text, CRITERIA, judged)
     return str(error.value)
 
 
@@ -140,8 +144,8 @@ def test_how_deep_ever_a_judgement_is_nested_it_is_one_or_unusable() -> None:
         nested = f'{{"score": 4, "explanation": {"[" * depth}{"]" * depth}}}'
         text = f'{{"accuracy": {nested}, "completeness": {json.dumps(judgement()["completeness"])}}}'
         try:
-            assert judgement_in(text, CRITERIA, PLAIN_ANSWER)["accuracy"]["score"] == 4
-        except UnusableJudgement as error:
+            assert parse_judge_output(text, CRITERIA, PLAIN_ANSWER)["accuracy"]["score"] == 4
+        except UnusableJudgeOutput as error:
             said.add(str(error))
     assert said <= reasons
 
@@ -164,10 +168,10 @@ INJECTED = [
 
 @pytest.mark.parametrize("answer", INJECTED)
 def test_what_stands_in_the_answer_is_not_the_judges(answer: str) -> None:
-    assert judgement_in(f"The response says:\n{answer}\n\nMy evaluation:\n{OWN}", CRITERIA, answer) == judgement()
-    assert judgement_in(f"{OWN}\nIt tried this: {answer}", CRITERIA, answer) == judgement()
-    with pytest.raises(UnusableJudgement, match="stands in the response"):
-        judgement_in(f"The response says: {answer}", CRITERIA, answer)
+    assert parse_judge_output(f"The response says:\n{answer}\n\nMy evaluation:\n{OWN}", CRITERIA, answer) == judgement()
+    assert parse_judge_output(f"{OWN}\nIt tried this: {answer}", CRITERIA, answer) == judgement()
+    with pytest.raises(UnusableJudgeOutput, match="stands in the response"):
+        parse_judge_output(f"The response says: {answer}", CRITERIA, answer)
     assert injection_signs(answer)
 
 
@@ -216,7 +220,7 @@ def test_a_rating_that_stands_in_the_answer_is_recognized_however_it_is_written(
     ],
 )
 def test_a_rating_that_does_not_stand_in_the_answer_is_the_judges(accuracy: Any, judged: str) -> None:
-    assert judgement_in(rated(accuracy), CRITERIA, judged)["accuracy"] == accuracy
+    assert parse_judge_output(rated(accuracy), CRITERIA, judged)["accuracy"] == accuracy
 
 
 @pytest.mark.parametrize(("count", "recognized"), [(3, True), (4, False)])
@@ -226,11 +230,11 @@ def test_fields_of_a_rating_are_looked_for_in_any_order_if_they_are_few(count: i
     criteria, text = {"accuracy": set(rating)}, json.dumps({"accuracy": rating})
     judged = json.dumps({"accuracy": dict(reversed(rating.items()))})
     if recognized:
-        with pytest.raises(UnusableJudgement, match="stands in the response"):
-            judgement_in(text, criteria, judged)
+        with pytest.raises(UnusableJudgeOutput, match="stands in the response"):
+            parse_judge_output(text, criteria, judged)
     else:
-        assert judgement_in(text, criteria, judged) == {"accuracy": rating}
-    assert judgement_in(text, criteria, PLAIN_ANSWER) == {"accuracy": rating}
+        assert parse_judge_output(text, criteria, judged) == {"accuracy": rating}
+    assert parse_judge_output(text, criteria, PLAIN_ANSWER) == {"accuracy": rating}
 
 
 READY, TAG, TOLD = "a ready-made judgement", "a tag of the judges' prompt", "instructions to the judges"
@@ -366,7 +370,16 @@ SAID = st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)
 def test_any_text_is_a_judgement_or_is_unusable(text: str, judged: str) -> None:
     assert "a ready-made judgement" in injection_signs(f"{judged} {READY_MADE}")
     try:
-        found = judgement_in(text, CRITERIA, judged)
-    except UnusableJudgement:
+        found = parse_judge_output(text, CRITERIA, judged)
+    except UnusableJudgeOutput:
         return
     assert {int(found[name]["score"]) for name in CRITERIA} <= {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(("answer", "rating"), [("", 1), (" \n\t\u00a0", 1), ("0", None), (" no ", None)])
+def test_an_answer_with_nothing_in_it_is_rated_without_a_judge(answer: str, rating: int | None) -> None:
+    assert rating_of_empty(answer) == rating
+
+
+def test_the_scale_of_a_jury() -> None:
+    assert (RATINGS, SCALE, LOWEST_RATING, HIGHEST_RATING) == ((1, 2, 3, 4, 5), (1.0, 5.0), 1, 5)

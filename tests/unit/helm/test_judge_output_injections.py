@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from eval_factory.helm.disguised_text import readings, squeezed, undisguised
-from eval_factory.helm.judge_output import UnusableJudgement, injection_signs, judgement_in
+from eval_factory.helm.judge_output import UnusableJudgeOutput, injection_signs, parse_judge_output
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness", "clarity")}
 RATINGS = {name: {"score": 5, "explanation": f"Its {name} leaves nothing to wish for."} for name in CRITERIA}
@@ -126,8 +126,8 @@ FOOLED = {
 
 def passes(judge_says: str, answer: str) -> bool:
     try:
-        judgement_in(judge_says, CRITERIA, answer)
-    except UnusableJudgement:
+        parse_judge_output(judge_says, CRITERIA, answer)
+    except UnusableJudgeOutput:
         return False
     return True
 
@@ -184,13 +184,13 @@ def test_explanations_of_any_kind(explanation: object) -> None:
 def test_what_is_nested_too_deeply_is_no_judgement() -> None:
     nested = "[" * 20_000 + "]" * 20_000
     said = READY.replace('"Its accuracy leaves nothing to wish for."', nested)
-    with pytest.raises(UnusableJudgement, match="no JSON object"):
-        judgement_in(said, CRITERIA, MEDICAL)
+    with pytest.raises(UnusableJudgeOutput, match="no JSON object"):
+        parse_judge_output(said, CRITERIA, MEDICAL)
 
 
 def test_an_answer_of_a_judge_is_not_read_beyond_what_its_tokens_can_hold() -> None:
-    with pytest.raises(UnusableJudgement, match="longer than 200000 characters"):
-        judgement_in(READY + " " * 200_000, CRITERIA, MEDICAL)
+    with pytest.raises(UnusableJudgeOutput, match="longer than 200000 characters"):
+        parse_judge_output(READY + " " * 200_000, CRITERIA, MEDICAL)
 
 
 @pytest.mark.parametrize(

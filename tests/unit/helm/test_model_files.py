@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from eval_factory.helm import command
-from eval_factory.helm.model_files import model_files
+from eval_factory.helm.model_files import deployment_of, model_files, roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
 
@@ -45,6 +46,14 @@ def test_files_of_a_jury_task() -> None:
     files = model_files(jury_plan())
     check("model_deployments_aci_bench.yaml", files["model_deployments.yaml"])
     check("judges_aci_bench.yaml", files["judges.yaml"])
+
+
+def test_a_deployment_leads_back_to_its_role() -> None:
+    judges = jury_plan().judges
+    roles = roles_by_deployment(judges)
+    assert [roles[deployment_of(judge)] for judge in judges] == ["gpt", "llama", "claude"]
+    prescribed = [replace(judges[0], helm_name="openai/gpt-4o")]
+    assert roles_by_deployment(prescribed) == {"openai/gpt-4o": "gpt"}
 
 
 def test_debug_leaves_helms_logging_alone() -> None:

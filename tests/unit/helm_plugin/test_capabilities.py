@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval_factory.helm_plugin.capabilities import asks_for_more
+from eval_factory.helm_plugin.capabilities import needed_capability
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ from eval_factory.helm_plugin.capabilities import asks_for_more
     ],
 )  # fmt: skip
 def test_by_method(method: str, needed: str | None) -> None:
-    assert asks_for_more(SimpleNamespace(method=method, image_generation_parameters=None)) == needed
+    assert needed_capability(SimpleNamespace(method=method, image_generation_parameters=None)) == needed
 
 
 def test_images_to_be_made() -> None:
-    assert asks_for_more(SimpleNamespace(method="generation", image_generation_parameters=object())) == "images"
+    assert needed_capability(SimpleNamespace(method="generation", image_generation_parameters=object())) == "images"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.plan.credentials import key_report
+from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import make_plan
 from unit.builders import evaluation, plan
 
@@ -14,7 +14,7 @@ JURY = {"config.type": "aci_bench"}
 
 
 def test_the_order_and_the_lines_that_people_grep_for() -> None:
-    lines = key_report(plan(JURY), {**MAIN, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTX", "OTHER": "x"}).lines
+    lines = credentials_report(plan(JURY), {**MAIN, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTX", "OTHER": "x"}).lines
     assert "Using GPT judge API key from environment variable for model: gpt-4o-2024-05-13" in lines
     assert "LLAMA_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in lines
     assert "CLAUDE_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in lines
@@ -25,30 +25,30 @@ def test_the_order_and_the_lines_that_people_grep_for() -> None:
 
 def test_other_names() -> None:
     flags = {**JURY, "config.params.extra.llama_judge_api_key": "MY_LLAMA"}
-    lines = key_report(plan(flags), {**MAIN, "MY_LLAMA": "llama-key-0123456789-LLAM"}).lines
+    lines = credentials_report(plan(flags), {**MAIN, "MY_LLAMA": "llama-key-0123456789-LLAM"}).lines
     assert "Using API key MY_LLAMA for llama, ends with LLAM" in lines
 
 
 def test_a_short_key_shows_nothing() -> None:
-    lines = key_report(plan(), {"OPENAI_API_KEY": "short-key-1234"}).lines
+    lines = credentials_report(plan(), {"OPENAI_API_KEY": "short-key-1234"}).lines
     assert not any("1234" in line for line in lines)
 
 
 def test_a_named_variable_has_to_be_set() -> None:
     with pytest.raises(PrerequisiteError, match="MY_KEY is not set"):
-        key_report(plan({"target.api_endpoint.api_key": "MY_KEY"}), {})
+        credentials_report(plan({"target.api_endpoint.api_key": "MY_KEY"}), {})
 
 
 def test_the_default_variable_need_not_be_set() -> None:
-    assert "OPENAI_API_KEY is not set" in key_report(plan(), {}).lines[0]
+    assert "OPENAI_API_KEY is not set" in credentials_report(plan(), {}).lines[0]
 
 
 def test_demo_has_no_key() -> None:
-    assert key_report(plan({**JURY, "target.api_endpoint.url": "demo://baseline"}), {}).lines == []
+    assert credentials_report(plan({**JURY, "target.api_endpoint.url": "demo://baseline"}), {}).lines == []
 
 
 def test_a_local_jury_needs_no_key() -> None:
-    assert key_report(plan(JURY), {}).lines[1].startswith("GPT_JUDGE_API_KEY is not set: asking ")
+    assert credentials_report(plan(JURY), {}).lines[1].startswith("GPT_JUDGE_API_KEY is not set: asking ")
 
 
 CREDENTIALS = """
@@ -62,7 +62,7 @@ deployments: {
 def test_credentials_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "credentials.conf").write_text(CREDENTIALS)
-    report = key_report(plan(JURY), {"LLAMA_JUDGE_API_KEY": "llama-key-0123456789-LLAM"})
+    report = credentials_report(plan(JURY), {"LLAMA_JUDGE_API_KEY": "llama-key-0123456789-LLAM"})
     assert report.found == {
         "OPENAI_API_KEY": "general-key-0123456789-GENE",
         "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC",
@@ -75,7 +75,7 @@ def test_credentials_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_helms_variable_beats_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "credentials.conf").write_text(CREDENTIALS)
-    report = key_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
+    report = credentials_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
     assert report.found == {"OPENAI_API_KEY": "from-the-variable"}
 
 
@@ -83,12 +83,14 @@ def test_credentials_that_cannot_be_read_are_not_quoted(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "credentials.conf").write_text("openaiApiKey: { sk-canary-0123456789")
     with pytest.raises(ConfigError, match=r"credentials\.conf: is no HOCON") as caught:
-        key_report(plan(), {})
+        credentials_report(plan(), {})
     assert "canary" not in str(caught.value)
 
 
 def test_white_space_around_a_key_is_not_sent() -> None:
-    report = key_report(plan(JURY), {"OPENAI_API_KEY": "main-key-0123456789-MAIN\r\n", "GPT_JUDGE_API_KEY": " \r"})
+    report = credentials_report(
+        plan(JURY), {"OPENAI_API_KEY": "main-key-0123456789-MAIN\r\n", "GPT_JUDGE_API_KEY": " \r"}
+    )
     assert report.found == {"OPENAI_API_KEY": "main-key-0123456789-MAIN", "GPT_JUDGE_API_KEY": ""}
     assert "GPT_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in report.lines
     assert "Using API key OPENAI_API_KEY for model, ends with MAIN" in report.lines
@@ -99,7 +101,7 @@ CLIENT = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-of-client-01
 
 
 def test_client_credentials_are_read_in_the_same_way() -> None:
-    assert key_report(plan(OAUTH), CLIENT).found == {"OPENAI_CLIENT_SECRET": "secret-of-client-01234"}
+    assert credentials_report(plan(OAUTH), CLIENT).found == {"OPENAI_CLIENT_SECRET": "secret-of-client-01234"}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_client_credentials_are_read_in_the_same_way() -> None:
 def test_a_key_that_cannot_be_sent(flags: dict[str, str], variable: str) -> None:
     env = {**MAIN, **CLIENT, variable: "clé-0123456789"}
     with pytest.raises(PrerequisiteError, match=f"{variable} holds a character") as caught:
-        key_report(make_plan(evaluation({**flags}, file=None, **env)), env)
+        credentials_report(make_plan(evaluation({**flags}, file=None, **env)), env)
     assert "0123456789" not in str(caught.value)
 
 
@@ -120,14 +122,14 @@ def test_a_credential_that_cannot_be_sent(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "credentials.conf").write_text('openaiApiKey: "clé-0123456789"', encoding="utf-8")
     with pytest.raises(PrerequisiteError, match=r"credentials\.conf holds a character"):
-        key_report(plan(), {})
+        credentials_report(plan(), {})
 
 
 @pytest.mark.parametrize("key", ["ollama", "secret", "x" * 11])
 def test_a_placeholder_is_said_not_to_be_redacted(key: str) -> None:
-    lines = key_report(plan(), {"OPENAI_API_KEY": key}).lines
+    lines = credentials_report(plan(), {"OPENAI_API_KEY": key}).lines
     assert any(line.startswith("OPENAI_API_KEY holds a placeholder") for line in lines)
-    assert not any("placeholder" in line for line in key_report(plan(), MAIN).lines)
+    assert not any("placeholder" in line for line in credentials_report(plan(), MAIN).lines)
 
 
 JUDGES = [
@@ -144,12 +146,12 @@ def test_the_main_key_is_sent_to_the_targets_host_only() -> None:
 
 def test_a_judges_own_key_has_to_be_set() -> None:
     with pytest.raises(PrerequisiteError, match="OWN_KEY is not set"):
-        key_report(plan({**JURY, "config.params.extra.judges": JUDGES}), MAIN)
+        credentials_report(plan({**JURY, "config.params.extra.judges": JUDGES}), MAIN)
 
 
 def test_judges_of_a_target_with_tokens_fall_back_to_the_main_key() -> None:
     flags = {**JURY, **OAUTH, "config.params.extra.gpt_judge_api_key": "GPT_JUDGE_API_KEY"}
-    lines = key_report(plan(flags), {**CLIENT, **MAIN}).lines
+    lines = credentials_report(plan(flags), {**CLIENT, **MAIN}).lines
     assert "Using openai OAuth token for model" in lines
     assert "GPT_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in lines
     assert not any(line.startswith("Using API key") and "for model" in line for line in lines)
@@ -158,7 +160,7 @@ def test_judges_of_a_target_with_tokens_fall_back_to_the_main_key() -> None:
 def test_a_judge_without_a_key_is_told_what_to_set() -> None:
     flags = {**JURY, **OAUTH, "config.params.extra.gpt_judge_api_key": "MY_GPT_KEY"}
     with pytest.raises(PrerequisiteError) as raised:
-        key_report(plan(flags), CLIENT)
+        credentials_report(plan(flags), CLIENT)
     assert str(raised.value) == (
         "no API key for judge gpt: of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY"
         " is set\n"
@@ -170,7 +172,7 @@ def test_a_judge_without_a_key_is_told_what_to_set() -> None:
 def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
     flags = {**JURY, "config.params.extra.judges": JUDGES, "target.api_endpoint.api_key": "MY_KEY"}
     with pytest.raises(PrerequisiteError) as raised:
-        key_report(plan(flags), {})
+        credentials_report(plan(flags), {})
     told = str(raised.value)
     assert "no API key: the environment variable MY_KEY is not set" in told
     assert "no API key for judge own: of its environment variables, OWN_KEY is not set" in told
@@ -179,9 +181,9 @@ def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
 
 
 def test_client_credentials_that_nobody_uses_are_a_warning() -> None:
-    report = key_report(plan(), {**MAIN, **CLIENT})
+    report = credentials_report(plan(), {**MAIN, **CLIENT})
     (warning,) = report.warnings
     assert warning.startswith("OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`")
     assert "target.api_endpoint.oauth=openai" in warning
     assert warning in report.lines
-    assert key_report(plan(OAUTH), {**MAIN, **CLIENT}).warnings == []
+    assert credentials_report(plan(OAUTH), {**MAIN, **CLIENT}).warnings == []

@@ -73,9 +73,9 @@ def test_a_model_that_thinks_is_asked_with_more_tokens(gateway: Gateway) -> None
 
 def test_one_that_wants_still_more_is_asked_its_benchmark(gateway: Gateway) -> None:
     gateway.answers(400, "Could not finish the message because max_tokens or model output limit was reached")
-    odd = probed(gateway)
-    assert odd is not None
-    assert "max_tokens or model output limit" in odd
+    warning = probed(gateway)
+    assert warning is not None
+    assert "max_tokens or model output limit" in warning
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 503, 501])
@@ -97,9 +97,9 @@ def test_a_judge_is_named(gateway: Gateway) -> None:
         probe(judge, {}, Redactor(), lambda _line: None)
     assert "the entry gpt of config.params.extra.judges" in str(raised.value)
     gateway.answers(500, "out of order")
-    odd = probe(judge, {}, Redactor(), lambda _line: None)
-    assert odd is not None
-    assert odd.startswith("judge gpt: the probe was not answered")
+    warning = probe(judge, {}, Redactor(), lambda _line: None)
+    assert warning is not None
+    assert warning.startswith("judge gpt: the probe was not answered")
 
 
 def test_a_404_suggests_v1(gateway: Gateway) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.helm import names
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import corrections
@@ -109,9 +110,7 @@ def test_all_answered(tmp_path: Path) -> None:
     assert result.groups["category"]["even"]["exact_match"].value == 1.0
 
 
-UNSCORABLE: dict[str, Any] = {
-    "result": {"error": f"{openai_api.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}
-}
+UNSCORABLE: dict[str, Any] = {"result": {"error": f"{names.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}}
 
 
 def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_why_instances_failed_is_kept(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_helm_cannot_score_is_failed_with_its_reason_and_split(tmp_path: Path) -> None:
-    unscorable = failed(1, f"{openai_api.UNSCORABLE}ValueError", instance={"split": "valid"})
+    unscorable = failed(1, f"{names.UNSCORABLE}ValueError", instance={"split": "valid"})
     seen = seen_of(tmp_path, failed(0), unscorable, failed(2, None))
     assert seen.failed == {key(0), key(1), key(2)}
     assert seen.unscorable == {key(1): "ValueError"}

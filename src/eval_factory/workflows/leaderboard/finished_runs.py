@@ -13,6 +13,7 @@ from types import MappingProxyType
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir, write_atomic
 from eval_factory.helm import names, output
+from eval_factory.helm.judge_output import rating_of_empty
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.workflows.resume import versions
@@ -62,7 +63,7 @@ def gaps_of(folder: Path) -> Gaps:
             failed += 1
         elif (
             jury
-            and text_of(state).strip()  # of an empty answer no judge is asked; it has the lowest mark
+            and rating_of_empty(text_of(state)) is None
             and not any(output.ratings_of(state.annotations, jury, judge) for judge in jury.judges)
         ):
             unjudged += 1
@@ -83,7 +84,9 @@ def identity_of(
         data: file of the user's own -> SHA-256.
     """
     values = {
-        "endpoints": [[e.role, e.url, e.model_id, e.type, e.top_p, e.max_length, dict(e.adapter)] for e in endpoints],
+        "endpoints": [
+            [e.role, e.url, e.model_id, e.endpoint_type, e.top_p, e.max_length, vars(e.adapter)] for e in endpoints
+        ],
         "max_eval_instances": max_eval_instances,
         "num_train_trials": num_train_trials,
         "conf": conf,

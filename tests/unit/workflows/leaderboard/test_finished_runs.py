@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eval_factory.helm.standalone import model_by_hand
+from eval_factory.helm.standalone import standalone_model
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard import finished_runs
 from eval_factory.workflows.leaderboard.finished_runs import Gaps
 
-MODEL = model_by_hand(load_framework(), url="https://h/v1", model_id="m")
+MODEL = standalone_model(load_framework(), url="https://h/v1", model_id="m")
 
 
 def test_identity() -> None:

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from eval_factory.core.rundir import RunDir
-from eval_factory.helm.standalone import model_by_hand
+from eval_factory.helm.standalone import standalone_model
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard import finished_runs
 from eval_factory.workflows.leaderboard.run import fingerprints_of
 from unit.builders import context, plan
 
-MODEL = model_by_hand(load_framework(), url="https://h/v1", model_id="m")
+MODEL = standalone_model(load_framework(), url="https://h/v1", model_id="m")
 
 
 def test_edited_data_are_other_runs(tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""Everything that says how one endpoint is asked in one role: one record, from the plan to the client.
+
+In model_deployments.yaml it stands as the client's arguments (`to_args`, `from_args`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from eval_factory.core.secrets import filled, variables_in
+from eval_factory.endpoint import openai_api
+
+
+@dataclass(frozen=True)
+class OAuthSettings:
+    """Which service gives tokens, and where it is when the environment does not say."""
+
+    service: str
+    token_url: str | None
+    scope: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointSettings:
+    """One endpoint as one role (the model, or a judge) uses it."""
+
+    role: str
+    url: str
+    """As the user wrote it: `${NAME}` stands for the value of a variable, which no file may hold."""
+    model_id: str
+    endpoint_type: str
+    """chat or completions."""
+    key_names: tuple[str, ...]
+    """Environment variables to read the API key from; the first that is set counts."""
+    request_timeout: float
+    """Seconds of one attempt."""
+    max_retries: int
+    parallelism: int
+    """So many requests at once."""
+    top_p: float | None = None
+    use_nvcf: bool = False
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    stop_after_failures: int = 0
+    """So many first requests that all fail stop the run, or the judge; 0: they never do."""
+    oauth: OAuthSettings | None = None
+    """Signs in with tokens in place of an API key."""
+    adapter: openai_api.Adapter
+
+    @property
+    def secret_variables(self) -> list[str]:
+        """Variables whose values the URL and the requests are to hold, and no file."""
+        return variables_in([self.url, self.adapter.params_to_add])
+
+    def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
+        """The fields of every request that hold secrets, filled in: they are sent, and kept nowhere.
+
+        Raises:
+            PrerequisiteError: a variable is not set, or holds what cannot be sent.
+        """
+        added = self.adapter.params_to_add
+        return {name: filled(value, env) for name, value in added.items() if variables_in(value)}
+
+    def body_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON body for a request, as it is kept: without the values of `secret_variables`."""
+        return openai_api.request_body(
+            request, model_id=self.model_id, endpoint_type=self.endpoint_type, top_p=self.top_p, adapter=self.adapter
+        )
+
+    def key_of(self, body: Mapping[str, Any], random: str | None) -> str:
+        """The key under which the answer to a body is kept."""
+        return openai_api.request_key(self.url, body, random)
+
+    def to_args(self) -> dict[str, Any]:
+        """As plain values for YAML, in the order of the fields."""
+        args: dict[str, Any] = {}
+        for field in fields(EndpointSettings):
+            value = getattr(self, field.name)
+            if isinstance(value, (OAuthSettings, openai_api.Adapter)):
+                value = dict(vars(value))
+            args[field.name] = list(value) if isinstance(value, tuple) else value
+        return args
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
+        """The record that `to_args` wrote, of this version or of one that did not know all the fields.
+
+        Raises:
+            TypeError: a field without a default is missing, or one is not known.
+        """
+        oauth = args.get("oauth")
+        parts = {
+            "key_names": tuple(args["key_names"]),
+            "oauth": None if oauth is None else OAuthSettings(**oauth),
+            "adapter": openai_api.Adapter(**args["adapter"]),
+        }
+        return EndpointSettings(**{**args, **parts})
