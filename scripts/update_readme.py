@@ -95,7 +95,7 @@ def errata_page() -> str:
         "stands beside HELM's own, named `<metric>.corrected`, and never in its place; `validity.notes` says so, and",
         "`provenance.errata_version` names the version. Fed the gold answers, each corrected score is full",
         "(`tests/integration/test_gold_answers.py`, `tests/integration/test_invented_data.py`; the rules alone:",
-        "`tests/unit/errata`).", "",
+        "`tests/unit/tasks/test_errata.py`).", "",
     ]  # fmt: skip
     for entry in known.errata:
         lines += [*_erratum(entry), ""]
