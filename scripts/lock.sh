@@ -7,9 +7,11 @@ compile() {
   uv pip compile "$1" --override scripts/lock-overrides.txt --universal --python-version 3.10 --fork-strategy fewest \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file "$2" "${@:3}"
 }
+# What another lock lists already is not listed again.
+without() { sed -nE 's/^([a-z0-9._-]+)==.*/--no-emit-package=\1/p' "$@"; }
 compile scripts/requirements.in requirements.lock "$@"
-# What a run needs already is not listed again.
-runtime=$(sed -nE 's/^([a-z0-9._-]+)==.*/--no-emit-package=\1/p' requirements.lock)
-# shellcheck disable=SC2086 # one argument a package
-compile scripts/requirements-dev.in requirements-dev.lock $runtime "$@"
+# shellcheck disable=SC2046 # one argument a package
+compile scripts/requirements-dev.in requirements-dev.lock $(without requirements.lock) "$@"
+# shellcheck disable=SC2046
+compile scripts/requirements-mutants.in requirements-mutants.lock $(without requirements.lock requirements-dev.lock) "$@"
 compile scripts/requirements-lint.in requirements-lint.lock "$@"

@@ -192,12 +192,9 @@ def read_class(path: str) -> Described:
     node = classes.get(name)
     if node is None:
         return said
-    for statement in node.body:
-        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(statement.value, ast.Constant):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            for target in targets:
-                if isinstance(target, ast.Name) and target.id in ("name", "description"):
-                    said[target.id] = said[target.id] or statement.value.value
+    for key, value in _constants(node):
+        if key in ("name", "description"):
+            said[key] = said[key] or value
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "ScenarioMetadata":
             _add_metadata(said, {keyword.arg: keyword.value for keyword in call.keywords})
@@ -209,6 +206,14 @@ def read_class(path: str) -> Described:
         if inherited is not None:
             said = {key: said.get(key) or inherited.get(key) for key in said}
     return {**said, "class": path}
+
+
+def _constants(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
+    """The attributes that a class's body gives a constant."""
+    for statement in node.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(statement.value, ast.Constant):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from ((target.id, statement.value.value) for target in targets if isinstance(target, ast.Name))
 
 
 def _add_metadata(said: Described, given: dict[str | None, ast.expr]) -> None:

@@ -6,12 +6,12 @@ cd "$(dirname "$0")/.."
 source scripts/venv.sh
 make_venv
 output_dir=${1:-results/quickstart}
-.venv/bin/eval-factory run_eval --run_config test_cases/quickstart.yml --output_dir "$output_dir"
+"$venv"/bin/eval-factory run_eval --run_config test_cases/quickstart.yml --output_dir "$output_dir"
 
 # A benchmark of one's own: an example is written beside the result, once, and run.
 own=${output_dir%/}_own_benchmark
-[ -e "$own/run_config.yml" ] || .venv/bin/eval-factory new_benchmark "$own"
-.venv/bin/eval-factory run_eval --run_config "$own/run_config.yml" --output_dir "$own/result"
+[ -e "$own/run_config.yml" ] || "$venv"/bin/eval-factory new_benchmark "$own"
+"$venv"/bin/eval-factory run_eval --run_config "$own/run_config.yml" --output_dir "$own/result"
 echo
 echo "The result: $output_dir/evaluation_config.yaml (to read: $output_dir/report.html)"
 echo "A benchmark of your own: change the files in $own and run it again (docs/custom-benchmarks.md)"

@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/venv.sh
 make_dev_venv
-exec .venv/bin/python -m pytest -n "${TEST_WORKERS:-auto}" --dist worksteal "$@"
+exec "$venv"/bin/python -m pytest -n "${TEST_WORKERS:-auto}" --dist worksteal "$@"

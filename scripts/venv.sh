@@ -1,6 +1,8 @@
 # Sourced by the other scripts: makes .venv from requirements.lock, and for the tests from requirements-dev.lock too, when
 # it is missing or a lock has changed.
-# PYTHON chooses the interpreter; any of 3.10, 3.11 and 3.12 will do.
+# PYTHON chooses the interpreter; any of 3.10, 3.11 and 3.12 will do. EVAL_FACTORY_VENV chooses another folder than .venv.
+
+venv=${EVAL_FACTORY_VENV:-.venv}
 
 find_python() {
   for candidate in ${PYTHON:-} python3.11 python3.12 python3.10 python3 python; do
@@ -18,7 +20,7 @@ install_lock() {
   "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes -r "$2"
 }
 
-# The linters have an environment of their own: .venv stays as small as a user's.
+# The linters have an environment of their own: .venv stays as small as a user's. nox, which starts everything, is there too.
 make_lint_venv() {
   local stamp
   stamp=$(cksum < requirements-lint.lock)
@@ -34,30 +36,37 @@ make_lint_venv() {
 make_venv() {
   local python stamp
   stamp=$(cksum < requirements.lock)
-  if [ ! -x .venv/bin/python ] || [ "$(cat .venv/.made-from 2>/dev/null)" != "$stamp" ]; then
+  if [ ! -x "$venv/bin/python" ] || [ "$(cat "$venv/.made-from" 2>/dev/null)" != "$stamp" ]; then
     python=$(find_python)
-    echo "making .venv with $python ..." >&2
-    rm -rf .venv
-    "$python" -m venv .venv
-    install_lock .venv requirements.lock
-    echo "$stamp" > .venv/.made-from
+    echo "making $venv with $python ..." >&2
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    install_lock "$venv" requirements.lock
+    echo "$stamp" > "$venv/.made-from"
   fi
-  if [ ! -x .venv/bin/eval-factory ] || [ pyproject.toml -nt .venv/bin/eval-factory ]; then
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
-    touch .venv/bin/eval-factory
+  if [ ! -x "$venv/bin/eval-factory" ] || [ pyproject.toml -nt "$venv/bin/eval-factory" ]; then
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+    touch "$venv/bin/eval-factory"
   fi
 }
 
 # The same with what the tests need.
-make_dev_venv() {
-  local stamp
-  stamp=$(cksum < requirements-dev.lock)
-  if [ -e .venv/.made-from-dev ] && [ "$(cat .venv/.made-from-dev)" != "$stamp" ]; then
-    rm -f .venv/.made-from # tools of an earlier list are not left behind
+make_dev_venv() { make_venv_with requirements-dev.lock; }
+
+# The same with what `scripts/mutants.sh` needs, which is no part of the tests' environment.
+make_mutants_venv() { make_venv_with requirements-dev.lock requirements-mutants.lock; }
+
+make_venv_with() {
+  local stamp lock
+  stamp=$(cat "$@" | cksum)
+  if [ -e "$venv/.made-from-dev" ] && [ "$(cat "$venv/.made-from-dev")" != "$stamp" ]; then
+    rm -f "$venv/.made-from" # tools of an earlier list are not left behind
   fi
   make_venv
-  if [ ! -e .venv/.made-from-dev ]; then
-    install_lock .venv requirements-dev.lock
-    echo "$stamp" > .venv/.made-from-dev
+  if [ ! -e "$venv/.made-from-dev" ]; then
+    for lock; do
+      install_lock "$venv" "$lock"
+    done
+    echo "$stamp" > "$venv/.made-from-dev"
   fi
 }

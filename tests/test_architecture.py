@@ -1,57 +1,119 @@
-"""A module imports only from stages to its left and from the ground floor; run/ and helm/ do not know each other."""
+"""The contracts of `[tool.importlinter]` in pyproject.toml hold, and each of them can fail; no module name is used twice."""
 
 from __future__ import annotations
 
-import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "eval_factory"
-GROUND = {"causes", "errors", "foreign_text", "jsonl", "notes", "secrets", "rundir", "results"}
-LEFT_TO_RIGHT = [
-    "config", "plan", "keys", "helm", "demo", "mends", "engine", "run", "data", "own_data", "data_notes", "stats", "scores", "jury", "errata", "corrections", "provenance", "seen", "usage", "collect", "report", "resume", "failures", "logs", "preview", "prepare", "pipeline", "leaderboard", "cli",
-]  # fmt: skip
-NEVER = {("run", "helm"), ("helm", "run"), ("run", "engine"), ("run", "config"), ("run", "plan"), ("demo", "config")}
-ENTRY = {"__init__", "__main__"}
+CONFIG = PACKAGE.parents[1] / "pyproject.toml"
+LAYERS = "A room imports only from rooms below it"
+PLUGIN = "What runs inside helm-run is imported by nobody else"
+HELM = "HELM itself is imported only inside helm-run"
+RECORDS = "Reports and analysis see records"
+EXECUTORS = "What starts processes knows nothing of HELM"
+CONTRACTS = (LAYERS, PLUGIN, HELM, RECORDS, EXECUTORS)
 
 
-def room_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+@dataclass(frozen=True)
+class Linted:
+    """How `lint-imports` ended, and what it printed, without line breaks."""
+
+    code: int
+    text: str
+
+    def broken(self) -> set[str]:
+        """The contracts that do not hold, by the beginning of their names."""
+        found = {name: re.search(f"{name}.*?(KEPT|BROKEN)", self.text) for name in CONTRACTS}
+        assert all(found.values()), self.text
+        return {name for name, state in found.items() if state and state[1] == "BROKEN"}
 
 
-def imported_rooms(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module]
-            if node.module == "eval_factory":
-                names = [f"eval_factory.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("eval_factory.")}
-    return found - {"__version__"}
+def lint(source: Path) -> Linted:
+    """The contracts of pyproject.toml, held against the package `eval_factory` in this folder."""
+    finished = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache", "--no-logo", "--config", str(CONFIG)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(source), "COLUMNS": "200"}, cwd=source,
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return Linted(finished.returncode, " ".join((finished.stdout + finished.stderr).split()))
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_left(path: Path) -> None:
-    room = room_of(path)
-    for target in imported_rooms(path) - {room} - GROUND:
-        assert room not in GROUND, f"the ground floor imports {target}"
-        if room in ENTRY:
-            continue
-        assert (room, target) not in NEVER, f"{room} must not know {target}"
-        assert LEFT_TO_RIGHT.index(target) < LEFT_TO_RIGHT.index(room), f"{room} imports {target}, to its right"
+def test_the_contracts_hold() -> None:
+    linted = lint(PACKAGE.parent)
+    assert linted.code == 0, linted.text
+    assert linted.broken() == set()
+    assert f"{len(CONTRACTS)} kept, 0 broken" in linted.text
 
 
-def test_every_room_is_known() -> None:
-    rooms = {room_of(path) for path in PACKAGE.rglob("*.py")} - ENTRY
-    assert rooms == GROUND | set(LEFT_TO_RIGHT)
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the package, to be spoilt."""
+    return shutil.copytree(PACKAGE, tmp_path / "eval_factory", ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def test_helm_itself_is_imported_only_inside_helm_run() -> None:
-    for path in PACKAGE.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
-        modules = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-        modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-        if any(module.split(".")[0] == "helm" for module in modules):
-            assert room_of(path) in ("engine", "mends", "demo"), path
+LAZY = "def later() -> None:\n    "
+TYPED = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
+SPOILT = {
+    "upwards": ("demo/server.py", "import eval_factory.config.merge", LAYERS),
+    "upwards, in a function": ("tasks/errata.py", f"{LAZY}import eval_factory.plan.preflight", LAYERS),
+    "upwards, from the package": ("plan/preflight.py", "from eval_factory.helm import names", LAYERS),
+    "a room without a place": ("attic/__init__.py", "", LAYERS),
+    "old class paths": ("engine/__init__.py", "", None),
+    "old class paths of the plug-in": ("engine/client.py", "import eval_factory.helm_plugin.client", None),
+    "the plug-in": ("workflows/resume.py", "import eval_factory.helm_plugin.client", PLUGIN),
+    "the plug-in, in a function": ("cli/main.py", f"{LAZY}from eval_factory.helm_plugin import client", PLUGIN),
+    "HELM": ("scoring/scores.py", "import helm.common.request", HELM),
+    "HELM, in a function": ("helm/names.py", f"{LAZY}from helm.benchmark import runner", HELM),
+    "HELM, in the embedded endpoint": ("demo/server.py", "import helm", HELM),
+    "a report that reads data": ("report/documents.py", "import eval_factory.data.bundle", RECORDS),
+    "a report that reads HELM's files": ("report/screen.py", f"{LAZY}import eval_factory.helm.output", RECORDS),
+    "an analysis that asks": ("analysis/compare.py", "import eval_factory.endpoint.transport", RECORDS),
+    "an executor that reads configurations": ("executors/local.py", "import eval_factory.config.load", EXECUTORS),
+    "an executor that knows HELM": ("executors/local.py", "import eval_factory.helm.names", EXECUTORS),
+    "only a type": ("core/errors.py", f"{TYPED}from eval_factory.config.merge import merge", None),
+}
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_each_contract_can_fail(case: str, copy: Path) -> None:
+    name, line, contract = SPOILT[case]
+    file = copy / name
+    file.parent.mkdir(exist_ok=True)
+    (file.parent / "__init__.py").touch()
+    file.write_text(f"{file.read_text('utf-8') if file.exists() else ''}\n{line}\n", "utf-8")
+    linted = lint(copy.parent)
+    assert linted.broken() == ({contract} if contract else set())
+    assert linted.code == bool(contract), linted.text
+
+
+def test_nobody_imports_the_old_class_paths(copy: Path) -> None:
+    (copy / "engine").mkdir(exist_ok=True)
+    (copy / "engine" / "__init__.py").touch()
+    (copy / "cli" / "paths.py").write_text("import eval_factory.engine\n", "utf-8")
+    assert lint(copy.parent).broken() == {LAYERS}
+
+
+def names_used_twice(modules: Iterable[Path]) -> set[str]:
+    """File names that stand in more than one folder; `engine/` repeats those of the modules that it stands for."""
+    return {
+        name
+        for name, times in Counter(path.name for path in modules if "engine" not in path.parts).items()
+        if times > 1 and name != "__init__.py"
+    }
+
+
+def test_no_module_name_is_used_twice() -> None:
+    assert names_used_twice(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")) == set()
+    sound = ["core/__init__.py", "report/__init__.py", "errors.py", "engine/errors.py"]
+    assert names_used_twice(map(Path, sound)) == set()
+    assert names_used_twice(map(Path, [*sound, "core/logs.py", "report/logs.py"])) == {"logs.py"}

@@ -37,7 +37,7 @@ def test_the_readmes_defaults_are_the_frameworks(root: Path) -> None:
     assert row.endswith(shown)
 
 
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-lint.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-lint.lock", "requirements-mutants.lock")
 
 
 def packages_of(lock: Path) -> dict[str, list[str]]:

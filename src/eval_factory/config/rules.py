@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,35 +141,37 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
     update = _by_first_name(task, run.config.params.extra, problems)
     extra = run.config.params.extra.model_copy(update=update)
     for name in (*SCENARIO_PARAMETERS, BENCHMARK):
-        value = getattr(extra, name)
-        rule = task.helm.parameters.get(name)
+        value, rule = getattr(extra, name), task.helm.parameters.get(name)
         where = f"config.params.extra.{name}"
         if rule is None:
-            if value is not None and task.helm.any_run_spec:
-                problems.append(
-                    f"{where}: write the arguments of a run entry in config.type:"
-                    f" helm:{task.helm.run_spec}:{name}={value}"
-                )
-            elif value is not None:
-                problems.append(f"{where}: {task.name} has no {name}{_tasks_with(name)}")
-            continue
-        if rule.fixed is not None:
+            if value is not None:
+                problems.append(f"{where}: {_no_such_parameter(task, name, value)}")
+        elif rule.fixed is not None:
             if value not in (None, rule.fixed):
                 problems.append(f"{where}: {task.name} is {name}={rule.fixed}, got {value!r}")
             update[name] = rule.fixed
-            continue
-        if value is None:
+        elif value is None:
             if rule.required:
                 problems.append(f"{where}: is missing; {task.name} needs it{_what_it_may_be(rule, extra)}")
-            continue
-        if _NOT_IN_RUN_ENTRY in value and name in SCENARIO_PARAMETERS:
-            problems.append(f"{where}: must hold no comma, HELM cannot be given one: {value!r}")
-        if rule.allowed and value not in rule.allowed:
-            near = did_you_mean(value, list(rule.allowed))
-            problems.append(f"{where}: must be one of {', '.join(rule.allowed)}, got {value!r}{near}")
-        if rule.path:
-            update[name] = os.path.abspath(os.path.expanduser(value))
+        else:
+            problems += [f"{where}: {problem}" for problem in _wrong_with(name, value, rule)]
+            if rule.path:
+                update[name] = os.path.abspath(os.path.expanduser(value))
     return update
+
+
+def _no_such_parameter(task: Task, name: str, value: str) -> str:
+    if task.helm.any_run_spec:
+        return f"write the arguments of a run entry in config.type: helm:{task.helm.run_spec}:{name}={value}"
+    return f"{task.name} has no {name}{_tasks_with(name)}"
+
+
+def _wrong_with(name: str, value: str, rule: ScenarioParameter) -> Iterator[str]:
+    if _NOT_IN_RUN_ENTRY in value and name in SCENARIO_PARAMETERS:
+        yield f"must hold no comma, HELM cannot be given one: {value!r}"
+    if rule.allowed and value not in rule.allowed:
+        near = did_you_mean(value, list(rule.allowed))
+        yield f"must be one of {', '.join(rule.allowed)}, got {value!r}{near}"
 
 
 def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:

@@ -341,6 +341,11 @@ def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | No
     return [json.loads(row["changes"]) for row in _rows(path, query, url=url, model_id=model_id)]
 
 
+def read_answers_by_role(path: Path) -> dict[str, Iterator[dict[str, Any]]]:
+    """Role -> its kept answers, read as they are gone through, once."""
+    return {role: read_answers(path, role) for role in read_roles(path)}
+
+
 def read_roles(path: Path) -> list[str]:
     """The roles that have answers."""
     return [row["role"] for row in _rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]

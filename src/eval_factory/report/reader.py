@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.plain_yaml import YamlError
+from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import (
     InstanceRecord,
     Instances,

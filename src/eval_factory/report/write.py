@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -14,18 +14,28 @@ from eval_factory.core.jsonl import json_line
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import Spent, TaskResult, Usage
 from eval_factory.core.rundir import PRIVATE, RunDir, atomic_file, write_atomic
-from eval_factory.endpoint.response_cache import read_answers, read_roles
 from eval_factory.report import documents
 
 
 def write_reports(
-    result: TaskResult, rundir: RunDir, *, config: Mapping[str, Any], command: str, redactor: Redactor
+    result: TaskResult,
+    rundir: RunDir,
+    *,
+    config: Mapping[str, Any],
+    command: str,
+    redactor: Redactor,
+    responses: Mapping[str, Iterable[Mapping[str, Any]]],
 ) -> None:
-    """evaluation_config.yaml is written last: where it is there, the rest is."""
+    """evaluation_config.yaml is written last: where it is there, the rest is.
+
+    Args:
+        config: `config` and `target` as run.
+        responses: role -> every kept answer, as the cache has it.
+    """
     safe: Any = redactor.tree(config)
     command = redactor.text(command)
     _write_lines(rundir, result, redactor)
-    _write_responses(rundir, redactor)
+    _write_responses(rundir, responses, redactor)
     write_atomic(rundir.report_html, redactor.text(html(result, command)))
     results = documents.results_yml(result, safe, command)
     documents.check(results, documents.RESULTS_SCHEMA)
@@ -68,9 +78,9 @@ def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> None
             lines.write(json_line(redactor.tree(documents.result_line(record))) + "\n")
 
 
-def _write_responses(rundir: RunDir, redactor: Redactor) -> None:
-    for role in read_roles(rundir.cache_db):
-        lines = (_response_line(row, redactor) for row in read_answers(rundir.cache_db, role))
+def _write_responses(rundir: RunDir, responses: Mapping[str, Iterable[Mapping[str, Any]]], redactor: Redactor) -> None:
+    for role, rows in responses.items():
+        lines = (_response_line(row, redactor) for row in rows)
         write_atomic(rundir.responses_of(role), lines, mode=PRIVATE)
 
 

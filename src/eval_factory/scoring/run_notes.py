@@ -21,60 +21,65 @@ def notes_of(
     plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally, labels: Collection[str]
 ) -> list[Note]:
     """What the requests and answers of a run say of its scores."""
-    notes: list[Note] = []
+    return [
+        *_notes_on_target(plan, tally),
+        *_notes_on_answers(plan, run, instances, tally),
+        *_notes_on_judges(tally),
+        *_notes_on_metrics(run, labels),
+        *_notes_on_texts(plan, instances, tally),
+    ]
 
-    def note(importance: Importance, text: str) -> None:
-        notes.append(Note(importance, text))
 
-    cut_off_empty = tally.cut_off_empty
+def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
     if plan.model.url.startswith("demo:"):
-        note(
-            Importance.NO_RESULT,
-            "the target was the embedded demo baseline, not a model: these scores measure nothing",
-        )
+        measures_nothing = "the target was the embedded demo baseline, not a model: these scores measure nothing"
+        yield Note(Importance.NO_RESULT, measures_nothing)
     found, known = len({key[0] for key in tally.requested}), plan.evaluation.task.about.instances
     whole = plan.evaluation.run.config.params.limit_samples is None
     rules = plan.evaluation.task.helm.parameters
     whole &= not any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
     if known is not None and found != known and whole:
-        note(
-            Importance.DOUBTFUL,
-            f"the data hold {found} instances, {known} when this task was described: another version of them?",
-        )
-    if cut_off_empty:
+        other = f"the data hold {found} instances, {known} when this task was described: another version of them?"
+        yield Note(Importance.DOUBTFUL, other)
+
+
+def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally) -> Iterator[Note]:
+    if tally.cut_off_empty:
         too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
-        note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
+        yield Note(Importance.INCOMPLETE, f"{tally.cut_off_empty} of {instances.requested}: {too_few}")
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
         again = "; the same command asks them again" if tally.something_to_ask else ""
-        note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
-    notes += _notes_on_unscorable(tally)
+        yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
+    yield from _notes_on_unscorable(tally)
     if instances.unjudged:
-        note(
+        yield Note(
             Importance.INCOMPLETE,
             f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
             " (HELM's own value, named .helm, gives them its default)",
         )
-    notes += _notes_on_judges(tally)
+
+
+def _notes_on_metrics(run: output.HelmRun, labels: Collection[str]) -> Iterator[Note]:
     if run.has_metric(SUMMARIZATION) and not any(label.startswith(("BERTScore", "summac")) for label in labels):
-        note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")
-    if any(spec.class_name.endswith(TOXICITY_METRIC) for spec in run.run_spec.metric_specs) and not any(
-        "toxic" in stat.name.name for stat in run.stats
-    ):
-        note(Importance.BACKGROUND, "HELM's toxicity metrics are left out: they need the Perspective API")
-    if (
-        tally.nothing_right and plan.evaluation.benchmark is None
-    ):  # a custom benchmark's check has said so, with the row
+        yield Note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")
+    asks_for_toxicity = any(spec.class_name.endswith(TOXICITY_METRIC) for spec in run.run_spec.metric_specs)
+    if asks_for_toxicity and not any("toxic" in stat.name.name for stat in run.stats):
+        yield Note(Importance.BACKGROUND, "HELM's toxicity metrics are left out: they need the Perspective API")
+
+
+def _notes_on_texts(plan: Plan, instances: Instances, tally: Tally) -> Iterator[Note]:
+    # of a custom benchmark its check has said so, with the row
+    if tally.nothing_right and plan.evaluation.benchmark is None:
         which = f"{tally.nothing_right} of {instances.requested} instances"
-        note(Importance.DOUBTFUL, note_on_quasi(which))
+        yield Note(Importance.DOUBTFUL, note_on_quasi(which))
     if tally.injected:
-        note(
+        yield Note(
             Importance.DOUBTFUL,
             f"{tally.injected} answers speak to their judges (see `injection` in results.jsonl):"
             " what stands in them was not taken for a judgement; look at their scores",
         )
-    return notes
 
 
 def _notes_on_judges(tally: Tally) -> Iterator[Note]:

@@ -20,6 +20,7 @@ from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.executors.open_files import make_room
 from eval_factory.executors.process import git_hash
 from eval_factory.helm.command import command_line
@@ -223,8 +224,14 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     home = framework_path().parent
     commit = git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
-    config, command = plan.evaluation.as_dict(), shlex.join(argv)
-    write_reports(result, plan.rundir, config=config, command=command, redactor=context.redactor)
+    write_reports(
+        result,
+        plan.rundir,
+        config=plan.evaluation.as_dict(),
+        command=shlex.join(argv),
+        redactor=context.redactor,
+        responses=read_answers_by_role(plan.rundir.cache_db),
+    )
     complete = not result.something_to_ask
     remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)

@@ -38,7 +38,7 @@ def folder(result: TaskResult, tmp_path: Path) -> Path:
     rundir = RunDir(tmp_path / "written")
     rundir.create()
     config = plan().evaluation.as_dict()
-    write_reports(result, rundir, config=config, command="helm-run -c x", redactor=Redactor())
+    write_reports(result, rundir, config=config, command="helm-run -c x", redactor=Redactor(), responses={})
     return rundir.root
 
 

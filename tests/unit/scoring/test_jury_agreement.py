@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eval_factory.scoring.jury_agreement import RATINGS, Ratings, family_of
+from eval_factory.helm.judge_output import RATINGS
+from eval_factory.scoring.jury_agreement import Ratings, family_of
 from eval_factory.scoring.metric_values import InstanceKey
 
 

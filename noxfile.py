@@ -1,0 +1,112 @@
+"""Everything that is checked, one session a kind; docs/development.md says what each is for.
+
+No session installs anything itself: scripts/venv.sh makes .venv from the locks, once, for all of them. `unit-3.10` and
+the like use .venv-3.10.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+
+import nox
+
+VERSIONS = ("3.10", "3.11", "3.12")
+LINT_TOOLS = ".venv-lint/bin/"
+TESTS = {
+    "unit": "tests/unit",
+    "helm": "tests/helm",
+    "integration": "tests/integration",
+    "faults": "tests/faults",
+    "tests": "tests",
+}
+"""Sessions that run tests of a folder."""
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "unit"]
+
+
+def bash(session: nox.Session, command: str, *arguments: str, **env: str) -> None:
+    """A command, or a function of scripts/venv.sh, of which nothing may fail."""
+    given = ' "$@"' if arguments else ""
+    script = f"set -euo pipefail; source scripts/venv.sh; {command}{given}"
+    session.run("bash", "-c", script, "bash", *arguments, external=True, env=env)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff's rules and layout; the hooks are valid."""
+    bash(session, "make_lint_venv")
+    for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["pre-commit", "validate-config"]):
+        session.run(LINT_TOOLS + command[0], *command[1:], external=True)
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict; this file among nox itself, the rest among the tests' packages."""
+    bash(session, "make_dev_venv; make_lint_venv")
+    session.run(f"{LINT_TOOLS}mypy", "--python-executable", ".venv/bin/python", external=True)
+    session.run(f"{LINT_TOOLS}mypy", "--python-executable", f"{LINT_TOOLS}python", "noxfile.py", external=True)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """README and docs/ say what the program does: tables, defaults, generated pages, links."""
+    bash(session, "bash scripts/test.sh", "-n", "0", "tests/test_project.py", "tests/test_development.py")
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """How much of scoring, config and tasks their unit tests reach, against the floors."""
+    bash(session, "bash scripts/coverage.sh", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Wheel and sdist, checked as an index would."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = session.posargs[0] if session.posargs else folder
+        bash(session, 'make_dev_venv; "$venv/bin/python" scripts/check_release.py', target)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """`build`, and the wheel installed by pip into an empty environment."""
+    build(session)
+    bash(session, "bash scripts/test.sh", "-n", "0", "tests/integration/test_package_install.py")
+
+
+@nox.session
+def quickstart(session: nox.Session) -> None:
+    """What a newcomer runs first."""
+    with tempfile.TemporaryDirectory() as folder:
+        bash(session, "bash scripts/quickstart.sh", f"{folder}/quickstart")
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Half an hour: which small mistakes in the modules that feed every number no unit test finds."""
+    bash(session, "bash scripts/mutants.sh", *session.posargs)
+
+
+def tests_of(folder: str, version: str | None) -> Callable[[nox.Session], None]:
+    """The session that runs a folder's tests, on one version of Python or on .venv's; arguments go to pytest."""
+
+    def run(session: nox.Session) -> None:
+        env = {}
+        if version:
+            named = f"python{version}"
+            asked = "import sys; print(*sys.version_info[:2], sep='.')"
+            if str(session.run(named, "-c", asked, external=True, silent=True)).strip() != version:
+                session.error(f"{named} is not Python {version}")
+            env = {"PYTHON": named, "EVAL_FACTORY_VENV": f".venv-{version}"}
+        bash(session, "bash scripts/test.sh", *(session.posargs or [folder]), **env)
+
+    run.__doc__ = f"The tests in {folder}{f', on Python {version}' if version else ''}."
+    return run
+
+
+for name, folder in TESTS.items():
+    for version in (None, *VERSIONS):
+        nox.session(name=f"{name}-{version}" if version else name)(tests_of(folder, version))

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Builds sdist and wheel into a folder and checks what an index, and who installs them, would stumble over.
+
+The metadata follow the standard and show a page; the wheel holds every file of the package and nothing else; the sdist
+builds the same wheel. Usage: check_release.py FOLDER, which is empty or made
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from packaging.errors import ExceptionGroup
+from packaging.metadata import Metadata
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "eval_factory"
+
+
+def built(project: Path, target: str, folder: Path) -> Path:
+    """The one file that hatchling makes of a project; `target` is `wheel` or `sdist`."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder / target)]
+    subprocess.run(command, cwd=project, check=True, stdout=subprocess.DEVNULL)
+    (file,) = (folder / target).iterdir()
+    return file
+
+
+def metadata_problems(text: bytes) -> list[str]:
+    """What an index would refuse of METADATA or PKG-INFO, and a page that would be empty."""
+    try:
+        metadata = Metadata.from_email(text)
+    except ExceptionGroup as group:
+        return [f"metadata: {error}" for error in group.exceptions]
+    if metadata.description_content_type != "text/markdown" or not metadata.description:
+        return ["metadata: no description in Markdown"]
+    return []
+
+
+def content_problems(names: set[str], expected: set[str]) -> list[str]:
+    """What a wheel lacks, and what it has beside the package and its own metadata."""
+    beside = {name for name in names - expected if not name.split("/")[0].endswith(".dist-info")}
+    lacks = [f"the wheel lacks {name}" for name in sorted(expected - names)]
+    return lacks + [f"the wheel holds {name}, too" for name in sorted(beside)]
+
+
+def expected_files(project: Path) -> set[str]:
+    """The package's files, as a wheel names them."""
+    source = project / "src"
+    files = (path for path in (source / PACKAGE).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(source).as_posix() for path in files} | {f"{PACKAGE}/framework.yml"}
+
+
+def contents(wheel: Path) -> dict[str, int]:
+    """Each file of a wheel and the checksum of its content."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {entry.filename: entry.CRC for entry in archive.infolist()}
+
+
+def problems(project: Path, folder: Path) -> list[str]:
+    """Builds both and says what is wrong with them."""
+    wheel, sdist = built(project, "wheel", folder), built(project, "sdist", folder)
+    files = contents(wheel)
+    found = content_problems(set(files), expected_files(project))
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in files if name.endswith(".dist-info/METADATA"))
+        found += metadata_problems(archive.read(name))
+    with tempfile.TemporaryDirectory() as scratch:
+        with tarfile.open(sdist) as packed:
+            packed.extractall(scratch, filter="data")
+        (unpacked,) = Path(scratch).iterdir()
+        found += metadata_problems((unpacked / "PKG-INFO").read_bytes())
+        again = contents(built(unpacked, "wheel", Path(scratch) / "again"))
+    differ = sorted(name for name in {*files, *again} if files.get(name) != again.get(name))
+    return found + [f"the sdist's wheel differs in {name}" for name in differ]
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    if any(folder.glob("*")):
+        print(f"{folder} is not empty: what is in it could be taken for what is built now", file=sys.stderr)
+        return 2
+    found = problems(ROOT, folder)
+    print("\n".join(found) or f"sound: {', '.join(sorted(path.name for path in folder.glob('*/*')))}")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""What holds the work on the project together: sessions, hooks, exceptions to rules, release checks, links of the docs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from scripts.check_release import content_problems, metadata_problems
+
+from test_project import packages_of
+
+
+def sessions_and_test_folders(root: Path) -> tuple[set[str], set[str]]:
+    """noxfile.py's sessions, and the folders whose tests some of them run; read, for nox is not among the tests' tools."""
+    tree = ast.parse((root / "noxfile.py").read_text("utf-8"))
+    sessions = {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and any(ast.unparse(mark) == "nox.session" for mark in node.decorator_list)
+    }
+    (folders,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TESTS"
+    )
+    return sessions | set(folders), set(folders.values())
+
+
+def test_every_folder_of_tests_has_a_session(root: Path) -> None:
+    _, folders = sessions_and_test_folders(root)
+    kept = {path.relative_to(root).parts[1] for path in (root / "tests").rglob("*/test_*.py")}
+    assert {"unit", "integration", "faults"} <= kept
+    assert {f"tests/{name}" for name in kept if not name.endswith(".py")} <= folders
+
+
+def test_ci_calls_sessions_that_there_are_and_all_tests(root: Path) -> None:
+    script = (root / ".ci" / "run").read_text("utf-8")
+    named = re.search(r"--sessions ([a-z ]+)\n", script)
+    assert named, script
+    sessions, _ = sessions_and_test_folders(root)
+    assert {"lint", "types", "docs", "coverage", "build", "quickstart"} <= set(named[1].split()) <= sessions
+    assert "bash scripts/test.sh\n" in script
+
+
+def test_hooks_are_the_locked_tools_and_download_nothing(root: Path) -> None:
+    config = yaml.safe_load((root / ".pre-commit-config.yaml").read_text("utf-8"))
+    assert [repo["repo"] for repo in config["repos"]] == ["local"]
+    hooks = {hook["id"]: hook for hook in config["repos"][0]["hooks"]}
+    assert set(hooks) == {"ruff-check", "ruff-format"}
+    locked = {package.partition("==")[0] for package in packages_of(root / "requirements-lint.lock")}
+    assert {"mypy", "nox", "pre-commit", "ruff"} <= locked
+    for hook in hooks.values():
+        folder, _, tool = hook["entry"].split()[0].rpartition("/")
+        assert folder == ".venv-lint/bin"
+        assert tool in locked
+        assert hook["language"] == "unsupported"  # pre-commit's word for a program that is there already
+
+
+def test_every_path_that_pyproject_names_is_there(root: Path) -> None:
+    """An exception from a rule, or a module to mutate, that was renamed would be forgotten."""
+    named = re.findall(r'"((?:src|tests|scripts)/[^"*]*)[*]*"', (root / "pyproject.toml").read_text("utf-8"))
+    assert len(named) > 15
+    assert [name for name in named if not (root / name).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("Metadata-Version: 2.4\nName: x\nVersion: 1\nDescription-Content-Type: text/markdown\n\n# A page\n", None),
+        ("Metadata-Version: 2.4\nName: x\nVersion: 1\nDescription-Content-Type: text/markdown\n\n", "no description"),
+        ("Metadata-Version: 2.4\nName: x\nVersion: 1\n\n# A page\n", "no description"),
+        ("Metadata-Version: 2.4\nName: x\nVersion: one\n\n# A page\n", "'one' is invalid"),
+        ("Metadata-Version: 2.4\nName: x\nVersion: 1\nRequires-Dist: a b\n\n# A page\n", "'a b' is invalid"),
+    ],
+)
+def test_what_an_index_would_refuse_is_found(text: str, problem: str | None) -> None:
+    found = metadata_problems(text.encode())
+    assert len(found) == (problem is not None)
+    assert problem is None or problem in found[0]
+
+
+def test_what_a_wheel_lacks_or_has_too_many_of_is_found() -> None:
+    names = {"p/a.py", "p-1.dist-info/RECORD"}
+    assert content_problems(names, {"p/a.py"}) == []
+    assert content_problems(names, {"p/a.py", "p/b.py"}) == ["the wheel lacks p/b.py"]
+    assert content_problems({*names, "tests/x.py"}, {"p/a.py"}) == ["the wheel holds tests/x.py, too"]
+
+
+PAGES = sorted(path.name for path in (Path(__file__).resolve().parents[1] / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_names_is_there(name: str, root: Path) -> None:
+    text = (root / "docs" / name).read_text("utf-8")
+    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link} - {""}
+    assert [link for link in links if not (root / "docs" / link).exists()] == []
+    named = set(re.findall(r"`((?:docs|scripts|tests|benchmarks|src)/[\w./-]+)`", text))
+    assert [path for path in named if not (root / path).exists()] == []
+
+
+def test_the_readme_names_every_page(root: Path) -> None:
+    assert [name for name in PAGES if f"`docs/{name}`" not in (root / "README.md").read_text("utf-8")] == []
