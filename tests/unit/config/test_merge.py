@@ -68,6 +68,17 @@ def test_null_in_the_defaults_is_a_value() -> None:
     merged, sources = merge([(Source.FRAMEWORK, {"x": 1}), (Source.TASK, {"x": None})])
     assert merged == {"x": None}
     assert sources == {"x": Source.TASK}
+    assert merge([(Source.FRAMEWORK, {"x": None})]) == ({"x": None}, {"x": Source.FRAMEWORK})
+
+
+def test_layers_are_named_as_users_know_them() -> None:
+    assert [source.value for source in Source] == [
+        "framework default",
+        "task default",
+        "run config",
+        "flag",
+        "--overrides",
+    ]
 
 
 def test_null_where_there_is_no_default_is_kept_for_the_model_to_refuse() -> None:
@@ -124,7 +135,8 @@ def test_an_empty_mapping_is_a_leaf_until_something_is_in_it() -> None:
     assert merge([(Source.FRAMEWORK, {"a": {"x": 1}}), (Source.FILE, {"a": {}})])[1] == {"a.x": Source.FRAMEWORK}
 
 
-_LEAVES = st.none() | st.integers(0, 3) | st.just("") | st.lists(st.integers(0, 3), max_size=2)
+_ITEMS = st.integers(0, 3) | st.dictionaries(st.just("x"), st.lists(st.integers(0, 3), max_size=1), max_size=1)
+_LEAVES = st.none() | st.integers(0, 3) | st.just("") | st.lists(_ITEMS, max_size=2)
 _TREES = st.recursive(
     st.dictionaries(st.sampled_from("abc"), _LEAVES, max_size=3),
     lambda children: st.dictionaries(st.sampled_from("abc"), children | _LEAVES, max_size=3),
@@ -208,6 +220,20 @@ def test_a_null_of_the_user_is_no_null_of_the_default_with_the_same_name_elsewhe
     )
     assert merged == {"a": {"x": 7}, "x": 8, "b": {"c": {"x": 3}}}
     assert sources == {"a.x": Source.FILE, "x": Source.FILE, "b.c.x": Source.FRAMEWORK}
+
+
+def test_what_is_written_into_a_restored_default_does_not_change_the_default() -> None:
+    """The file takes the section back, a flag says something in it, and --overrides take that back again."""
+    merged, sources = merge(
+        [
+            (Source.FRAMEWORK, {"a": {"x": 1, "deep": {"y": 2}}}),
+            (Source.FILE, {"a": None}),
+            (Source.FLAG, {"a": {"x": 3, "deep": {"y": 4}}}),
+            (Source.OVERRIDE, {"a": {"x": None, "deep": None}}),
+        ]
+    )
+    assert merged == {"a": {"x": 1, "deep": {"y": 2}}}
+    assert sources == {"a.x": Source.FRAMEWORK, "a.deep.y": Source.FRAMEWORK}
 
 
 def test_each_of_the_users_layers_may_take_back() -> None:
