@@ -22,6 +22,6 @@ done
 "$venv/bin/python" - << 'END'
 import json
 counts = json.load(open("mutants/mutmut-cicd-stats.json"))
-tried = sum(number for name, number in counts.items() if name != "total")
-print(f"{counts['killed']} of {tried} mutants killed:", ", ".join(f"{name} {counts[name]}" for name in counts if counts[name]))
+counts = {name: number for name, number in counts.items() if number and name != "total"}  # of all, chosen or not
+print(", ".join(f"{name} {number}" for name, number in counts.items()), f"of {sum(counts.values())} mutants")
 END
