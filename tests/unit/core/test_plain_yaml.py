@@ -165,6 +165,7 @@ def test_a_wrong_value_is_shown_in_part() -> None:
         (b"", "is empty; it needs a name"),
         (b"# nothing", "is empty; it needs a name"),
         (b"[x]", "holds a list where a mapping belongs; it needs a name"),
+        (b"[]", "holds a list where a mapping belongs"),
         (b"x", "holds a text where a mapping belongs"),
         (b"1", "holds a number where a mapping belongs"),
         (b"1.5", "holds a number where a mapping belongs"),
