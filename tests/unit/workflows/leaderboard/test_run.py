@@ -16,6 +16,7 @@ from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm.standalone import standalone_judges, standalone_model
+from eval_factory.plan.run_plan import slug_of
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard import finished_runs
 from eval_factory.workflows.leaderboard.finished_runs import Gaps
@@ -107,6 +108,14 @@ def test_coverage() -> None:
     assert Gaps("r", 10, 0, 0).coverage == 1.0
     assert not Gaps("r", 10, 0, 0)
     assert Gaps("r", 0, 0, 0).coverage == 0.0
+
+
+def test_a_standalone_model_is_named_by_its_alias() -> None:
+    framework = load_framework()
+    named = standalone_model(framework, url="https://h/v1", model_id="m", alias="org/name")
+    assert (named.model_id, named.slug, MODEL.slug) == ("m", slug_of("org/name"), "m")
+    assert [judge.alias for judge in standalone_judges(framework, named)] == ["org/name"] * 3
+    assert standalone_model(framework, url="https://h/v1", model_id="m", key_name="X").key_names == ("X",)
 
 
 def test_helms_judges_have_helms_names_and_keys_of_their_own() -> None:
