@@ -288,3 +288,26 @@ def test_a_request_is_hashed_once_and_its_answer_read_once(tmp_path: Path, monke
         counts.update(request_key=0)
         assert changed.make_request(dataclasses.replace(REQUEST, prompt="q")).success
         assert counts["request_key"] == 2  # as it is, and as it is sent
+
+
+def test_a_request_without_the_refused_parameter_is_asked_for_as_it_is(tmp_path: Path) -> None:
+    """A change of a parameter that it does not have would make it the same request a second time."""
+    with Picky(lambda _prompt: "B") as server:
+        endpoint = endpoint_at(server, tmp_path)
+        endpoint.make_request(REQUEST)
+        plain = endpoint_at(server, tmp_path, adapter={**ADAPTER, "params_to_remove": ["temperature"]})
+        assert [asked.key for asked in plain._variants_of(plain._keyed(REQUEST))] == [plain._keyed(REQUEST).key]
+        assert len(list(endpoint._variants_of(endpoint._keyed(REQUEST)))) == 2
+
+
+def test_a_secret_in_the_requests_is_sent_and_neither_kept_nor_shown(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "the-canary-0123456789"
+    monkeypatch.setenv("CANARY", secret)
+    endpoint = endpoint_at(server, tmp_path, adapter={**ADAPTER, "params_to_add": {"account": "${CANARY}"}})
+    assert endpoint.make_request(REQUEST).success
+    assert [body["account"] for body in server.requests] == [secret]
+    (kept,) = kept_in(tmp_path)
+    assert kept["account"] == "${CANARY}"
+    assert secret not in session.session_for(tmp_path).redactor.text(f"an endpoint repeats {secret}")

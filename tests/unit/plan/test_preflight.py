@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.redaction import Redactor
+from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.plan import preflight
 from eval_factory.plan.preflight import FEW_TOKENS, MORE_TOKENS, probe
 from scripted_endpoint import ScriptedEndpoint
 from unit.builders import plan
@@ -113,3 +118,32 @@ def test_a_refused_field_is_no_refusal(gateway: Gateway) -> None:
     refused = 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
     gateway.probe_answer = lambda body: refused if "temperature" in body else None
     assert probed(gateway) is None
+
+
+def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[EndpointSettings] = []
+
+    def client(settings: EndpointSettings, connection: Connection) -> RetryingClient:
+        asked.append(settings)
+        assert connection.transport.timeout_s == settings.request_timeout
+        return RetryingClient(settings, connection)
+
+    monkeypatch.setattr(preflight, "RetryingClient", client)
+    limits = {"target.api_endpoint.requests_per_minute": 3, "target.api_endpoint.tokens_per_minute": 4}
+    assert probed(gateway, **limits) is None
+    assert probed(gateway, **{"config.params.request_timeout": 2}) is None
+    assert [settings.request_timeout for settings in asked] == [preflight.TIMEOUT_S, 2]
+    for settings in asked:
+        assert (settings.requests_per_minute, settings.tokens_per_minute) == (None, None)
+        assert (settings.max_retries, settings.parallelism) == (0, 1)
+
+
+def test_the_probe_is_sent_the_secrets_of_the_requests(gateway: Gateway) -> None:
+    endpoint = plan({"target.api_endpoint.url": gateway.url}).model
+    adapter = replace(endpoint.adapter, params_to_add={"account": "${CANARY}"})
+    env, sent = {"CANARY": "the-canary-0123456789"}, []
+    gateway.probe_answer = lambda body: sent.append(body["account"])
+    assert probe(replace(endpoint, adapter=adapter), env, Redactor(), lambda _line: None) is None
+    assert sent == ["the-canary-0123456789"]

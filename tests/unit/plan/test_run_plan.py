@@ -72,6 +72,15 @@ def test_limits_and_what_stops_a_run_leave_it_the_same_run() -> None:
     assert plan().identity == plan({**LIMITS, "config.params.extra.stop_after_failures": 0}).identity
 
 
+def test_a_judges_own_sampling_is_added_to_its_requests_only() -> None:
+    judges = [{"name": "a", "model_id": "m", "temperature": 0.3, "max_tokens": 9}, {"name": "b", "model_id": "m"}]
+    added = {"target.api_endpoint.adapter_config.params_to_add": {"seed": 7}}
+    here = plan({"config.type": "aci_bench", "config.params.extra.judges": judges, **added})
+    assert [judge.adapter.params_to_add for judge in here.judges] == [{"temperature": 0.3, "max_tokens": 9}, {}]
+    assert here.model.adapter.params_to_add == {"seed": 7}
+    assert {endpoint.adapter.start_reasoning_token for endpoint in here.endpoints} == {"<think>"}
+
+
 def test_how_many_first_requests_may_fail_holds_for_every_role() -> None:
     here = plan({"config.type": "aci_bench", "config.params.extra.stop_after_failures": 7})
     assert [endpoint.stop_after_failures for endpoint in here.endpoints] == [7] * 4
