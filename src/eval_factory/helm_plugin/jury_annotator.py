@@ -38,7 +38,7 @@ class _NotJudged:
     text: str
 
 
-def judge_with_all_at_once() -> None:
+def ask_judges_in_parallel() -> None:
     LLMAsJuryAnnotator.annotate = annotate
 
 

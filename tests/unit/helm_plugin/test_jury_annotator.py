@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.helm.names import NOT_JUDGED
@@ -72,3 +73,9 @@ def test_who_gave_no_judgement_is_written_down_with_the_reason(forgotten: list[s
         "babbles": f"unusable judgement: {reason}",
     }
     assert forgotten == [reason, reason]
+
+
+def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LLMAsJuryAnnotator, "annotate", LLMAsJuryAnnotator.annotate)
+    jury_annotator.ask_judges_in_parallel()
+    assert LLMAsJuryAnnotator.annotate is jury_annotator.annotate

@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
-from eval_factory.helm_plugin.patches.executed_answers import CONFINED
+from eval_factory.helm_plugin.patches.registry import CONFINED
 from eval_factory.tasks.code_execution import (
     KEY,
     NEEDS_NO_PERMISSION,
