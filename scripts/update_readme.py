@@ -108,7 +108,7 @@ def _erratum(entry: Erratum) -> list[str]:
     where += f" ({only})" if only else ""
     remedy = (
         f"Corrected in `{entry.label}`: {entry.corrected}." if entry.corrected
-        else f"Mended inside helm-run: {entry.mend}." if entry.mend
+        else f"Patched inside helm-run: {entry.patched}." if entry.patched
         else f"Cannot occur here: {entry.avoided}."
     )  # fmt: skip
     lines = [f"## `{entry.id}`", "", f"In {where}. {entry.defect}.", "", remedy]

@@ -205,7 +205,7 @@ def details(record: Record) -> str:
         lines += ["", f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}"]
     lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
     for known in record["errata"]:
-        remedy = known.get("corrected") or known.get("mend") or known.get("avoided")
+        remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
         named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
         lines += ["", f"known defect ({named}): {known['defect']}. Here: {remedy}"]
     lines += _execution(record)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 MEASURED_HELM = "0.5.16"
-"""The version whose functions are known well enough to be replaced by quicker ones."""
+"""The version that `tasks/helm_index.json` was read from; `helm/versions.py` has those that are supported."""
 
 CLIENT_CLASS = "eval_factory.helm_plugin.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"
@@ -56,9 +56,10 @@ RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
 
 HUB_DATASETS_FILE = "hub_datasets.json"
+PATCHES_FILE = "patches.json"
 LIMITED_RECORDS_FILE = "limited_records.json"
 CODE_EXECUTION_FILE = "code_execution.json"
-"""In HELM's output folder: what our plug-in saw loaded from the Hugging Face Hub."""
+"""In HELM's output folder, written by our plug-in: data sets of the Hugging Face Hub, patches of HELM, and the like."""
 
 SQL_TOTAL_LIMIT_S = 600.0
 """For all of a model's queries together that take longer than SQL_SHORT_LIMIT_S."""

@@ -296,6 +296,28 @@ def hub_datasets(helm_dir: Path) -> list[HubDataset]:
     return list(_read(file, list[HubDataset])) if file.is_file() else []
 
 
+class AppliedPatch(_HelmRecord):
+    """A patch of HELM that a helm-run applied."""
+
+    name: str
+    run_specs: list[str] | None = None
+    """Those that it is for; None: every run."""
+
+
+class AppliedPatches(_HelmRecord):
+    applied: list[AppliedPatch]
+
+    def of(self, run_spec: str) -> list[str]:
+        """Names of those that a run of this run spec met; one helm-run may be of several."""
+        return [patch.name for patch in self.applied if patch.run_specs is None or run_spec in patch.run_specs]
+
+
+def applied_patches(helm_dir: Path) -> AppliedPatches | None:
+    """None where helm-run did not write them down: that of an earlier version of ours. Raises HelmError."""
+    file = helm_dir / names.PATCHES_FILE
+    return _read(file, AppliedPatches) if file.is_file() else None
+
+
 class LimitedRecords(_HelmRecord):
     """What a scenario's `max_length` did to the records that it read."""
 

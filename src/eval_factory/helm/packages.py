@@ -12,19 +12,18 @@ from collections.abc import Iterable
 from importlib import metadata, util
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm.names import MEASURED_HELM
+from eval_factory.helm.versions import HELM, SUPPORTED_HELM, installed_helm, is_refused
 from eval_factory.tasks.run_specs import load_index
-
-HELM = "crfm-helm"
 
 
 def look_for_packages(task: str, run_spec: str) -> None:
-    """HELM itself, and what this run spec of HELM's is known to import.
+    """HELM itself, in a version that can run this run spec, and what the run spec is known to import.
 
     Raises:
         PrerequisiteError: one is not installed; with the command that installs it.
     """
     look_for_helm()
+    refuse_unsupported_helm(task, run_spec)
     missing = missing_for(run_spec)
     if missing:
         raise PrerequisiteError(not_installed(task, missing) + "\n  nothing was asked")
@@ -35,12 +34,30 @@ def look_for_helm() -> None:
     PrerequisiteError: HELM is not installed beside this program.
     """
     try:
-        metadata.version(HELM)
+        installed_helm()
     except metadata.PackageNotFoundError:
         raise PrerequisiteError(
             f"HELM ({HELM}) is not installed in the environment of eval-factory, {sys.prefix}\n"
-            f"  {install_command([f'{HELM}=={MEASURED_HELM}'])}"
+            f"  {install_command([f'{HELM}=={SUPPORTED_HELM[-1]}'])}"
         ) from None
+
+
+def refuse_unsupported_helm(task: str, run_spec: str) -> None:
+    """Another version than the supported ones is refused where the run spec needs patches of HELM.
+
+    The other run specs run with any version, without patches; helm-run then warns.
+
+    Raises:
+        PrerequisiteError: it is refused; with the versions that are supported.
+    """
+    helm = installed_helm()
+    if is_refused(helm, run_spec):
+        raise PrerequisiteError(
+            f"{task} needs HELM ({HELM}) {' or '.join(SUPPORTED_HELM)}; {helm} is installed\n"
+            "  eval-factory replaces parts of HELM for this task, and has checked that with these versions only\n"
+            f"  {install_command([f'{HELM}=={SUPPORTED_HELM[-1]}'])}\n"
+            "  nothing was asked"
+        )
 
 
 def missing_for(run_spec: str) -> list[str]:

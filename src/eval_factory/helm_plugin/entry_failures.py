@@ -17,17 +17,12 @@ from eval_factory.helm_plugin.session import session_for
 _not_made: list[str] = []
 
 
-def are_of_a_conf_file(argv: list[str]) -> bool:
-    """Whether helm-run was given a conf file: a single entry that fails may end it."""
-    return "--conf-paths" in argv or "-c" in argv
-
-
 def not_made() -> int:
     """How many entries could not be made into runs."""
     return len(_not_made)
 
 
-def let_each_stand_alone() -> None:
+def isolate_failing_entries() -> None:
     from helm.benchmark import run, runner
 
     construct = run.construct_run_specs

@@ -47,7 +47,7 @@ class _Question:
     answer: str
 
 
-def ask_judges_at_once() -> None:
+def ask_judges_in_parallel() -> None:
     LLMAsJuryAnnotator.annotate = annotate
 
 

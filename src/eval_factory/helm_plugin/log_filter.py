@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 from eval_factory.helm_plugin import network_guard, settings_file
-from eval_factory.helm_plugin.patches import fast_startup
+from eval_factory.helm_plugin.patches.apply import apply_patches
+from eval_factory.helm_plugin.patches.registry import Stage
 
 # This module is the first of ours that helm-run imports.
 settings_file.take_settings_of_the_file(sys.argv, os.environ)
 network_guard.guard_from_environment()
-fast_startup.lever(fast_startup.read_yaml_with_the_c_parser)
+apply_patches(Stage.LOGGING)
 
 
 class WithholdText(logging.Filter):

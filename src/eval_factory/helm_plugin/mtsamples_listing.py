@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.helm import names
 from eval_factory.helm_plugin import network_guard
 
 LIMIT = 1000
-SCENARIOS = {
-    "mtsamples_replicate": "MTSamplesReplicateScenario",
-    "mtsamples_procedures": "MTSamplesProceduresScenario",
-}
 
 
 def known_names(scenario: str, folder: Path) -> list[str] | None:
@@ -36,13 +30,16 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
     return found if settings.all_files else found[:LIMIT]
 
 
-def list_files_without_github() -> None:
-    """Only for the scenarios that this run asks for: importing the others takes time."""
-    import importlib
+def list_procedures_without_github() -> None:
+    from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProceduresScenario
 
-    for scenario in SCENARIOS.keys() & names.asked_run_specs(sys.argv):
-        module = importlib.import_module(f"helm.benchmark.scenarios.{scenario}_scenario")
-        _answer_for(getattr(module, SCENARIOS[scenario]), scenario)
+    _answer_for(MTSamplesProceduresScenario, "mtsamples_procedures")
+
+
+def list_replicates_without_github() -> None:
+    from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
+
+    _answer_for(MTSamplesReplicateScenario, "mtsamples_replicate")
 
 
 def _answer_for(scenario_class: Any, scenario: str) -> None:

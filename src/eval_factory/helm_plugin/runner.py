@@ -26,10 +26,11 @@ from eval_factory.helm import names
 from eval_factory.helm_plugin import entry_failures, network_guard
 from eval_factory.helm_plugin.capabilities import needed_capability
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.patches import execution_record, fast_scoring, fast_startup, hub_revisions
+from eval_factory.helm_plugin.patches import apply, execution_record, hub_revisions
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
+from eval_factory.helm_plugin.patches.registry import Stage
 from eval_factory.helm_plugin.session import session_for
-from eval_factory.helm_plugin.unscorable_answers import Unscorable, let_one_answer_fail_alone, of_a_run
+from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
@@ -49,14 +50,12 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._session = session_for(Path(self.output_path).absolute().parent)
-        self._levers_are_pulled = False
         self._guard = network_guard.guard()
         if self._guard is not None:
             self._guard.tell = lambda place: self._session.events.emit(events.BLOCKED, place=place)
         self._blocked_before = 0
         executor: Any = self.executor
         annotator: Any = self.annotator_executor
-        annotator.process = lambda annotators, state: self._unscorable.process(annotators, state)
         self.executor: Any = _Reporting(executor, self._before_asking, lambda _state: self._after_asking())
         self.annotator_executor: Any = _Reporting(annotator, self._before_judging, self._after_judging)
 
@@ -145,6 +144,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
         hub_revisions.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
         execution_record.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
+        if (warning := apply.warning()) is not None:
+            self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=warning)
         self._session.expect(MODEL_ROLE, len(state.request_states))
         self._session.events.emit(events.PHASE, phase=events.ASKING, total=len(state.request_states))
 
@@ -156,10 +157,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
-        if not self._levers_are_pulled:  # not at start-up: what they change is only imported now
-            self._levers_are_pulled = True
-            for pull in fast_scoring.LEVERS:
-                fast_startup.lever(pull)
+        apply.apply_patches(Stage.SCORING)
+        apply.write_down(Path(self.output_path) / names.PATCHES_FILE)
 
     def _before_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
@@ -168,7 +167,6 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
-        let_one_answer_fail_alone()
         self._session.events.emit(events.PHASE, phase=events.SCORING)
 
 

@@ -15,13 +15,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
-from helm.benchmark.annotation_executor import AnnotationExecutorError
+from helm.benchmark.annotation_executor import AnnotationExecutor, AnnotationExecutorError
 from helm.common.request import ErrorFlags, GeneratedOutput, RequestResult
 from helm.proxy.retry import NonRetriableException
 
@@ -154,9 +153,20 @@ def of_a_run(unscorable: Unscorable) -> Iterator[Unscorable]:
         _of_this_run.remove(unscorable)
 
 
-@cache
-def let_one_answer_fail_alone() -> None:
-    """Once for a process: metrics of each kind, and the one statistic that is derived from all.
+def isolate_unscorable_annotations() -> None:
+    """Annotators, of which the judges are some."""
+    AnnotationExecutor.process = _annotating(AnnotationExecutor.process)
+
+
+def _annotating(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
+    def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:
+        return _of_this_run[-1].process(annotators, state) if _of_this_run else helms_own(self, annotators, state)
+
+    return process
+
+
+def isolate_unscorable_answers() -> None:
+    """Metrics of each kind, and the one statistic that is derived from all.
 
     Called when the answers are there: importing HELM's metrics takes a while.
     """

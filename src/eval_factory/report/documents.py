@@ -11,7 +11,16 @@ from typing import Any
 import yaml
 
 from eval_factory.core.jsonl import json_line
-from eval_factory.core.results import SCHEMA_VERSION, InstanceRecord, Score, Scores, SpentByRole, TaskResult, Usage
+from eval_factory.core.results import (
+    SCHEMA_VERSION,
+    InstanceRecord,
+    Provenance,
+    Score,
+    Scores,
+    SpentByRole,
+    TaskResult,
+    Usage,
+)
 
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
 RESULTS_SCHEMA = "results.schema.json"
@@ -40,8 +49,12 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
             "notes": list(result.validity.notes),
         },
         "usage": usage(result.usage),
-        "provenance": asdict(result.provenance),
+        "provenance": _provenance(result.provenance),
     }
+
+
+def _provenance(record: Provenance) -> dict[str, Any]:
+    return {**asdict(record), "patches": None if record.patches is None else list(record.patches)}
 
 
 def usage(record: Usage) -> dict[str, Any]:

@@ -49,7 +49,13 @@ def provenance_of(
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
         data_bundle=data_bundle,
         code_execution=_code_execution(plan),
+        patches=_patches(plan),
     )
+
+
+def _patches(plan: Plan) -> tuple[str, ...] | None:
+    found = output.applied_patches(plan.rundir.helm)
+    return None if found is None else tuple(found.of(plan.evaluation.task.helm.run_spec))
 
 
 def _code_execution(plan: Plan) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import injection_signs, rating_of_empty
-from eval_factory.helm.model_files import deployment_of
+from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.jury_agreement import Ratings, family_of
@@ -157,7 +157,7 @@ class _Jury:
     def of(cls, plan: Plan, run: output.HelmRun) -> _Jury | None:
         if run.jury is None:
             return None
-        roles = {deployment_of(judge): judge.role for judge in plan.judges}
+        roles = roles_by_deployment(plan.judges)
         names = {roles.get(deployment, name): name for name, deployment in run.jury.judges.items()}
         return cls(run.jury, names, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
 

@@ -16,7 +16,7 @@ CORRECTED = ".corrected"
 
 
 class Erratum(StrictModel):
-    """One defect: with a corrected score, mended inside helm-run, or unable to occur here."""
+    """One defect: with a corrected score, patched inside helm-run, or unable to occur here."""
 
     id: str
     run_specs: tuple[str, ...]
@@ -27,13 +27,13 @@ class Erratum(StrictModel):
     metric: str | None = None
     rule: str | None = None
     corrected: str | None = None
-    mend: str | None = None
+    patched: str | None = None
     avoided: str | None = None
 
     @model_validator(mode="after")
     def _one_remedy(self) -> Erratum:
-        if sum(remedy is not None for remedy in (self.corrected, self.mend, self.avoided)) != 1:
-            raise ValueError(f"{self.id}: one of corrected, mend and avoided is needed")
+        if sum(remedy is not None for remedy in (self.corrected, self.patched, self.avoided)) != 1:
+            raise ValueError(f"{self.id}: one of corrected, patched and avoided is needed")
         if len({value is None for value in (self.metric, self.rule, self.corrected)}) != 1:
             raise ValueError(f"{self.id}: metric, rule and corrected belong together")
         return self

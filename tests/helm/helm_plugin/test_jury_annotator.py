@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.helm.names import NOT_JUDGED
@@ -77,3 +78,9 @@ def test_who_gave_no_judgement_is_written_down_with_the_reason(forgotten: list[s
 def test_no_judge_is_asked_about_an_answer_with_nothing_in_it() -> None:
     helms = {"prompt_text": None, "empty_output_equivalence_judgement": False}
     assert annotated({"a": AssertionError("asked")}, " \n") == helms
+
+
+def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LLMAsJuryAnnotator, "annotate", LLMAsJuryAnnotator.annotate)
+    jury_annotator.ask_judges_in_parallel()
+    assert LLMAsJuryAnnotator.annotate is jury_annotator.annotate

@@ -16,7 +16,8 @@ from eval_factory.core.events import EventWriter
 from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.helm_plugin import entry_failures, runner
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.patches import fast_scoring, fast_startup
+from eval_factory.helm_plugin.patches import apply
+from eval_factory.helm_plugin.patches.registry import Stage
 
 KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
 
@@ -40,7 +41,6 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
         start_counting=lambda: told.emit("counted anew"),
         report=lambda *_, **__: None,
     )
-    made._levers_are_pulled = False
     made._guard = None
 
     def run_one(run_spec: Any) -> None:
@@ -70,8 +70,8 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
 
 
 def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pulled: list[str] = []
-    monkeypatch.setattr(fast_startup, "lever", lambda pull: pulled.append(pull.__name__))
+    stages: list[Stage] = []
+    monkeypatch.setattr(apply, "apply_patches", stages.append)
     made, told = runner_of(tmp_path, {"a:x=1": None, "b": ValueError("bad"), "c": None})
     with pytest.raises(SystemExit):
         made.run_all(specs("a:x=1", "b", "c", "a:x=1"))
@@ -81,7 +81,8 @@ def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pyte
     failed = {event["run"]: event["error"] for event in told.events if event["event"] == events.RUN_FAILED}
     assert set(failed) == {"b", "a:x=1"}
     assert "the same name" in failed["a:x=1"]
-    assert len(pulled) == len(set(pulled)) == len(fast_scoring.LEVERS)
+    assert stages == [Stage.SCORING, Stage.SCORING]
+    assert "applied" in json.loads((tmp_path / "patches.json").read_text())
 
 
 def test_an_endpoint_that_refuses_ends_it_all(tmp_path: Any) -> None:
@@ -93,7 +94,7 @@ def test_an_endpoint_that_refuses_ends_it_all(tmp_path: Any) -> None:
 
 
 def test_what_asks_for_more_than_text_is_left_out_and_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_startup, "lever", lambda _pull: None)
+    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
     made, told = runner_of(tmp_path, {"a": None})
     made.run_all([*specs("b", method="language_modeling"), *specs("a")])  # no failure
     (left_out,) = (event for event in told.events if event["event"] == events.LEFT_OUT)
@@ -102,7 +103,7 @@ def test_what_asks_for_more_than_text_is_left_out_and_told(tmp_path: Any, monkey
 
 
 def test_entries_that_were_not_made_are_counted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_startup, "lever", lambda _pull: None)
+    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
     monkeypatch.setattr(entry_failures, "_not_made", ["x:model=m", "y:model=m"])
     made, told = runner_of(tmp_path, {"a": None, "b": None})
     with pytest.raises(SystemExit):
@@ -118,18 +119,27 @@ def test_a_run_without_instances_fails_while_its_data_are_loaded(tmp_path: Any) 
     assert told.events == []  # it never came to asking
 
 
+def test_a_helm_that_cannot_be_patched_is_told_before_anything_is_asked(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, told = runner_of(tmp_path, {})
+    made._session.expect = lambda _role, count: told.emit("expected", count=count)
+    monkeypatch.setattr(apply, "warning", lambda: "another HELM")
+    made._before_asking(SimpleNamespace(request_states=["one"]))
+    assert [event["event"] for event in told.events] == [events.WARNING, "expected", events.PHASE]
+    assert told.events[0]["message"] == "another HELM"
+    monkeypatch.setattr(apply, "warning", lambda: None)
+    made._before_asking(SimpleNamespace(request_states=["one"]))
+    assert [event["event"] for event in told.events[3:]] == ["expected", events.PHASE]
+
+
 def test_an_entry_that_was_not_made_is_a_failure(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_startup, "lever", lambda _pull: None)
+    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
     made, _ = runner_of(tmp_path, {"a": None})
     made.run_all(specs("a"))
     monkeypatch.setattr(entry_failures, "_not_made", ["x:model=m"])
     with pytest.raises(SystemExit):
         made.run_all(specs("a"))
-
-
-def test_only_conf_files_have_many_entries() -> None:
-    assert entry_failures.are_of_a_conf_file(["helm-run", "--conf-paths", "x"])
-    assert not entry_failures.are_of_a_conf_file(["helm-run", "--run-entries", "x"])
 
 
 @pytest.mark.parametrize("before", [0, 280, 290, 299])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import pytest
 from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
-from helm.benchmark.annotation_executor import AnnotationExecutorError
+from helm.benchmark.annotation_executor import AnnotationExecutor, AnnotationExecutorError
 from helm.benchmark.metrics import basic_metrics
 from helm.benchmark.metrics.evaluate_instances_metric import EvaluateInstancesMetric
 from helm.benchmark.metrics.metric import Metric
@@ -23,9 +24,16 @@ from helm.common.request import GeneratedOutput, Request, RequestResult
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import names
 from eval_factory.helm_plugin import unscorable_answers
-from eval_factory.helm_plugin.unscorable_answers import Unscorable, let_one_answer_fail_alone, of_a_run
+from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 
 ODD = "odd"
+
+
+@cache
+def isolate_once() -> None:
+    """As helm-run does; what is patched stays patched."""
+    unscorable_answers.isolate_unscorable_annotations()
+    unscorable_answers.isolate_unscorable_answers()
 
 
 def scenario(answers: list[str]) -> ScenarioState:
@@ -69,7 +77,7 @@ class Longest(EvaluateInstancesMetric):  # type: ignore[misc]
 
 
 def evaluated(metric: Any, state: ScenarioState, told: list[str] | None = None, parallelism: int = 3) -> Any:
-    let_one_answer_fail_alone()
+    isolate_once()
     with of_a_run(Unscorable(lambda _state, reason: told.append(reason) if told is not None else None)) as here:
         here.watch(state)
         return metric.evaluate(state, None, "", parallelism)
@@ -104,7 +112,7 @@ def test_one_that_bears_no_empty_answer_either_has_no_value() -> None:
 
 def test_a_second_metric_that_raises_on_the_same_answer_is_not_told_again() -> None:
     state, told = scenario(["a", ODD, "abc"]), list[str]()
-    let_one_answer_fail_alone()
+    isolate_once()
     with of_a_run(Unscorable(lambda _state, reason: told.append(reason))) as here:
         here.watch(state)
         for _ in range(2):
@@ -177,7 +185,7 @@ def test_a_processor_of_output_that_raises() -> None:
 
 
 def test_where_nothing_raises_all_is_as_helm_has_it() -> None:
-    let_one_answer_fail_alone()
+    isolate_once()
     answers = ["a", "", "abc"]
     bare = [Lengths().evaluate(scenario(answers), None, "", 1), Longest().evaluate(scenario(answers), None, "", 1)]
     ours = [evaluated(Lengths(), scenario(answers)), evaluated(Longest(), scenario(answers))]
@@ -189,7 +197,7 @@ def test_where_nothing_raises_all_is_as_helm_has_it() -> None:
 
 
 def test_outside_a_run_nothing_is_hidden() -> None:
-    let_one_answer_fail_alone()
+    isolate_once()
     for metric in (Lengths(), Longest()):
         with pytest.raises((ValueError, RecursionError)):
             metric.evaluate(scenario([ODD, "a", "b"]), None, "", 1)
@@ -197,7 +205,7 @@ def test_outside_a_run_nothing_is_hidden() -> None:
 
 
 def test_a_perplexity_that_overflows_is_left_out() -> None:
-    let_one_answer_fail_alone()
+    isolate_once()
     stats = {
         MetricName(name): Stat(MetricName(name)).add(value)
         for name, value in (("logprob", -1e6), ("num_perplexity_tokens", 1), ("num_bytes", 1))
@@ -247,3 +255,22 @@ def test_an_annotator_that_raises_costs_the_instance() -> None:
 def test_annotators_that_fail_the_run(annotator: Any) -> None:
     with pytest.raises((AnnotationExecutorError, ValueError), match="that was odd"):
         annotated([annotator], ["abc", ODD, "a"])
+
+
+def test_helms_annotations_are_made_by_the_run_in_hand() -> None:
+    isolate_once()
+    executor: Any = object.__new__(AnnotationExecutor)
+    asked = scenario(["abc", ODD, "a"])
+    with of_a_run(Unscorable(lambda _state, _reason: None)) as here:
+        here.watch(asked)
+        done = [executor.process([Annotator()], state) for state in list(asked.request_states)]
+    assert [state.annotations for state in done] == [{"lengths": {"length": n}} for n in (3, 0, 1)]
+    assert list(failed(asked)) == ["id1"]
+
+
+def test_outside_a_run_annotations_are_helms_own() -> None:
+    isolate_once()
+    executor: Any = object.__new__(AnnotationExecutor)
+    (odd,) = scenario([ODD]).request_states
+    with pytest.raises(AnnotationExecutorError, match="that was odd Request: "):
+        executor.process([Annotator()], odd)

@@ -33,6 +33,14 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
     assert yaml.safe_load(documents.to_yaml(document)) == document
 
 
+@pytest.mark.parametrize(("patches", "shown"), [(None, None), ((), []), (("a", "b"), ["a", "b"])])
+def test_patches_are_a_list_or_unknown(result: TaskResult, patches: Any, shown: Any) -> None:
+    given = replace(result, provenance=replace(result.provenance, patches=patches))
+    document = documents.evaluation_config(given, plan().evaluation.as_dict(), "helm-run x")
+    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    assert document["provenance"]["patches"] == shown
+
+
 def test_the_schema_refuses_what_it_does_not_know(result: TaskResult) -> None:
     document = documents.evaluation_config(result, plan().evaluation.as_dict(), "helm-run x")
     with pytest.raises(jsonschema.ValidationError):

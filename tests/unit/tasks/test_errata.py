@@ -21,7 +21,7 @@ def test_every_erratum_stands_in_the_documentation(root: Path) -> None:
 
 
 def test_a_defect_has_one_remedy() -> None:
-    with pytest.raises(ValueError, match="one of corrected, mend and avoided"):
+    with pytest.raises(ValueError, match="one of corrected, patched and avoided"):
         Errata.model_validate({"version": 1, "errata": [{"id": "x", "run_specs": [], "defect": "d", "upstream": None}]})
 
 

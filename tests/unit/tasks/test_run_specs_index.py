@@ -63,7 +63,7 @@ def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
         assert set(spec.required) <= given <= set(spec.known_parameters), task.name
 
 
-def test_every_run_spec_with_a_jury_is_mended_as_one() -> None:
+def test_every_run_spec_with_a_jury_is_patched_as_one() -> None:
     assert {name for name, spec in load_index().run_specs.items() if spec.has_jury} <= JURY_RUN_SPECS
 
 

@@ -5,30 +5,21 @@ The checks themselves are HELM's, so that an honest answer scores as it does the
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from eval_factory.core import kernel_sandbox
-from eval_factory.helm.names import MEASURED_HELM
+from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import confined_process, execution_record, sql_execution
 from eval_factory.helm_plugin.patches.confined_worker import APPS_LIMIT_S
-
-SQL_RUN_SPECS = frozenset({"bird_sql", "spider", "czech_bank_qa"})
-PYTHON_RUN_SPECS = frozenset({"code", "cleva"})
-CPP_RUN_SPECS = frozenset(
-    {
-        "codeinsights_code_efficiency", "codeinsights_correct_code", "codeinsights_student_coding",
-        "codeinsights_student_mistake",
-    }
-)  # fmt: skip
-CONFINED = SQL_RUN_SPECS | PYTHON_RUN_SPECS | CPP_RUN_SPECS
+from eval_factory.helm_plugin.patches.registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
 
 BY_SQL_WORKERS = (
     "processes of their own without keys, which open the database for reading only, with limits of time and memory"
@@ -42,35 +33,30 @@ LARGEST_RESULT = 20_000_000
 """Bytes, of the rows of these benchmarks."""
 
 
-def confine(run_specs: Collection[str]) -> None:
-    """Of these run specs; before anything is asked.
+def _asked_of(run_specs: frozenset[str]) -> frozenset[str]:
+    """Those of a patch that this helm-run asks for; all where nobody knows."""
+    return run_specs & names.asked_run_specs(sys.argv) or run_specs
 
-    Raises:
-        RuntimeError: this is another HELM than the one whose functions are known.
-        NotConfinedError: answers cannot be executed in a process of their own here.
+
+def _begin_in_confined_processes(run_specs: frozenset[str]) -> None:
+    """Raises:
+    NotConfinedError: answers cannot be executed in a process of their own here.
     """
-    ours = CONFINED & set(run_specs)
-    if not ours:
-        return
-    installed = importlib.metadata.version("crfm-helm")
-    if installed != MEASURED_HELM:
-        raise RuntimeError(f"answers are executed with HELM {MEASURED_HELM} only, this is {installed}")
     kernel_sandbox.keep_memory_private()
-    if ours & SQL_RUN_SPECS:
-        _confine_sql(ours)
-        execution_record.begin(ours, [BY_SQL_WORKERS])
-    if ours - SQL_RUN_SPECS:
-        found = confined_process.confinement()
-        if ours & PYTHON_RUN_SPECS:
-            _confine_python()
-        if ours & CPP_RUN_SPECS:
-            _confine_cpp()
-        execution_record.begin(ours, found.by, found.still_can)
+    found = confined_process.confinement()
+    execution_record.begin(_asked_of(run_specs), found.by, found.still_can)
 
 
-def _confine_python() -> None:
+def _begin_in_sql_workers(run_specs: frozenset[str]) -> None:
+    kernel_sandbox.keep_memory_private()
+    execution_record.begin(_asked_of(run_specs), [BY_SQL_WORKERS])
+
+
+def confine_python() -> None:
+    """HumanEval's and APPS's checks."""
     from helm.benchmark.metrics import code_metrics, code_metrics_helper
 
+    _begin_in_confined_processes(PYTHON)
     code_metrics_helper.check_correctness = check_correctness
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
@@ -115,9 +101,11 @@ class AppsProcess:
         return False
 
 
-def _confine_cpp() -> None:
+def confine_cpp() -> None:
+    """The programs of CodeInsights, and their compiler."""
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
+    _begin_in_confined_processes(CODEINSIGHTS)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
@@ -156,23 +144,28 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
             assembly.write_bytes(file.read(LARGEST_ASSEMBLY))
 
 
-def _confine_sql(run_specs: Collection[str]) -> None:
-    if "bird_sql" in run_specs or "spider" in run_specs:
-        from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
+def confine_bird_sql() -> None:
+    """Queries of Bird and Spider."""
+    from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
 
-        BirdSQLAnnotator.annotate = annotate_by_rows
-    if "czech_bank_qa" in run_specs:
-        from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
+    _begin_in_sql_workers(BIRD_SQL)
+    BirdSQLAnnotator.annotate = annotate_by_rows
 
-        make = CzechBankQAAnnotator.__init__
 
-        def without_connection(self: Any, file_storage_path: str) -> None:
-            make(self, file_storage_path)
-            self.database.close()
-            self.database = Path(file_storage_path, "data", "czech_bank.db").absolute()
+def confine_czech_bank_sql() -> None:
+    """Queries of the Czech bank's questions; HELM's annotator holds a connection that may write."""
+    from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
 
-        CzechBankQAAnnotator.__init__ = without_connection
-        CzechBankQAAnnotator.annotate = annotate_by_text
+    _begin_in_sql_workers(CZECH_BANK)
+    make = CzechBankQAAnnotator.__init__
+
+    def without_connection(self: Any, file_storage_path: str) -> None:
+        make(self, file_storage_path)
+        self.database.close()
+        self.database = Path(file_storage_path, "data", "czech_bank.db").absolute()
+
+    CzechBankQAAnnotator.__init__ = without_connection
+    CzechBankQAAnnotator.annotate = annotate_by_text
 
 
 def annotate_by_rows(self: Any, request_state: Any) -> dict[str, Any]:

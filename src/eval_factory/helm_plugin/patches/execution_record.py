@@ -19,9 +19,10 @@ _lock = threading.Lock()
 
 
 def begin(run_specs: Iterable[str], by: Sequence[str], still_can: Sequence[str] = ()) -> None:
-    """Of this helm-run: nothing is written where nothing is executed."""
+    """Of this helm-run, beside the run specs that were said before: nothing is written where nothing is executed."""
     with _lock:
-        _known.update(run_specs=sorted(run_specs), by=list(by), still_can=list(still_can))
+        known = {*_known.get("run_specs", ()), *run_specs}
+        _known.update(run_specs=sorted(known), by=list(by), still_can=list(still_can))
 
 
 def write_down(file: Path) -> None:

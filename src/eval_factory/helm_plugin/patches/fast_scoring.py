@@ -1,7 +1,7 @@
 """What makes HELM's work after the answers quicker, with every file of its output the same byte for byte.
 
-Each of these takes the place of one function of HELM 0.5.16 that is known by name; where the input is not of the plain
-kind that most runs have, HELM's own function does the work.
+Each of these patches takes the place of functions of HELM; where the input is not of the plain kind that most runs
+have, HELM's own function does the work.
 """
 
 from __future__ import annotations
@@ -228,11 +228,3 @@ def _fields(kind: type) -> tuple[tuple[str, str], ...] | None:
             None if fields is None else tuple((field.name, f"{quoted(field.name)}: ") for field in fields)
         )
     return _fields_by_kind[kind]
-
-
-LEVERS = (
-    one_window_service,
-    rouge_scorers_when_used,
-    worst_case_without_perturbations,
-    output_files_in_one_pass,
-)

@@ -1,41 +1,21 @@
 """What makes helm-run ready sooner: less is imported, and HELM's own configurations are read by the C parser.
 
-helm-run imports this module twice over: through the filter that logging.yaml names, which is before HELM reads its
-configurations, and through the plug-in. Each lever stands alone; one that HELM does not bear is left out with a warning
-(`lever`), and none is pulled on another HELM than the one that they were measured with. `EVAL_FACTORY_WITHOUT` leaves
-levers out by name, or `all` of them.
+Each patch stands alone, and `EVAL_FACTORY_WITHOUT` leaves it out. The C parser is put in through the filter that
+logging.yaml names, which is before HELM reads its configurations; the others by the plug-in.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
-import os
 import sys
-from collections.abc import Callable
 
 from eval_factory.core import garbage
-from eval_factory.core.foreign_text import one_line
-from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.helm.names import MEASURED_HELM, asked_run_specs
+from eval_factory.helm.names import asked_run_specs
 from eval_factory.helm_plugin.patches import lazy_imports
 from eval_factory.tasks.run_specs import load_index
 
 DEFERRED = ("nltk", "datasets", "sklearn", "calibration")
 """Large packages that HELM's scenario and metric modules import at their top."""
-
-
-def lever(pull: Callable[[], None]) -> None:
-    """Pull a lever, or go on without it: a slower run is better than none."""
-    without = HelmRunSettings.from_environment(os.environ).without
-    if "all" in without or pull.__name__ in without:
-        return
-    try:
-        if importlib.metadata.version("crfm-helm") == MEASURED_HELM:
-            pull()
-    except Exception as error:  # whatever another HELM, or another Python, does here
-        told = f"{type(error).__name__}: {one_line(str(error))}"
-        print(f"warning: going on without {pull.__name__}: {told}", file=sys.stderr)
 
 
 def read_yaml_with_the_c_parser() -> None:
@@ -99,11 +79,3 @@ def import_only_the_run_specs_that_are_asked() -> None:
 def look_for_garbage_less_often() -> None:
     """A run makes millions of records that live to its end; Python's collector goes through all of them again."""
     garbage.collect_rarely()
-
-
-LEVERS = (
-    look_for_garbage_less_often,
-    defer_large_packages,
-    download_nltk_data_only_when_needed,
-    import_only_the_run_specs_that_are_asked,
-)

@@ -31,7 +31,7 @@ def pin(revisions: Mapping[str, str]) -> None:
     _pinned.update(revisions)
 
 
-def note_what_is_loaded() -> None:
+def record_hub_revisions() -> None:
     """From now on; `datasets` itself is imported when a scenario uses it."""
     lazy_imports.when_imported("datasets", _watch)
 

@@ -1,6 +1,6 @@
 """What HELM names and an endpoint's evaluation does not need: answered for where it is not installed.
 
-Each mend steps aside where the real thing is there.
+Each patch steps aside where the real thing is there.
 """
 
 from __future__ import annotations
@@ -33,28 +33,31 @@ class _NeedsWeights:
         raise ModuleNotFoundError("this metric needs torch")
 
 
-def answer_for_torch() -> None:
+def replace_missing_torch() -> bool:
     """HELM's jury run specs import torch only to name a device, and their metrics name classes that they never use."""
-    if not _is_installed("torch"):
+    missing = [package for package in ("torch", "bert_score") if not _is_installed(package)]
+    if "torch" in missing:
         _stand_in("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", is_cuda_available=lambda: False)
         _stand_in("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
-    if not _is_installed("bert_score"):
+    if "bert_score" in missing:
         _stand_in("bert_score", BERTScorer=_NeedsWeights)
+    return bool(missing)
 
 
-def answer_for_transformers() -> None:
+def replace_missing_transformers() -> bool:
     """MedAlign's module names a tokenizer of transformers, and uses tiktoken's."""
     if _is_installed("transformers"):
-        return
+        return False
     _stand_in("transformers", AutoTokenizer=_NeedsWeights)
     importlib.import_module("helm.benchmark.scenarios.medalign_scenario_helper")
     del sys.modules["transformers"]  # others ask whether it is there
+    return True
 
 
-def answer_for_spacy_model() -> None:
+def replace_missing_spacy_model() -> bool:
     """The data statistics of summaries use spaCy's English tokenizer only, which needs no trained model."""
     if _is_installed(SPACY_MODEL):
-        return
+        return False
     import spacy
 
     load, is_package = spacy.load, spacy.util.is_package
@@ -64,16 +67,19 @@ def answer_for_spacy_model() -> None:
 
     spacy.load = load_or_blank
     spacy.util.is_package = lambda name: name == SPACY_MODEL or is_package(name)
+    return True
 
 
-def answer_for_summ_eval() -> None:
+def replace_missing_summ_eval() -> bool:
     """The data statistics of summaries: their package asks for one that no longer builds, and for torch."""
-    if not (_is_installed("summ_eval") and _is_installed("gin")):
-        _stand_in("summ_eval", __path__=[])
-        _stand_in("summ_eval.data_stats_metric", DataStatsMetric=extractive_measures.DataStatsMetric)
+    if _is_installed("summ_eval") and _is_installed("gin"):
+        return False
+    _stand_in("summ_eval", __path__=[])
+    _stand_in("summ_eval.data_stats_metric", DataStatsMetric=extractive_measures.DataStatsMetric)
+    return True
 
 
-def answer_for_qafacteval() -> None:
+def leave_out_qafacteval() -> None:
     """The table of QAFactEval scores holds no medical task: it is not downloaded, and there is no such score."""
     from helm.benchmark.metrics import summarization_metrics
 
@@ -83,8 +89,8 @@ def answer_for_qafacteval() -> None:
     summarization_metrics.SummarizationMetric._load_qafacteval = no_table
 
 
-def do_without_weights() -> None:
-    """BERTScore and SummaC need weights; where they cannot be had, the other metrics are computed all the same."""
+def leave_out_missing_weights() -> None:
+    """BERTScore and SummaC need weights; where these are unavailable, the other metrics are computed all the same."""
     from helm.benchmark.metrics.summarization_metrics import SummarizationMetric
 
     with_weights = SummarizationMetric.__init__

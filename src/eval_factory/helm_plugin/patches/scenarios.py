@@ -1,4 +1,4 @@
-"""Defects of HELM's scenarios, mended in memory; each has its entry in tasks/errata.yml."""
+"""Patches of single scenarios and run specs of HELM; the registry names the entry of tasks/errata.yml of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 WRONG_OPTIONS = "Incorrect Answers:"
 
 
-def take_medcalc_version() -> None:
+def accept_medcalc_version() -> None:
     """The run spec hands `version` to the scenario's constructor, which does not take it."""
     from helm.benchmark.scenarios.medcalc_bench_scenario import MedCalcBenchScenario
 
@@ -29,9 +29,12 @@ def take_medcalc_version() -> None:
     MedCalcBenchScenario.get_instances = lambda self, output_path: get_instances(self, output_path, self.version)
 
 
-def supply_medbullets_freetext() -> None:
+def supply_medbullets_freetext_scenario() -> bool:
     """The run spec names a class that HELM does not have."""
     from helm.benchmark.scenarios import medbullets_scenario
+
+    if hasattr(medbullets_scenario, "MedBulletsFreeTextScenario"):
+        return False
     from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, Reference
 
     class MedBulletsFreeTextScenario(medbullets_scenario.MedBulletsScenario):  # type: ignore[misc]
@@ -51,11 +54,11 @@ def supply_medbullets_freetext() -> None:
                 for row in rows
             ]
 
-    if not hasattr(medbullets_scenario, "MedBulletsFreeTextScenario"):
-        medbullets_scenario.MedBulletsFreeTextScenario = MedBulletsFreeTextScenario
+    medbullets_scenario.MedBulletsFreeTextScenario = MedBulletsFreeTextScenario
+    return True
 
 
-def let_medbullets_freetext_explain() -> None:
+def lengthen_medbullets_freetext_answers() -> None:
     """The run spec asks for at most 5 tokens and one line; explanations have up to 750 tokens, and all have lines."""
     import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers it
     from helm.benchmark import run_spec
@@ -69,7 +72,7 @@ def let_medbullets_freetext_explain() -> None:
     run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"] = with_room
 
 
-def make_ehrshot_prompts_anew() -> None:
+def rebuild_ehrshot_prompts() -> None:
     """The scenario keeps the prompts that it made under a name that does not say of which data, and uses them again.
 
     Patients whose prompt is longer than `max_length` it leaves out without a word: how many, is written down.

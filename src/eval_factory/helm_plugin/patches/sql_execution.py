@@ -213,7 +213,7 @@ def whole(database: Path) -> Path:
     return database
 
 
-def execute_where_it_can_do_no_harm() -> None:
+def execute_ehr_sql_read_only() -> None:
     EhrSqlAnnotator.annotate = annotate
 
 

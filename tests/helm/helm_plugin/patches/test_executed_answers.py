@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,42 +61,44 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     execution_record._known.clear()
 
 
-def test_nothing_is_replaced_where_nothing_is_executed() -> None:
-    theirs = code_metrics_helper.check_correctness
-    executed_answers.confine({"mmlu", "ehr_sql", "unitxt"})
-    assert code_metrics_helper.check_correctness is theirs
-    assert execution_record._known == {}
-
-
-def test_what_is_known_of_another_helm_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda _name: "0.6.0")
-    with pytest.raises(RuntimeError, match=r"with HELM 0\.5\.16 only, this is 0\.6\.0"):
-        executed_answers.confine({"code"})
-    executed_answers.confine({"mmlu"})
-
-
 def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     private: list[bool] = []
     monkeypatch.setattr(kernel_sandbox, "keep_memory_private", lambda: private.append(True))
-    executed_answers.confine({"mmlu"})
-    assert private == []
-    executed_answers.confine({"code", "mmlu"})
-    assert private == [True]
-    assert execution_record._known == {
-        "run_specs": ["code"],
-        "by": confined_process.confinement().by,
-        "still_can": ["sing"],
-    }
-    executed_answers.confine({"bird_sql"})
-    assert execution_record._known == {
-        "run_specs": ["bird_sql"],
-        "by": [executed_answers.BY_SQL_WORKERS],
-        "still_can": [],
-    }
+    monkeypatch.setattr(sys, "argv", ["helm-run", "-r", "code:x=1", "mmlu", "spider"])
+    executed_answers.confine_python()
+    confined = confined_process.confinement().by
+    assert execution_record._known == {"run_specs": ["code"], "by": confined, "still_can": ["sing"]}
+    executed_answers.confine_bird_sql()
+    by = [executed_answers.BY_SQL_WORKERS]
+    assert execution_record._known == {"run_specs": ["code", "spider"], "by": by, "still_can": []}
+    assert private == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("confine", "run_specs"),
+    [
+        (executed_answers.confine_bird_sql, ["bird_sql", "spider"]),
+        (executed_answers.confine_czech_bank_sql, ["czech_bank_qa"]),
+        (executed_answers.confine_python, ["cleva", "code"]),
+        (
+            executed_answers.confine_cpp,
+            [
+                "codeinsights_code_efficiency", "codeinsights_correct_code", "codeinsights_student_coding",
+                "codeinsights_student_mistake",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_where_nobody_knows_what_is_asked_all_are_named(
+    confine: Callable[[], None], run_specs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["helm-run"])
+    confine()
+    assert execution_record._known["run_specs"] == run_specs
 
 
 def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    executed_answers.confine({"code"})
+    executed_answers.confine_python()
     problem = {
         "task_id": "t/0",
         "prompt": "def f():\n",
@@ -128,7 +130,7 @@ def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     (tmp_path / "input_output.json").write_text(
         json.dumps({"inputs": ["2\n", "5\n", "3\n"], "outputs": ["4\n", "10\n", "7\n"]})
     )
-    executed_answers.confine({"code"})
+    executed_answers.confine_python()
     told = code_metrics.multiprocessing.Manager().list()
     process = code_metrics.multiprocessing.Process(target=None, args=(str(tmp_path), answer, 2, told))
     process.start()
@@ -150,7 +152,7 @@ def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     ],
 )
 def test_cpp(answer: str, passed: list[int]) -> None:
-    executed_answers.confine({"codeinsights_correct_code"})
+    executed_answers.confine_cpp()
     found = correct.CPPEvaluator(TEMPLATE, TESTS, timeout=30, max_workers=1).evaluate(answer)
     assert found == {"score": sum(passed) / 3, "testcases": passed}
 
@@ -160,7 +162,7 @@ def test_cpp_cannot_read_what_is_not_its_own(tmp_path: Path) -> None:
     """While it is compiled, neither."""
     secret = tmp_path / "secret"
     secret.write_text("42")
-    executed_answers.confine({"codeinsights_correct_code"})
+    executed_answers.confine_cpp()
     tests = [{"input": "", "output": ""}]
     including = f'int secret =\n#include "{secret}"\n;'
     assert correct.CPPEvaluator(TEMPLATE, tests, timeout=30).evaluate(including)["testcases"] == [0]
@@ -214,7 +216,7 @@ GOLD = "SELECT a, b FROM t"
     ],
 )
 def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -> None:
-    executed_answers.confine({"bird_sql"})
+    executed_answers.confine_bird_sql()
     annotator = SimpleNamespace(get_database_path=lambda name: str(database) if name == "bank" else "")
     before = database.read_bytes()
     found = BirdSQLAnnotator.annotate(annotator, state(answer, GOLD, db_id="bank"))
@@ -223,7 +225,7 @@ def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -
 
 
 def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
-    executed_answers.confine({"czech_bank_qa"})
+    executed_answers.confine_czech_bank_sql()
     annotator = CzechBankQAAnnotator(str(tmp_path))
     found = annotator.annotate(state("```sql\nSELECT a FROM t\n```", GOLD))
     assert found == {

@@ -6,16 +6,21 @@ import io
 import json
 import random
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from helm.benchmark import runner
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
+from helm.benchmark.metrics import evaluate_reference_metrics, metric
 from helm.benchmark.metrics.metric import compute_worst_case_metrics
 from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
+from helm.benchmark.window_services.window_service_factory import WindowServiceFactory
 
 from eval_factory.helm_plugin.patches import fast_scoring
+from patching import ApplyPatch
 
 PERTURBED = PerturbationDescription(name="typos", robustness=True)
 
@@ -99,3 +104,75 @@ def test_text_is_what_json_writes(tree: Any) -> None:
 def test_what_is_unknown_is_left_to_helm(tree: Any) -> None:
     with pytest.raises(fast_scoring.UnknownValueError):
         fast_scoring.write_json(tree, io.StringIO())
+
+
+def test_one_window_service(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def build(name: str, service: object) -> tuple[str, object]:
+        built.append(name)
+        return name, service
+
+    monkeypatch.setattr(WindowServiceFactory, "get_window_service", staticmethod(build))
+    apply_patch("one_window_service")
+    for name in ("a", "b", "a", "b"):
+        assert WindowServiceFactory.get_window_service(name, "tokenizer") == (name, "tokenizer")
+    assert built == ["a", "b"]
+
+
+def test_rouge_scorers_are_built_when_they_are_used(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def build(kind: str) -> Any:
+        built.append(kind)
+        return lambda gold, predicted: f"{kind} of {gold} and {predicted}"
+
+    for name in ("get_rouge_function", "get_chinese_rouge_function"):
+        monkeypatch.setattr(evaluate_reference_metrics, name, build)
+    apply_patch("rouge_scorers_when_used")
+    score = evaluate_reference_metrics.get_rouge_function("rouge1")
+    chinese = evaluate_reference_metrics.get_chinese_rouge_function("rouge2")
+    assert built == []
+    assert score("a", "b") == score("a", "b") == "rouge1 of a and b"
+    assert evaluate_reference_metrics.get_rouge_function("rouge1")("c", "d") == "rouge1 of c and d"
+    assert chinese("a", "b") == "rouge2 of a and b"
+    assert built == ["rouge1", "rouge2"]
+
+
+def test_worst_cases_in_helm(apply_patch: ApplyPatch) -> None:
+    expected = [repr(asdict(stat)) for made in (False, True) for stat in worst_cases(perturbed=made)]
+    apply_patch("worst_case_without_perturbations")
+    assert metric.compute_worst_case_metrics is not compute_worst_case_metrics
+    assert [repr(asdict(stat)) for made in (False, True) for stat in worst_cases(perturbed=made)] == expected
+
+
+def worst_cases(*, perturbed: bool) -> list[Stat]:
+    made: list[Stat] = metric.compute_worst_case_metrics(statistics(7, perturbed=perturbed))
+    return made
+
+
+@pytest.mark.parametrize("tree", [*TREES, [Tree(table={"k": {1: 2}})], Tree(table={"k": {1: 2}})])
+def test_files_that_helm_writes(tree: Any, apply_patch: ApplyPatch, tmp_path: Path) -> None:
+    """A key that is not text is written by HELM itself."""
+
+    def write(name: str) -> bytes:
+        records = list(map(runner.asdict_without_nones, tree)) if isinstance(tree, list) else None
+        plain = runner.asdict_without_nones(tree) if records is None else records
+        runner.write(str(tmp_path / name), runner.json.dumps(plain, indent=2))
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted({"theirs", name})
+        return (tmp_path / name).read_bytes()
+
+    theirs = write("theirs")
+    apply_patch("output_files_in_one_pass")
+    assert write("ours") == theirs
+
+
+def test_other_texts_that_helm_writes(apply_patch: ApplyPatch, tmp_path: Path) -> None:
+    apply_patch("output_files_in_one_pass")
+    runner.write(str(tmp_path / "text"), "as it is")
+    assert (tmp_path / "text").read_text() == "as it is"
+    assert runner.json.dumps(Leaf("a"), indent=4) == json.dumps({"text": "a"}, indent=4)
+    with (tmp_path / "text").open("w") as file:
+        file.write("[1]")
+    with (tmp_path / "text").open() as file:
+        assert runner.json.load(file) == [1]

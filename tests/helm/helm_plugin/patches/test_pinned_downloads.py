@@ -1,4 +1,4 @@
-"""In a process of their own: what is mended stays mended."""
+"""In a process of their own: what is patched stays patched."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ import sys, urllib.request
 urllib.request.urlretrieve = lambda url, target: open(target, "w").write(url)
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.download_as_told()
+pinned_downloads.read_pinned_revisions()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 print(open(MedBulletsScenario().download_csv(sys.argv[1], "_op5")).read())
 """
 
 CANNOT_READ_IT = """
-import sys, urllib.error, urllib.request
+import os, sys, urllib.error, urllib.request
 def retrieve(url, target):
     raise urllib.error.URLError("nobody there")
 urllib.request.urlretrieve = retrieve
 from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.download_as_told()
+pinned_downloads.name_failed_downloads()
+if "EVAL_FACTORY_PINS" in os.environ:
+    pinned_downloads.read_pinned_revisions()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 try:
     MedBulletsScenario().download_csv(sys.argv[1], "_op5")
@@ -47,7 +49,7 @@ def download(*args, **kwargs):
     raise ValueError("odd")
 general.ensure_file_downloaded = download
 from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.download_as_told()
+pinned_downloads.name_failed_downloads()
 try:
     general.ensure_file_downloaded("https://x", "y", unpack=True)
 except Exception as error:
@@ -65,8 +67,8 @@ def build(path, *args, **kwargs):
 datasets.load.load_dataset_builder = build
 from eval_factory.helm_plugin.patches import hub_revisions
 from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.download_as_told()
-hub_revisions.note_what_is_loaded()
+pinned_downloads.read_pinned_revisions()
+hub_revisions.record_hub_revisions()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
     datasets.load.load_dataset_builder(path, revision=revision)
 print(json.dumps(asked))
@@ -77,8 +79,8 @@ ASKS_THE_HUB = """
 import datasets, json
 from eval_factory.helm_plugin.patches import hub_revisions
 from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.download_as_told()
-hub_revisions.note_what_is_loaded()
+pinned_downloads.read_pinned_revisions()
+hub_revisions.record_hub_revisions()
 try:
     print(len(datasets.load_dataset("org/Some-Calc")["test"]))
 except Exception as error:
@@ -203,7 +205,7 @@ def test_what_is_told() -> None:
 READS_WHAT_LIES_HERE = """
 import datasets
 from eval_factory.helm_plugin.patches import hub_revisions
-hub_revisions.note_what_is_loaded()
+hub_revisions.record_hub_revisions()
 try:
     datasets.load_dataset("org/some_calc", trust_remote_code=True)
 except Exception as error:

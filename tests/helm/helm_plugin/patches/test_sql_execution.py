@@ -16,9 +16,11 @@ from types import SimpleNamespace
 
 import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
+from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
 from eval_factory.helm_plugin.patches import execution_record, sql_execution, sql_worker
 from eval_factory.helm_plugin.patches.sql_execution import QueryFailed, execute
+from patching import ApplyPatch
 
 COUNTING = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 INSIDE_ONE_INSTRUCTION = "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')"
@@ -344,3 +346,8 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
         with pytest.raises(QueryFailed) as failed:
             execute(database, query, seconds=1.0, largest=1000)
         assert failed.value.by_limit is by_limit
+
+
+def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
+    apply_patch("execute_ehr_sql_read_only")
+    assert EhrSqlAnnotator.annotate is sql_execution.annotate

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Writes src/eval_factory/helm_plugin/patches/checked_files.json: the files of HELM that patches replace something in.
+
+For when a new version of HELM is supported: look at what `git diff` shows to have changed, and at each patch of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+
+from eval_factory.helm.versions import installed_helm
+from eval_factory.helm_plugin.patches.registry import PATCHES
+
+FILE = Path(__file__).resolve().parents[1] / "src/eval_factory/helm_plugin/patches/checked_files.json"
+
+
+def checked_files() -> dict[str, dict[str, str]]:
+    """Version of the installed HELM -> module -> SHA-256 of its file."""
+    modules = sorted({target.partition(":")[0] for patch in PATCHES for target in patch.helm_targets})
+    hashes = {}
+    for module in modules:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise SystemExit(f"HELM has no module {module}")
+        hashes[module] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+    return {installed_helm(): hashes}
+
+
+if __name__ == "__main__":
+    FILE.write_text(
+        json.dumps(json.loads(FILE.read_text("utf-8")) | checked_files(), indent=2) + "\n", encoding="utf-8"
+    )

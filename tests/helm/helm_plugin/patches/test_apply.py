@@ -1,0 +1,155 @@
+"""Patches are applied where they were checked, and only there; what cannot be applied is left out or stops the run."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.helm_run_settings import WITHOUT
+from eval_factory.helm_plugin.patches import apply
+from eval_factory.helm_plugin.patches.apply import apply_patches
+from eval_factory.helm_plugin.patches.registry import ROOM, Otherwise, Patch, Stage
+
+GENERAL = "helm.common.general:ensure_file_downloaded"
+done: list[str] = []
+
+
+class Made:
+    """A module of patches that tell when they are applied."""
+
+    def __getattr__(self, name: str) -> Any:
+        def applied() -> bool | None:
+            done.append(name)
+            if name.startswith("broken"):
+                raise AttributeError("module 'helm'\nhas no attribute 'that'")
+            return False if name.startswith("needless") else None
+
+        return applied
+
+
+@pytest.fixture(autouse=True)
+def _nothing_applied_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    done.clear()
+    monkeypatch.setattr(apply, "_applied", [])
+    monkeypatch.setattr(apply, "_left_out", {})
+    monkeypatch.setitem(sys.modules, f"{ROOM}.made", Made())
+    monkeypatch.setattr(sys, "argv", ["helm-run", "--run-entries", "medec:model=m"])
+    monkeypatch.delenv(WITHOUT, raising=False)
+
+
+def patch(name: str = "one", **given: Any) -> Patch:
+    return Patch(f"made:{name}", **given)
+
+
+def names() -> list[str]:
+    return [made.name for made in apply._applied]
+
+
+def test_each_is_applied_once_in_its_stage() -> None:
+    made = (patch("a"), patch("b", stage=Stage.SCORING), patch("c", run_specs=frozenset({"medec"})), patch("needless"))
+    other = patch("d", run_specs=frozenset({"pubmed_qa"}))
+    for _ in range(2):
+        apply_patches(Stage.START, (*made, other))
+    assert done[:3] == ["a", "c", "needless"]
+    assert names() == ["a", "c"]
+    assert done.count("a") == 1
+    apply_patches(Stage.SCORING, made)
+    assert names() == ["a", "c", "b"]
+    assert apply.warning() is None
+
+
+@pytest.mark.parametrize("without", ["all", "a", "other,a"])
+def test_what_only_makes_helm_quicker_is_left_out_by_name(
+    without: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(WITHOUT, without)
+    apply_patches(Stage.START, (patch("a", only_speed=True), patch("b")))
+    assert names() == ["b"]
+    apply_patches(Stage.START, (patch("all"),))  # no other patch can be left out
+    assert names() == ["b", "all"]
+    assert capsys.readouterr().err == ""
+
+
+def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    apply_patches(Stage.START, (patch("broken"), patch("b")))
+    assert names() == ["b"]
+    said = "AttributeError: module 'helm' has no attribute 'that'"
+    assert capsys.readouterr().err == f"warning: going on without broken: {said}\n"
+    assert apply.warning() == f"HELM is run without broken ({said})"
+    apply_patches(Stage.START, (patch("broken"),))
+    assert done.count("broken") == 1
+    with pytest.raises(AttributeError):
+        apply_patches(Stage.START, (patch("broken_too", otherwise=Otherwise.FAIL),))
+
+
+def test_another_version_of_helm_is_not_patched(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(apply, "installed_helm", lambda: "0.5.99")
+    needed = patch("needed", otherwise=Otherwise.FAIL)
+    apply_patches(Stage.START, (patch("a"), patch("of_other_packages", versions=None)))
+    assert done == ["of_other_packages"]
+    assert "going on without a: HELM 0.5.99 is installed" in capsys.readouterr().err
+    assert apply.warning() == "HELM 0.5.99 is installed; 0.5.16 is supported: it is run without patches"
+    with pytest.raises(PrerequisiteError, match=r"\(needed\): HELM 0\.5\.99 is installed; supported: HELM 0\.5\.16"):
+        apply_patches(Stage.START, (needed,))
+    apply_patches(Stage.START, (patch("not_asked", otherwise=Otherwise.FAIL, run_specs=frozenset({"pubmed_qa"})),))
+    assert done == ["of_other_packages"]
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        (GENERAL, None),
+        ("helm.common.general", None),
+        ("helm.common.no_such_module", "HELM has no module helm.common.no_such_module"),
+        ("helm.no_such_package.module:name", "HELM has no module helm.no_such_package"),
+        ("helm.common.general:no_such_function", "HELM has no no_such_function in helm.common.general"),
+        ("helm.benchmark.runner:Runner.no_such", "HELM has no Runner.no_such in helm.benchmark.runner"),
+        ("no_such_package:name", None),
+    ],
+)
+def test_a_target_has_to_be_there(target: str, reason: str | None) -> None:
+    assert apply.objection(patch(targets=(GENERAL, target)), "0.5.16") == reason
+
+
+@pytest.mark.parametrize("error", [ImportError("x"), ModuleNotFoundError("x", name="clang"), RuntimeError("x")])
+def test_a_package_that_helm_lacks_is_no_other_version(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_name: str) -> ModuleType:
+        raise error
+
+    monkeypatch.setattr(importlib, "import_module", fails)
+    assert apply.objection(patch(targets=(GENERAL,)), "0.5.16") is None
+
+
+def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"0.5.16": {**apply._checked_files()["0.5.16"], "helm.common.general": "0" * 64}}
+    monkeypatch.setattr(apply, "_checked_files", lambda: known)
+    for target in (GENERAL, "helm.common.general"):
+        assert apply.objection(patch(targets=(target,)), "0.5.16") == "helm.common.general is not as in HELM 0.5.16"
+
+
+def test_a_file_that_cannot_be_read_is_taken_as_it_is() -> None:
+    assert not apply._is_changed("helm.common.general", Path("/nowhere/general.py"), "0.5.16")
+    assert apply._is_changed("helm.common.general", Path(__file__), "0.5.16")
+    assert not apply._is_changed("helm.unknown", Path(__file__), "0.5.16")
+
+
+def test_what_was_applied_is_written_down(tmp_path: Path) -> None:
+    made = (patch("a"), patch("b", run_specs=frozenset({"medec", "aci_bench"}), erratum="e"), patch("broken"))
+    apply_patches(Stage.START, made)
+    apply.write_down(tmp_path / "patches.json")
+    assert json.loads((tmp_path / "patches.json").read_text()) == {
+        "applied": [
+            {"name": "a", "run_specs": None, "erratum": None},
+            {"name": "b", "run_specs": ["aci_bench", "medec"], "erratum": "e"},
+        ],
+        "left_out": {"broken": "AttributeError: module 'helm' has no attribute 'that'"},
+    }

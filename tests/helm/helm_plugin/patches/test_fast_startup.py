@@ -1,0 +1,96 @@
+"""What makes helm-run ready sooner, patch by patch."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import nltk
+import pytest
+import yaml
+from helm.benchmark import run_spec
+from helm.benchmark.metrics import nltk_helper
+
+from eval_factory.core import garbage
+from eval_factory.helm_plugin.patches import fast_startup, lazy_imports
+from eval_factory.tasks.run_specs import load_index
+from patching import ApplyPatch
+
+
+def test_yaml_is_read_by_the_c_parser(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "SafeLoader", yaml.SafeLoader)
+    apply_patch("read_yaml_with_the_c_parser")
+    assert vars(yaml)["SafeLoader"] is yaml.CSafeLoader
+    assert yaml.safe_load("a: [1, x]") == {"a": [1, "x"]}
+
+
+@pytest.fixture
+def _thresholds() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("_thresholds")
+def test_garbage(apply_patch: ApplyPatch) -> None:
+    apply_patch("look_for_garbage_less_often")
+    assert gc.get_threshold() == (garbage.THRESHOLD, 20, 20)
+
+
+def test_large_packages(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    deferred: list[str] = []
+    monkeypatch.setattr(lazy_imports, "defer", deferred.extend)
+    apply_patch("defer_large_packages")
+    assert deferred == ["nltk", "datasets", "sklearn", "calibration"]
+
+
+def test_nltk_data_are_downloaded_when_they_are_missing(
+    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def word_tokenize(text: str) -> list[str]:
+        if "downloaded" not in calls:
+            raise LookupError("punkt")
+        return text.split()
+
+    monkeypatch.setattr(nltk.tokenize, "word_tokenize", word_tokenize)
+    monkeypatch.setattr(nltk_helper, "install_nltk_resources", lambda: calls.append("downloaded"))
+    apply_patch("download_nltk_data_only_when_needed")
+    nltk_helper.install_nltk_resources()
+    assert calls == []
+    assert nltk.tokenize.word_tokenize("two words") == ["two", "words"]
+    assert nltk.tokenize.word_tokenize("two words") == ["two", "words"]
+    assert calls == ["downloaded"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "imported", "all_are_looked_for"),
+    [
+        (["medec"], [load_index().run_specs["medec"].module], False),
+        (["known"], [], False),
+        (["medec", "of_another_plugin"], [load_index().run_specs["medec"].module], True),
+        ([], [], True),
+    ],
+)
+def test_run_specs(
+    asked: list[str], imported: list[str], all_are_looked_for: bool, apply_patch: ApplyPatch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    found: list[str] = []
+    looked: list[bool] = []
+    known: dict[str, object] = {"known": object()}
+
+    def import_module(name: str) -> None:
+        found.append(name.removeprefix("helm.benchmark.run_specs."))
+        known["medec"] = object()
+
+    monkeypatch.setattr(sys, "argv", ["helm-run", "-r", *asked])
+    monkeypatch.setattr(run_spec, "_REGISTERED_RUN_SPEC_FUNCTIONS", known)
+    monkeypatch.setattr(run_spec, "discover_run_spec_functions", lambda: looked.append(True))
+    monkeypatch.setattr(fast_startup, "importlib", SimpleNamespace(import_module=import_module))
+    apply_patch("import_only_the_run_specs_that_are_asked")
+    run_spec.discover_run_spec_functions()
+    assert (found, bool(looked)) == (imported, all_are_looked_for)

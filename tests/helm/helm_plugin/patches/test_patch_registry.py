@@ -1,0 +1,129 @@
+"""The list of patches: complete, consistent with the list of errata, and of the HELM that is installed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_factory.helm import names, versions
+from eval_factory.helm_plugin.patches import apply, registry
+from eval_factory.helm_plugin.patches.registry import PATCHES, Otherwise, Patch, Stage
+from eval_factory.tasks.errata import load_errata
+from eval_factory.tasks.run_specs import load_index
+
+ids = [patch.name for patch in PATCHES]
+FAILING = [patch for patch in PATCHES if patch.otherwise is Otherwise.FAIL]
+STARTS_QUICKLY = """
+import sys
+from eval_factory.helm_plugin.patches import apply
+print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("helm", "datasets", "nltk", "pandas")))
+"""
+
+
+def test_names_are_different() -> None:
+    assert len(ids) == len(set(ids)) > 25
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=ids)
+def test_its_function_is_there_and_says_what_it_is(patch: Patch) -> None:
+    assert patch.load().__name__ == patch.name
+    assert patch.function.count(":") == 1
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=ids)
+def test_it_has_a_test_of_its_own(patch: Patch) -> None:
+    folder = Path(__file__).parents[1]
+    tests = [path.read_text("utf-8") for path in folder.rglob("test_*.py") if path != Path(__file__)]
+    assert any(re.search(rf"\b{patch.name}\b", text) for text in tests)
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=ids)
+def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
+    assert apply.objection(patch, versions.installed_helm()) is None
+    for target in patch.helm_targets:
+        assert target.partition(":")[0] in apply._checked_files()[versions.installed_helm()]
+
+
+def test_every_supported_version_was_checked() -> None:
+    assert set(apply._checked_files()) == set(versions.SUPPORTED_HELM)
+    assert all(patch.versions in (None, versions.SUPPORTED_HELM) for patch in PATCHES)
+
+
+def test_what_touches_helm_is_guarded_by_its_version() -> None:
+    assert all(patch.versions for patch in PATCHES if patch.helm_targets)
+    assert all(patch.targets for patch in PATCHES if not patch.only_speed)
+
+
+def test_every_erratum_that_is_patched_has_a_patch_for_its_run_specs() -> None:
+    known = {erratum.id: erratum for erratum in load_errata().errata}
+    for patch in PATCHES:
+        if patch.erratum is not None:
+            assert set(known[patch.erratum].run_specs) <= set(patch.run_specs or ()), patch.name
+    patched = {erratum.id for erratum in known.values() if erratum.patched}
+    assert patched <= {patch.erratum for patch in PATCHES}
+
+
+def test_what_only_makes_helm_quicker_never_stops_a_run() -> None:
+    for patch in PATCHES:
+        assert not (patch.only_speed and patch.otherwise is Otherwise.FAIL), patch.name
+    assert {patch.name for patch in PATCHES if patch.only_speed} == {
+        "read_yaml_with_the_c_parser", "look_for_garbage_less_often", "defer_large_packages",
+        "download_nltk_data_only_when_needed", "import_only_the_run_specs_that_are_asked", "one_window_service",
+        "rouge_scorers_when_used", "worst_case_without_perturbations", "output_files_in_one_pass",
+    }  # fmt: skip
+
+
+def test_a_run_that_has_to_stop_stops_before_anything_is_asked() -> None:
+    assert {patch.stage for patch in FAILING} == {Stage.START}
+
+
+def test_the_run_specs_that_need_a_supported_helm() -> None:
+    """The program that starts helm-run knows them without the registry, which belongs to helm-run."""
+    assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions"}
+    assert frozenset().union(*(patch.run_specs or () for patch in FAILING)) == versions.NEEDS_PATCHES
+    assert set(load_index().run_specs) | {names.CONFIGURABLE_RUN_SPEC} >= versions.NEEDS_PATCHES
+
+
+def test_every_run_spec_of_a_patch_is_one_of_helms() -> None:
+    known = set(load_index().run_specs) | {names.CONFIGURABLE_RUN_SPEC}
+    assert all(known >= patch.run_specs for patch in PATCHES if patch.run_specs is not None)
+
+
+def test_what_executes_answers_is_confined_where_nobody_knows_what_is_asked() -> None:
+    unknown = {patch.name for patch in PATCHES if patch.run_specs and patch.is_asked_for(set(), [], {})}
+    assert unknown == {"confine_bird_sql", "confine_czech_bank_sql", "confine_python", "confine_cpp"}
+
+
+def test_a_run_takes_those_that_it_asks_for() -> None:
+    def asked(run_spec: str, argv: tuple[str, ...] = (), **env: str) -> set[str]:
+        return {patch.name for patch in PATCHES if patch.is_asked_for({run_spec}, argv, env)}
+
+    always = asked("pubmed_qa")
+    assert {"name_failed_downloads", "isolate_unscorable_answers", "replace_missing_torch"} <= always
+    assert asked("medcalc_bench") - always == {"accept_medcalc_version"}
+    assert asked("ehr_sql") - always == {"execute_ehr_sql_read_only"}
+    assert asked("pubmed_qa", ("helm-run", "--conf-paths", "x")) - always == {"isolate_failing_entries"}
+    assert asked("pubmed_qa", ("helm-run", "-c", "x")) - always == {"isolate_failing_entries"}
+    assert asked("pubmed_qa", ("helm-run", "--run-entries", "x")) == always
+    assert asked("pubmed_qa", EVAL_FACTORY_PINS="{}") - always == {"read_pinned_revisions"}
+    juries = {"ask_judges_in_parallel", "replace_missing_spacy_model", "replace_missing_summ_eval"}
+    juries |= {"leave_out_qafacteval", "leave_out_missing_weights"}
+    assert asked("aci_bench") - always == juries
+    assert asked("mtsamples_procedures") - always - juries == {"list_procedures_without_github"}
+    assert asked("mtsamples_replicate") - always - juries == {"list_replicates_without_github"}
+
+
+def test_reading_the_list_imports_nothing_of_helm() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", STARTS_QUICKLY], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert finished.stdout.split() == []
+
+
+def test_what_is_executed_is_known_to_the_registry() -> None:
+    confining = [patch for patch in PATCHES if patch.name.startswith("confine_")]
+    assert frozenset().union(*(patch.run_specs or () for patch in confining)) == registry.CONFINED

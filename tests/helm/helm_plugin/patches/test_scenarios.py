@@ -1,0 +1,138 @@
+"""Single scenarios and run specs of HELM, patched."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers its run specs
+import pyarrow as pa
+import pytest
+from helm.benchmark import run_spec
+from helm.benchmark.scenarios import medbullets_scenario
+from helm.benchmark.scenarios.ehrshot_scenario import EHRSHOTScenario
+from helm.benchmark.scenarios.medcalc_bench_scenario import MedCalcBenchScenario
+from pyarrow import parquet
+
+from eval_factory.helm.names import LIMITED_RECORDS_FILE
+from eval_factory.helm_plugin.patches import optional_deps
+from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS
+from patching import ApplyPatch
+
+FREETEXT = "medbullets_freetext"
+
+
+def limits_in(folder: Path) -> Any:
+    return json.loads((folder / LIMITED_RECORDS_FILE).read_text())
+
+
+@pytest.mark.parametrize("version", [None, "v1.2"])
+def test_medcalc_bench_takes_its_version(
+    version: str | None, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MedCalcBenchScenario, "get_instances", lambda _self, path, version: (path, version))
+    apply_patch("accept_medcalc_version")
+    made = MedCalcBenchScenario(version=version) if version else MedCalcBenchScenario()
+    assert made.get_instances("folder") == ("folder", version)
+    assert made.definition_path  # what HELM's constructor sets is there
+
+
+@pytest.fixture
+def freetext(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(medbullets_scenario, "MedBulletsFreeTextScenario", None, raising=False)
+    del medbullets_scenario.MedBulletsFreeTextScenario
+    apply_patch("supply_medbullets_freetext_scenario")
+    return medbullets_scenario.MedBulletsFreeTextScenario()
+
+
+def test_medbullets_without_options(freetext: Any, tmp_path: Path) -> None:
+    right = "It is so.\n\nIncorrect Answers:\nAnswer 1: not so."
+    rows = [
+        {
+            "question": "q1",
+            "opa": " first ",
+            "opb": "second",
+            "answer": "second",
+            "answer_idx": "B",
+            "explanation": right,
+        },
+        {"question": "q2", "opa": "", "opb": "", "answer": "third ", "answer_idx": "A", "explanation": ""},
+        {"question": "", "opa": "a", "opb": "b", "answer": "a", "answer_idx": "A", "explanation": "no question"},
+        {"question": "q4", "opa": "a", "opb": "b", "answer": "a", "answer_idx": "", "explanation": "no answer"},
+    ]
+    file = tmp_path / "rows.csv"
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    made = freetext.process_csv(str(file), "test")
+    found = [(one.input.text, one.references[0].output.text, one.references[0].is_correct, one.split) for one in made]
+    assert found == [("q1", "second. It is so.", True, "test"), ("q2", "third.", True, "test")]
+
+
+def test_a_class_of_helms_own_is_left_alone(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = object()
+    monkeypatch.setattr(medbullets_scenario, "MedBulletsFreeTextScenario", own, raising=False)
+    assert apply_patch("supply_medbullets_freetext_scenario") is False
+    assert medbullets_scenario.MedBulletsFreeTextScenario is own
+
+
+def test_medbullets_has_room_for_an_explanation(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
+    monkeypatch.setitem(functions, FREETEXT, functions[FREETEXT])
+    before = functions[FREETEXT]()
+    apply_patch("lengthen_medbullets_freetext_answers")
+    after = functions[FREETEXT]()
+    assert (before.adapter_spec.max_tokens, before.adapter_spec.stop_sequences) == (5, ["\n"])
+    assert (after.adapter_spec.max_tokens, after.adapter_spec.stop_sequences) == (1024, [])
+    assert (after.name, after.metric_specs) == (before.name, before.metric_specs)
+    assert after.adapter_spec.instructions == before.adapter_spec.instructions
+
+
+def test_ehrshot_makes_its_prompts_in_every_run(
+    tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts of another task are HELM's to overwrite where somebody shares them through a link."""
+    folder = tmp_path / "scenarios" / "ehrshot"
+    shared = tmp_path / "shared"
+    for name in ("this", "other"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / EHRSHOT_PROMPTS).write_text("old")
+    shared.mkdir()
+    (shared / EHRSHOT_PROMPTS).write_text("shared")
+    (folder / "linked").symlink_to(shared)
+
+    def get_instances(_self: Any, output_path: str) -> list[str]:
+        assert not (folder / "this" / EHRSHOT_PROMPTS).exists()
+        parquet.write_table(pa.table({"prompt": ["a", "b", "c"]}), Path(output_path) / "this" / EHRSHOT_PROMPTS)
+        return ["a"]
+
+    monkeypatch.setattr(EHRSHOTScenario, "get_instances", get_instances)
+    apply_patch("rebuild_ehrshot_prompts")
+    made = EHRSHOTScenario(subject="this", data_path="x", max_length=100)
+    assert made.get_instances(str(folder)) == ["a"]
+    assert not (folder / "other" / EHRSHOT_PROMPTS).exists()
+    assert (shared / EHRSHOT_PROMPTS).read_text() == "shared"
+    assert limits_in(tmp_path) == {"run_spec": "ehrshot", "max_length": 100, "records": 3, "left_out": 2}
+
+
+def test_medaligns_cut_records_are_counted(
+    tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optional_deps.replace_missing_transformers()
+    from helm.benchmark.scenarios import medalign_scenario_helper as helper
+    from helm.benchmark.scenarios.medalign_scenario import MedalignScenario
+
+    records = {1: "a short record", 2: "a long record", 3: "another"}
+    asked = {"q1": {"patient_id": 1}, "q2": {"patient_id": "2"}, "q3": {"patient_id": 3}}
+    prompts = {"q1": "a short record q1", "q2": "record q2", "q3": "another q3"}
+    monkeypatch.setattr(helper, "pack_and_trim_prompts", lambda _asked, _records, *_, **__: prompts)
+    monkeypatch.setattr(
+        MedalignScenario, "get_instances", lambda _self, _path: helper.pack_and_trim_prompts(asked, records, "t", n=1)
+    )
+    apply_patch("count_cut_medalign_records")
+    made = MedalignScenario(max_length=100, data_path="x")
+    assert made.get_instances(str(tmp_path / "scenarios" / "medalign")) == prompts
+    assert limits_in(tmp_path) == {"run_spec": "medalign", "max_length": 100, "records": 3, "cut": 1}

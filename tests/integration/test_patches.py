@@ -1,0 +1,153 @@
+"""Patches of HELM in real runs: those that only make it quicker change nothing, and the result names what was applied."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.core.helm_run_settings import WITHOUT
+from eval_factory.helm_plugin.patches.registry import PATCHES
+from integration.support import CANARY, TASK_DATA, TIMEOUT_S, Outcome, Run, program_environment
+from scripted_endpoint import ScriptedEndpoint
+
+INSTANCES = 30
+PlaceData = Callable[[Path, str], None]
+ONLY_SPEED = [patch.name for patch in PATCHES if patch.only_speed]
+ALWAYS = {
+    "record_hub_revisions", "name_failed_downloads", "isolate_unscorable_annotations", "isolate_unscorable_answers",
+}  # fmt: skip
+TORCH = "replace_missing_torch"
+"""Where it is not installed."""
+
+
+def again(outcome: Outcome, env: dict[str, str], argv: list[str] | None = None) -> tuple[dict[str, bytes], str]:
+    """Every file that helm-run writes when it is run once more with what is in the cache, and what it says."""
+    runs = outcome.output_dir / "helm" / "runs"
+    shutil.rmtree(runs)
+    finished = subprocess.run(
+        argv or shlex.split(outcome.document()["command"]),
+        env=program_environment(TEST_MODEL_KEY=CANARY, **env),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    written = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
+    assert len(written) >= 5
+    return written, finished.stderr
+
+
+def patches_of(outcome: Outcome) -> set[str]:
+    """Beside those of packages that may be installed or not."""
+    found: list[str] = outcome.document()["provenance"]["patches"]
+    assert len(found) == len(set(found))
+    return set(found) - {TORCH}
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("task", TASK_DATA)
+def test_what_only_makes_helm_quicker_leaves_the_output_as_it_is(
+    task: str, endpoint: ScriptedEndpoint, run_program: Run, place_data: PlaceData, tmp_path: Path,
+    data_environment: dict[str, str],
+) -> None:  # fmt: skip
+    place_data(tmp_path / "out" / "helm", task)
+    outcome = run_program(task, endpoint.url, params={"limit_samples": INSTANCES}, env=data_environment)
+    assert outcome.returncode == 0, outcome.stderr
+    with_all, said = again(outcome, data_environment)
+    assert "going on without" not in said
+    assert with_all == again(outcome, {**data_environment, WITHOUT: "all"})[0]
+    of_the_task = {patch.name for patch in PATCHES if patch.run_specs and task in patch.run_specs}
+    pinned = patches_of(outcome) & {"read_pinned_revisions"}
+    assert patches_of(outcome) - pinned == ALWAYS | set(ONLY_SPEED) | of_the_task
+
+
+def test_each_of_them_alone(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    outcome = run_program("sample_medical_qa", endpoint.url, params={"limit_samples": 10})
+    assert outcome.returncode == 0, outcome.stderr
+    assert patches_of(outcome) == ALWAYS | set(ONLY_SPEED)
+    without_any, _ = again(outcome, {WITHOUT: "all"})
+    for name in ONLY_SPEED:
+        others = ",".join(other for other in ONLY_SPEED if other != name)
+        assert again(outcome, {WITHOUT: others})[0] == without_any, name
+
+
+def test_the_result_says_what_was_left_out(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    outcome = run_program("sample_medical_qa", endpoint.url, env={WITHOUT: "all"})
+    assert outcome.returncode == 0, outcome.stderr
+    assert patches_of(outcome) == ALWAYS
+
+
+@pytest.fixture
+def another_helm(tmp_path: Path) -> dict[str, str]:
+    """The same HELM under another version."""
+    folder = tmp_path / "site" / "crfm_helm-0.5.99.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: crfm-helm\nVersion: 0.5.99\n")
+    return {"PYTHONPATH": str(folder.parent)}
+
+
+def test_another_version_of_helm_runs_unpatched_where_that_is_safe(
+    another_helm: dict[str, str], endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
+    outcome = run_program("sample_medical_qa", endpoint.url, params={"limit_samples": 5}, env=another_helm)
+    assert outcome.returncode == 0, outcome.stderr
+    warning = "warning: HELM 0.5.99 is installed; 0.5.16 is supported: it is run without patches"
+    assert outcome.stderr.count(warning) == 1
+    assert patches_of(outcome) == {"record_hub_revisions"}
+    assert outcome.document()["provenance"]["helm"] == "0.5.99"
+
+
+def test_another_version_of_helm_is_refused_where_a_patch_is_needed(
+    another_helm: dict[str, str], endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
+    outcome = run_program("ehr_sql", endpoint.url, env=another_helm)
+    assert outcome.returncode == 3, outcome.stderr
+    assert "ehr_sql needs HELM (crfm-helm) 0.5.16; 0.5.99 is installed" in outcome.stderr
+    assert not outcome.output_dir.exists()
+
+
+def test_helm_run_refuses_another_version_where_data_are_pinned(
+    another_helm: dict[str, str], endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
+    outcome = run_program("medbullets", endpoint.url, "--no_preflight", env=another_helm)
+    assert outcome.returncode == 3, outcome.stderr
+    assert "(read_pinned_revisions): HELM 0.5.99 is installed; supported: HELM 0.5.16" in outcome.stderr
+    assert endpoint.requests == []
+
+
+def test_names_that_earlier_versions_wrote_still_work(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+    """Into files of the output folder, and into the command that they printed."""
+    outcome = run_program("sample_medical_qa", endpoint.url, params={"limit_samples": 5})
+    assert outcome.returncode == 0, outcome.stderr
+    now = again(outcome, {})[0]
+    configs = outcome.output_dir / "model_configs"
+    for name, value in (
+        ("model_deployments.yaml", "client.EndpointClient"),
+        ("logging.yaml", "log_filter.WithholdText"),
+    ):
+        text = (configs / name).read_text()
+        old = text.replace(f"eval_factory.helm_plugin.{value}", f"eval_factory.engine.{value}")
+        assert old != text
+        (configs / name).write_text(old)
+    command = [
+        word.replace("eval_factory.helm_plugin.", "eval_factory.engine.") for word in shlex.split(command_of(outcome))
+    ]
+    assert {"eval_factory.engine.plugin", "eval_factory.engine.runner.EvalRunner"} <= set(command)
+    assert again(outcome, {}, command)[0] == now
+    (outcome.output_dir / "cache.db").unlink()
+    asked = len(endpoint.requests)
+    again(outcome, {}, command)
+    assert len(endpoint.requests) == asked + 5
+
+
+def command_of(outcome: Outcome) -> str:
+    command: Any = yaml.safe_load((outcome.output_dir / "run_config.yml").read_text())["command"]
+    assert isinstance(command, str)
+    return command
