@@ -20,8 +20,8 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Request
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.workflows import evaluate as _workflow
-from eval_factory.workflows.evaluate import DryRun, Evaluated, Options
+from eval_factory.workflows import dry_run as workflow
+from eval_factory.workflows.options import DryRun, Evaluated, Options
 
 __all__ = [
     "DryRun",
@@ -57,8 +57,10 @@ def evaluate(
         EvalFactoryError: with the exit code of what went wrong. A result that is not reportable raises nothing:
             `not_reportable` says why.
     """
+    from eval_factory.workflows.evaluate import evaluate as run  # imports what asks endpoints: a dry run does without
+
     request = _request(run_config, flags, overrides)
-    return _workflow.evaluate(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+    return run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
 
 
 def dry_run(
@@ -76,7 +78,7 @@ def dry_run(
         ConfigError: what `evaluate` would raise of the configuration.
     """
     request = _request(run_config, flags, overrides)
-    return _workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+    return workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
 
 
 def _request(run_config: Path | str | None, flags: Mapping[str, Any] | None, overrides: Iterable[str]) -> Request:

@@ -50,8 +50,8 @@ def list_leaderboards(as_json: bool) -> None:
 @click.pass_context
 def run(ctx: click.Context, /, **flags: Any) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
+    from eval_factory.workflows.leaderboard.checks import dry_run
     from eval_factory.workflows.leaderboard.request import checked
-    from eval_factory.workflows.leaderboard.run import dry_run, run_leaderboard
 
     request = checked({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
     screen = lasting(sys.stderr)
@@ -59,6 +59,8 @@ def run(ctx: click.Context, /, **flags: Any) -> None:
         sys.stdout.writelines(f"{command}\n" for command in dry_run(request, env=os.environ, screen=screen))
         screen.write("nothing was written; the files that these commands name are there after the first run\n")
         return
+    from eval_factory.workflows.leaderboard.run import run_leaderboard  # imports what asks endpoints
+
     report = run_leaderboard(request, env=os.environ, screen=screen)
     with not_to_be_hung_up():
         lasting(sys.stdout).write(report.summary + "\n")

@@ -1,14 +1,34 @@
-"""What --dry_run shows."""
+"""What --dry_run shows. It imports nothing that asks an endpoint: a preview in CI is quick."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
-from eval_factory.config.evaluation import Evaluation
+from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
+from eval_factory.config.rules import data_faults
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.helm.command import command_line
+from eval_factory.plan.run_plan import make_plan
 from eval_factory.report.documents import to_yaml
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.context import redactor_of, show_warnings
+from eval_factory.workflows.options import DryRun, Options
+
+
+def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
+    """Merge, check and render; start and write nothing.
+
+    Raises:
+        ConfigError: what a run would raise before it looks for its prerequisites.
+    """
+    evaluation = build_evaluation(request, load_framework(), env)
+    argv = command_line(make_plan(evaluation), debug=options.debug)
+    show_warnings(evaluation, screen)
+    text = redactor_of(evaluation, env).text(preview(evaluation, argv))
+    return DryRun(own_lines(text), tuple(data_faults(evaluation.task, evaluation.run.config.params.extra)))
 
 
 def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:

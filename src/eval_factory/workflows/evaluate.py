@@ -17,7 +17,6 @@ from eval_factory.core import events as event_names
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
-from eval_factory.core.rundir import RunDir
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import read_answers_by_role
@@ -28,8 +27,7 @@ from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import framework_path, load_framework
-from eval_factory.workflows.context import RunContext, hold, redactor_of, show_warnings
-from eval_factory.workflows.dry_run import preview
+from eval_factory.workflows.context import RunContext, hold, show_warnings
 from eval_factory.workflows.failures import (
     blocked_places,
     ended_before_it_ran,
@@ -38,45 +36,15 @@ from eval_factory.workflows.failures import (
     wanted_elsewhere,
 )
 from eval_factory.workflows.helm_run import HelmRun, run_helm
+from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
 from eval_factory.workflows.resume import DataRead, finished_run, read_state, remember
 
 if TYPE_CHECKING:  # its module imports scipy
-    from eval_factory.core.results import TaskResult
+    pass
 
 NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to run, beside what to run."""
-
-    fresh: bool = False
-    debug: bool = False
-    no_preflight: bool = False
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """What a run would do, found out without starting or writing anything."""
-
-    text: str
-    """The configuration, where its values are from, the command; redacted."""
-    would_stop: tuple[str, ...]
-    """What is wrong with the user's own data: a run would end with it."""
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """A result that was written."""
-
-    result: TaskResult
-    rundir: RunDir
-    summary: str
-    """For the screen; redacted."""
-    not_reportable: str | None
-    """Why no score of it may be reported, and what to do; None where they may."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +54,6 @@ class Ran:
     folders: tuple[Path, ...]
     run_id: str
     wall_s: float
-
-
-def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
-    """Merge, check and render; start and write nothing.
-
-    Raises:
-        ConfigError: what a run would raise before it looks for its prerequisites.
-    """
-    evaluation = build_evaluation(request, load_framework(), env)
-    argv = command_line(make_plan(evaluation), debug=options.debug)
-    show_warnings(evaluation, screen)
-    text = redactor_of(evaluation, env).text(preview(evaluation, argv))
-    return DryRun(own_lines(text), tuple(data_faults(evaluation.task, evaluation.run.config.params.extra)))
 
 
 def evaluate(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:

@@ -1,0 +1,39 @@
+"""What a run is asked, beside its configuration, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eval_factory.core.results import TaskResult
+from eval_factory.core.rundir import RunDir
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, beside what to run."""
+
+    fresh: bool = False
+    debug: bool = False
+    no_preflight: bool = False
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would do, found out without starting or writing anything."""
+
+    text: str
+    """The configuration, where its values are from, the command; redacted."""
+    would_stop: tuple[str, ...]
+    """What is wrong with the user's own data: a run would end with it."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A result that was written."""
+
+    result: TaskResult
+    rundir: RunDir
+    summary: str
+    """For the screen; redacted."""
+    not_reportable: str | None
+    """Why no score of it may be reported, and what to do; None where they may."""
