@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 from eval_factory.helm.versions import installed_helm
-from eval_factory.helm_plugin.patches.registry import PATCHES
+from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 
 FILE = Path(__file__).resolve().parents[1] / "src/eval_factory/helm_plugin/patches/checked_files.json"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
 
-from eval_factory.helm_plugin.patches.registry import Patch
+from eval_factory.helm_plugin.patches.patch_registry import Patch
 
 ApplyPatch = Callable[[str], Any]
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from eval_factory.core.helm_run_settings import WITHOUT
-from eval_factory.helm_plugin.patches.registry import PATCHES
+from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from integration.support import CANARY, TASK_DATA, TIMEOUT_S, Outcome, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 

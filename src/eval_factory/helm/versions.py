@@ -18,7 +18,7 @@ NEEDS_PATCHES = names.JURY_RUN_SPECS | {
     "medbullets_freetext", "spider",
 }  # fmt: skip
 """Run specs that are wrong or unsafe without a patch, which is applied to a supported version only. What stands here is
-what the registry of patches says (`helm_plugin/patches/registry.py`); a test compares them."""
+what the registry of patches says (`helm_plugin/patches/patch_registry.py`); a test compares them."""
 
 
 def installed_helm() -> str:

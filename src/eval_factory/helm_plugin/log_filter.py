@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eval_factory.helm_plugin import network_guard, settings_file
 from eval_factory.helm_plugin.patches.apply import apply_patches
-from eval_factory.helm_plugin.patches.registry import Stage
+from eval_factory.helm_plugin.patches.patch_registry import Stage
 
 # This module is the first of ours that helm-run imports.
 settings_file.take_settings_of_the_file(sys.argv, os.environ)

@@ -1,6 +1,6 @@
 """Loaded by helm-run through --plugins: registers the sample benchmark and patches HELM for what was asked.
 
-What is patched stands in `patches/registry.py`.
+What is patched stands in `patches/patch_registry.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin import network_guard, parent, settings_file
 from eval_factory.helm_plugin.patches.apply import apply_patches
-from eval_factory.helm_plugin.patches.registry import Stage
+from eval_factory.helm_plugin.patches.patch_registry import Stage
 
 
 class _Discarded(io.TextIOBase):

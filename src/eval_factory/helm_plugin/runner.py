@@ -27,8 +27,8 @@ from eval_factory.helm_plugin import entry_failures, network_guard
 from eval_factory.helm_plugin.capabilities import needed_capability
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import apply, execution_record, hub_revisions
+from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
-from eval_factory.helm_plugin.patches.registry import Stage
 from eval_factory.helm_plugin.session import session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 

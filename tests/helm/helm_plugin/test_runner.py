@@ -17,7 +17,7 @@ from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.helm_plugin import entry_failures, runner
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import apply
-from eval_factory.helm_plugin.patches.registry import Stage
+from eval_factory.helm_plugin.patches.patch_registry import Stage
 
 KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.helm_plugin.patches.registry import CONFINED
+from eval_factory.helm_plugin.patches.patch_registry import CONFINED
 from eval_factory.tasks.code_execution import (
     NEEDS_NO_PERMISSION,
     NOT_CONFINED,

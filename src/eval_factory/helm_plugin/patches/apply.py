@@ -23,7 +23,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.versions import SUPPORTED_HELM, installed_helm
-from eval_factory.helm_plugin.patches.registry import PATCHES, Otherwise, Patch, Stage
+from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, Patch, Stage
 
 CHECKED_FILES = "checked_files.json"
 

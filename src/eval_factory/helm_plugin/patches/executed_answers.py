@@ -19,7 +19,7 @@ from eval_factory.core import kernel_sandbox
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import confined_process, execution_record, sql_execution
 from eval_factory.helm_plugin.patches.confined_worker import APPS_LIMIT_S
-from eval_factory.helm_plugin.patches.registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
+from eval_factory.helm_plugin.patches.patch_registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
 
 BY_SQL_WORKERS = (
     "processes of their own without keys, which open the database for reading only, with limits of time and memory"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.helm_plugin.patches.registry import PATCHES
+from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from patching import ApplyPatch, owners
 
 

@@ -15,7 +15,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches import apply
 from eval_factory.helm_plugin.patches.apply import apply_patches
-from eval_factory.helm_plugin.patches.registry import ROOM, Otherwise, Patch, Stage
+from eval_factory.helm_plugin.patches.patch_registry import ROOM, Otherwise, Patch, Stage
 
 GENERAL = "helm.common.general:ensure_file_downloaded"
 done: list[str] = []

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.helm import names, versions
-from eval_factory.helm_plugin.patches import apply, registry
-from eval_factory.helm_plugin.patches.registry import PATCHES, Otherwise, Patch, Stage
+from eval_factory.helm_plugin.patches import apply, patch_registry
+from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, Patch, Stage
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.run_specs import load_index
 
@@ -126,4 +126,4 @@ def test_reading_the_list_imports_nothing_of_helm() -> None:
 
 def test_what_is_executed_is_known_to_the_registry() -> None:
     confining = [patch for patch in PATCHES if patch.name.startswith("confine_")]
-    assert frozenset().union(*(patch.run_specs or () for patch in confining)) == registry.CONFINED
+    assert frozenset().union(*(patch.run_specs or () for patch in confining)) == patch_registry.CONFINED
