@@ -213,7 +213,7 @@ def row(response: str) -> dict[str, Any]:
     return {"key": "k", "model_id": "m", "created": 1.0, "latency_s": 2.0, "request": "{}", "response": response}
 
 
-def test_a_response_is_written_whatever_is_in_it() -> None:
+def test_a_response_is_written_with_any_content() -> None:
     redactor = Redactor(["a-known-key-value-1"])
     line = json.loads(_response_line(row('{"a": [Infinity, NaN, 1], "b": "a-known-key-value-1\\u2028"}'), redactor))
     assert line["response"] == {"a": [None, None, 1], "b": f"{REDACTED}\u2028"}

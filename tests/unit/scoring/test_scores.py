@@ -146,7 +146,7 @@ def test_the_mean_lies_between_the_least_and_the_greatest_value(values: dict[Ins
 
 
 @given(_SOME_MISSING)
-def test_the_score_lies_within_its_bounds_whatever_is_missing(
+def test_the_score_lies_within_its_bounds_with_any_instances_missing(
     drawn: tuple[dict[InstanceKey, float], set[InstanceKey]],
 ) -> None:
     values, missing = drawn
