@@ -48,4 +48,4 @@ eval-factory run_eval --eval_type pubmed_qa --output_dir results/flags --model_u
 # Any of HELM's run specs; a jury of one's own
 eval-factory run_eval --eval_type helm:mmlu:subject=anatomy --output_dir results/anatomy \
   --model_url http://127.0.0.1:8000/v1 --model_id org/model --overrides 'config.params.limit_samples=10'
-eval-factory run_eval --run_config test_cases/judges_of_ones_own.yml
+eval-factory run_eval --run_config test_cases/custom_jury.yml

@@ -29,7 +29,7 @@ PACKAGES = {
     "sqlalchemy": "SQL",
     "duckdb": "SQL",
     "gradio_client": "a remote service",
-    "unitxt": "whatever unitxt's card says",
+    "unitxt": "any function that unitxt's card names",
 }
 """Package -> what runs where something of it is called; None: what it is given to run, which is looked at itself."""
 SYSTEM_CALLS = re.compile(r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)\Z")

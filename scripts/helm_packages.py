@@ -89,7 +89,7 @@ def _source_of(function: Callable[..., Any]) -> ast.Module:
 
 
 def _certain(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that are reached whatever the arguments are."""
+    """The nodes that are reached with any arguments."""
     yield tree
     if isinstance(tree, (ast.If, ast.IfExp)):
         yield from _certain(tree.test)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job end to end: the sample benchmark, and an example of one's own, on the embedded endpoint. No key; no
+# The main job end to end: the sample benchmark, and an example of a custom benchmark, on the embedded endpoint. No key; no
 # network but the package registry.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ make_venv
 output_dir=${1:-results/quickstart}
 "$venv"/bin/eval-factory run_eval --run_config test_cases/quickstart.yml --output_dir "$output_dir"
 
-# A benchmark of one's own: an example is written beside the result, once, and run.
+# A custom benchmark: an example is written beside the result, once, and run.
 own=${output_dir%/}_own_benchmark
 [ -e "$own/run_config.yml" ] || "$venv"/bin/eval-factory new_benchmark "$own"
 "$venv"/bin/eval-factory run_eval --run_config "$own/run_config.yml" --output_dir "$own/result"

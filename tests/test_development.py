@@ -101,5 +101,53 @@ def test_what_a_page_names_is_there(name: str, root: Path) -> None:
     assert [path for path in named if not (root / path).exists()] == []
 
 
+WRITTEN_BY_A_RUN = {
+    "run_config.yml",
+    "results.yml",
+    "evaluation_config.yaml",
+    "leaderboard.json",
+    "judges.yaml",
+    "logging.yaml",
+    "model_deployments.yaml",
+    "model_metadata.yaml",
+    ".own_data.json",
+    ".run_state.json",
+}
+FOLDERS_OF_A_RUN = ("model_configs/", "responses/", "helm/runs/", "helm/set_aside/", "results.set-aside-")
+
+
+def optional_rooms(root: Path) -> set[str]:
+    """Rooms that have their place among the layers before they are there: `"(analysis)"` in pyproject.toml."""
+    return {f"{name}/" for name in re.findall(r'^    "\((\w+)\)",', (root / "pyproject.toml").read_text("utf-8"), re.M)}
+
+
+@pytest.mark.parametrize("name", ["design.md", "glossary.md"])
+def test_every_file_that_the_design_names_is_there(name: str, root: Path) -> None:
+    """Relative to the root or to the package; a bare basename of the package leads nobody to the file."""
+    named = set(
+        re.findall(r"`([\w./-]+(?:/|\.(?:py|yml|yaml|json|j2|sh|md)))`", (root / "docs" / name).read_text("utf-8"))
+    )
+    own = {path for path in named if path not in WRITTEN_BY_A_RUN and not path.startswith(FOLDERS_OF_A_RUN)}
+    assert len(own) > 20
+    places = (root, root / "src" / "eval_factory")
+    missing = {path for path in own if not any((place / path).exists() for place in places)}
+    assert missing <= optional_rooms(root)
+
+
+def test_the_design_has_every_room(root: Path) -> None:
+    """A line each, in the order of the layers."""
+    text = (root / "docs" / "design.md").read_text("utf-8").partition("## Where to look")[0]
+    layers = re.findall(
+        r'^    "\(?(\w+)\)?",', (root / "pyproject.toml").read_text("utf-8").partition("layers = [")[2], re.M
+    )
+    package = root / "src" / "eval_factory"
+    rooms = [
+        name
+        for name in layers
+        if name != "engine" and ((package / name).is_dir() or (package / f"{name}.py").is_file())
+    ]
+    assert re.findall(r"^\| `(\w+)(?:/|\.py)` \|", text, re.M) == rooms
+
+
 def test_the_readme_names_every_page(root: Path) -> None:
     assert [name for name in PAGES if f"`docs/{name}`" not in (root / "README.md").read_text("utf-8")] == []

@@ -110,7 +110,7 @@ class FaultEndpoint:
                 self._answered += taken
 
     def fault_for(self, prompt: str) -> Fault | None:
-        """The fault that the prompt was given, whatever the try."""
+        """The fault that the prompt was given, in every try."""
         return self._faults[self._order[prompt] % len(self._faults)]
 
 

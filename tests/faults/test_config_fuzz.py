@@ -1,4 +1,4 @@
-"""Whatever a run config, its overrides or the arguments hold: exit 0, 2 or 3, in two seconds, and never a traceback.
+"""For any run config, overrides and arguments: exit 0, 2 or 3, in two seconds, and never a traceback.
 
 `EVAL_FACTORY_FUZZ_FACTOR=100` tries a hundred times as many.
 """
@@ -123,7 +123,7 @@ def test_the_valid_one_is_valid() -> None:
 
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
-def test_odd_documents(text: str) -> None:
+def test_unusual_documents(text: str) -> None:
     assert dry_run(text).code == 2
     inside = "".join(f"        {line}\n" for line in text.splitlines())
     lines = yaml.safe_dump(VALID).replace(
@@ -136,7 +136,7 @@ def test_odd_documents(text: str) -> None:
 @pytest.mark.parametrize("value", [
     "2024-01-01", "!!binary aGVsbG8=", "!!set {x, y}", '"\\ud800"', "9" * 5000, ".nan", "{? [a] : 1}", "[" * 60 + "]" * 60,
 ])  # fmt: skip
-def test_odd_values_are_refused_by_line(value: str) -> None:
+def test_unusual_values_are_refused_by_line(value: str) -> None:
     text = yaml.safe_dump(VALID).replace("seed: 1", f"seed: {value}")
     ended = dry_run(text)
     assert ended.code == 2
@@ -149,7 +149,7 @@ def test_odd_values_are_refused_by_line(value: str) -> None:
 
 @pytest.mark.parametrize("override", ["a" + ".a" * 5000 + "=1", "config.params.extra.judges=" + "[" * 900, "=".join("ab" * 9),
                                       "config" + ".x" * 60 + "=1", "a='", ",,,", "config=1", "config.params.extra=[1]", "target=x"])  # fmt: skip
-def test_odd_overrides(override: str) -> None:
+def test_unusual_overrides(override: str) -> None:
     assert dry_run(yaml.safe_dump(VALID), "--overrides", override).code == (0 if override == ",,," else 2)
 
 
@@ -158,7 +158,7 @@ def test_odd_overrides(override: str) -> None:
     "path",
     ["x" * 5000, "x/" * 3000, "x" * 256, "y.yml/x", "loop/x", "~no-such-user/x", "/dev/null", "/proc/self/mem", "."],
 )
-def test_odd_paths(task: str, name: str | None, path: str) -> None:
+def test_unusual_paths(task: str, name: str | None, path: str) -> None:
     Path("y.yml").touch()
     Path("loop").symlink_to("loop")
     extra = {"condition": "homelessness"} if task == "clear" else {"subject": "lab_anemia"} if task == "ehrshot" else {}

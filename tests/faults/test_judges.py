@@ -1,4 +1,4 @@
-"""The fault matrix of a judge: the other judge and the model go on, whatever this one does."""
+"""The fault matrix of a judge: the other judge and the model go on, no matter what this one does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
-from faults.test_matrix import BODY_CANARY, MENDED
+from faults.test_matrix import BODY_CANARY, PASSING_FAULTS
 from integration.jury_endpoint import judgement
 from integration.support import CANARY, Outcome, program_environment
 from integration.test_juries import medication_questions
@@ -64,19 +64,19 @@ def judges_of(outcome: Outcome) -> list[set[str]]:
     return [set(json.loads(line)["judges"]) for line in lines]
 
 
-def test_what_another_try_mends(tmp_path: Path) -> None:
-    with FaultEndpoint([*MENDED, None], BODY_CANARY) as judge:
-        count = len(MENDED) + 1
+def test_what_another_try_resolves(tmp_path: Path) -> None:
+    with FaultEndpoint([*PASSING_FAULTS, None], BODY_CANARY) as judge:
+        count = len(PASSING_FAULTS) + 1
         outcome = run(tmp_path / "out", judge, count, request_timeout=2)
         assert outcome.returncode == 0, outcome.stderr
         assert judges_of(outcome) == [{"bad", "good"}] * count
-        assert sum(judge.seen.values()) == count + sum(fault.tries for fault in MENDED)
+        assert sum(judge.seen.values()) == count + sum(fault.tries for fault in PASSING_FAULTS)
 
 
 LOST = [Fault(kind, FOR_EVER) for kind in (400, 413, 422, 500, "closes", "not json", "no choices", "null", "filtered")]
 
 
-def test_what_no_try_mends_costs_that_judges_rating_only(tmp_path: Path) -> None:
+def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> None:
     with FaultEndpoint([*LOST, None], BODY_CANARY) as judge:
         count = len(LOST) + 1
         outcome = run(tmp_path / "out", judge, count, max_retries=1)
@@ -96,8 +96,8 @@ def test_what_no_try_mends_costs_that_judges_rating_only(tmp_path: Path) -> None
         roles = outcome.document()["usage"]["this_run"]["roles"]
         assert list(roles) == ["model", "bad", "good"]
         assert (roles["model"]["requests"], roles["good"]["requests"]) == (count, count)
-    with FaultEndpoint([None], BODY_CANARY) as mended:
-        again = run(tmp_path / "out", mended, count, max_retries=1)
+    with FaultEndpoint([None], BODY_CANARY) as healthy:
+        again = run(tmp_path / "out", healthy, count, max_retries=1)
         assert again.returncode == 0, again.stderr
         assert judges_of(again) == [{"bad", "good"}] * count
         assert again.document()["validity"]["failures"] == []
@@ -105,7 +105,7 @@ def test_what_no_try_mends_costs_that_judges_rating_only(tmp_path: Path) -> None
         assert spent["this_run"]["roles"]["model"]["requests"] == count  # at another address
         assert spent["all_runs"]["runs"] == 2
         assert spent["all_runs"]["roles"]["model"]["requests"] == 2 * count
-        assert spent["all_runs"]["roles"]["bad"]["requests"] == sum(judge.seen.values()) + sum(mended.seen.values())
+        assert spent["all_runs"]["roles"]["bad"]["requests"] == sum(judge.seen.values()) + sum(healthy.seen.values())
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])

@@ -64,7 +64,7 @@ def lines(outcome: Outcome) -> list[tuple[str, dict[str, Any]]]:
     return list(zip(prompts, results, strict=True))
 
 
-MENDED = [
+PASSING_FAULTS = [
     *(Fault(status, tries=2) for status in (408, 409, 425, 429, 500, 502, 503, 504, 520, 524, 529)),
     Fault(429, headers={"Retry-After": "1"}),
     Fault(503, headers={"Retry-After": "DATE"}),
@@ -79,8 +79,8 @@ MENDED = [
 ]
 
 
-def test_what_another_try_mends_costs_nothing(tmp_path: Path) -> None:
-    with FaultEndpoint([*MENDED, None], BODY_CANARY) as endpoint:
+def test_what_another_try_resolves_costs_nothing(tmp_path: Path) -> None:
+    with FaultEndpoint([*PASSING_FAULTS, None], BODY_CANARY) as endpoint:
         outcome = run(tmp_path / "out", endpoint, request_timeout=2, parallelism=16)
         assert outcome.returncode == 0, outcome.stderr
         for prompt, line in lines(outcome):
@@ -104,7 +104,7 @@ GIVEN_UP = [
 
 
 @pytest.mark.parametrize(("faults", "tries"), [(REFUSED, 1), (GIVEN_UP, 2)], ids=["refused", "given up"])
-def test_what_no_try_mends_costs_one_instance(tmp_path: Path, faults: list[Fault | None], tries: int) -> None:
+def test_what_no_try_resolves_costs_one_instance(tmp_path: Path, faults: list[Fault | None], tries: int) -> None:
     with FaultEndpoint(faults, BODY_CANARY) as endpoint:
         outcome = run(tmp_path / "out", endpoint, max_retries=1, parallelism=8)
         assert outcome.returncode == 1, outcome.stderr

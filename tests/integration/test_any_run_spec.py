@@ -112,7 +112,7 @@ def test_failed_instances_take_corpus_scores_with_them(run_program: Run) -> None
     assert "exact_match" in broken.scores()
 
 
-def test_ones_own_questions(tmp_path: Path, run_program: Run) -> None:
+def test_the_users_own_questions(tmp_path: Path, run_program: Run) -> None:
     """A relative path is the user's, wherever helm-run works; valid and test stay apart."""
     lines = [
         {
@@ -174,15 +174,15 @@ def test_our_own_task_by_its_run_spec(
     assert scores[0] == scores[1]
 
 
-def test_data_that_cannot_be_had(run_program: Run) -> None:
+def test_data_that_are_unavailable(run_program: Run) -> None:
     outcome = run_program("helm:mmlu:subject=philosophy", "demo://baseline", env=OFFLINE)
     assert outcome.returncode == 3
-    assert "the data of helm:mmlu:subject=philosophy could not be had" in outcome.stderr
+    assert "the data of helm:mmlu:subject=philosophy are unavailable" in outcome.stderr
     assert "MMLUScenario" in outcome.stderr
     assert "Traceback" not in outcome.stderr
 
 
-def test_data_of_the_hub_that_cannot_be_had(run_program: Run) -> None:
+def test_data_of_the_hub_that_are_unavailable(run_program: Run) -> None:
     outcome = run_program("helm:mmlu_pro", "demo://baseline", env=OFFLINE)
     assert outcome.returncode == 3
     assert "TIGER-Lab/MMLU-Pro" in outcome.stderr
@@ -311,7 +311,7 @@ def test_a_long_name_is_a_folder_all_the_same(tmp_path: Path, run_program: Run) 
     assert outcome.returncode == 0, outcome.stderr
 
 
-def test_a_benchmark_of_ones_own_prompt_and_table(tmp_path: Path, run_program: Run) -> None:
+def test_a_custom_benchmark_of_a_prompt_and_a_table(tmp_path: Path, run_program: Run) -> None:
     (tmp_path / "prompt.txt").write_text("Is {number} even or odd?")
     (tmp_path / "data.csv").write_text("number,correct_answer\n2,even\n3,odd\n4,even\n")
     config = {

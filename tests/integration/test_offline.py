@@ -407,7 +407,7 @@ def test_any_other_connection_fails_the_run(
 def test_the_endpoints_proxy_is_no_way_round(
     real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
 ) -> None:
-    """`endpoint` plays a proxy: it answers whatever host it is asked for."""
+    """`endpoint` plays a proxy: it answers for every host."""
     site = meddling_package(tmp_path / "site", "http://elsewhere.invalid/x")
     proxy = endpoint.url.removesuffix("/v1")
     arguments = ("--offline", "--data_dir", str(real_bundle))

@@ -144,7 +144,9 @@ def test_prompts_reach_the_endpoint_whole(tmp_path: Path, endpoint: ScriptedEndp
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_what_no_request_can_mend_stops_the_run(status: int, endpoint: ScriptedEndpoint, run_program: Run) -> None:
+def test_what_no_further_request_can_change_stops_the_run(
+    status: int, endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
     endpoint.status = status
     endpoint.body = {"error": {"message": f"your Authorization was Bearer {CANARY}"}}
     probed = run_program(TASK, endpoint.url)
@@ -315,7 +317,7 @@ def test_a_second_run_in_the_same_folder_is_refused(
     assert f"process {os.getpid()}" in outcome.stderr
 
 
-def test_a_foreign_cache_is_set_aside(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
+def test_a_foreign_cache_is_archived(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "cache.db").write_bytes(b"something else entirely" * 100)
     outcome = run_program(TASK, endpoint.url, params={"limit_samples": 2})
@@ -395,7 +397,7 @@ def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
     assert outcome.scores()["ehr_sql_execution_accuracy"] == 1 / len(answers)
 
 
-def test_whatever_a_query_gives_can_be_written_down_and_compared(run_program: Run, tmp_path: Path) -> None:
+def test_any_value_of_a_query_can_be_written_down_and_compared(run_program: Run, tmp_path: Path) -> None:
     nothing = "SELECT id FROM patient WHERE id < 0"
     gold_answer_helm_corrected = [
         ("SELECT x'00'", "SELECT x'00' FROM patient", 1.0, 1.0),

@@ -54,7 +54,7 @@ def one_line(text: str, limit: int = LONGEST, *, prompt: Iterable[str] = ()) -> 
 
 
 def own_lines(text: str) -> str:
-    """A text of ours, of several lines, with whatever foreign stands in it printable."""
+    """A text of ours, of several lines, with all foreign text in it made printable."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 

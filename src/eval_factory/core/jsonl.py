@@ -1,4 +1,4 @@
-"""One value as one line of strict JSON, whatever is in it: what any reader takes, and no terminal obeys."""
+"""One value as one line of strict JSON, for any content: what any reader takes, and no terminal obeys."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The output folder: every file name in it, atomic writes, and the lock.
 
 The only module that spells these names, so that what is written by one stage is found by the next. The lock is flock's:
-it belongs to an open file, and a process that inherits the descriptor (helm-run) holds it too, whatever becomes of the
-process that took it.
+it belongs to an open file, and a process that inherits the descriptor (helm-run) holds it too, even when the process
+that took it is gone.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ def finish(root: Path) -> None:
     except OSError as error:
         raise PrerequisiteError(
             f"{root}: a change is not finished: {error.filename}: {error.strerror or error}\n"
-            f"  once that is mended, this finishes it: eval-factory data verify {root}"
+            f"  once that is corrected, this finishes it: eval-factory data verify {root}"
         ) from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FetchError(Exception):
-    """A file could not be had; the message says why. `unreachable`: the host itself did not answer."""
+    """A file is unavailable; the message says why. `unreachable`: the host itself did not answer."""
 
     def __init__(self, message: str, *, unreachable: bool = False) -> None:
         super().__init__(message)

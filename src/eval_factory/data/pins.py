@@ -11,7 +11,7 @@ from eval_factory.plan.run_plan import Plan
 
 
 def pins_of(*plans: Plan) -> Pins | None:
-    """Of files that HELM takes from a branch, and of data sets that it takes at whatever is newest.
+    """Of files that HELM takes from a branch, and of data sets that it takes at their newest revision.
 
     None where there is nothing to pin.
     """

@@ -44,7 +44,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: Say) -> None:
 
     Raises:
         ConfigError: a task is unknown.
-        PrerequisiteError: a message for each task that could not be had whole; nothing of it was written.
+        PrerequisiteError: a message for each task whose data are not available in full; nothing of it was written.
     """
     unknown = [name for name in tasks if sources.asked(name) is None and name != LEADERBOARDS]
     if unknown:
@@ -188,7 +188,7 @@ def _pull_listing(
 
 
 def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: Say) -> None:
-    """No medical benchmark reads these: where they cannot be had, the bundle is complete all the same."""
+    """No medical benchmark reads these: where they are unavailable, the bundle is complete all the same."""
     for name, package in sources.nltk.items():
         try:
             _stage_nltk(name, package, sources, stage, fetcher)

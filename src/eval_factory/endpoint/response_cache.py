@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     attempt INTEGER NOT NULL,   -- 0: answered from the cache; 1: first try
     outcome TEXT NOT NULL,      -- answered, cached, retried, failed; unusable, unscorable: of an answer got before
     status INTEGER,             -- HTTP status, where there was one
-    error TEXT,                 -- of an answered attempt: how its request had to be changed
+    error TEXT,                 -- of an answered attempt: how its request was changed
     started REAL NOT NULL,
     latency_s REAL NOT NULL,
     prompt_tokens INTEGER,

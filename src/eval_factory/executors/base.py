@@ -55,7 +55,7 @@ class Executor(Protocol):
     ) -> Execution:
         """Run to the end and show progress on `screen`; `on_event` is told of everything but progress.
 
-        Whatever interrupts the wait ends the program, and all that it started, first.
+        Anything that interrupts the wait ends the program, and all that it started, first.
 
         Raises:
             PrerequisiteError: the program is not there.

@@ -28,7 +28,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
     """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
 
     The program inherits the folder's lock: nobody else may write there for as long as it lives.
-    Whatever interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the whole process group first.
+    Anything that interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the whole process group first.
 
     Raises:
         PrerequisiteError: the program is not there.

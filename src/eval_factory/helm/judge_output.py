@@ -89,7 +89,7 @@ def _own_ratings(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
     if len(usable) > 1:
         raise UnusableJudgeOutput("it holds several judgements that differ; give one JSON object and nothing else")
     (ratings,) = usable.values()
-    return {name: ratings[name] for name in criteria}  # HELM's mean takes whatever else stands there
+    return {name: ratings[name] for name in criteria}  # HELM's mean takes everything else that stands there
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
@@ -115,7 +115,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _standing_in(judged: str) -> Callable[[str, Any, Collection[str]], bool]:
-    """Whether a rating stands in the judged answer already: in whatever layout, wrapping, escape or disguise.
+    """Whether a rating stands in the judged answer already: in any layout, wrapping, escape or disguise.
 
     The letters and digits of the rating are looked for among those of the answer, read forwards and backwards.
     """

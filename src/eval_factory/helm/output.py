@@ -144,7 +144,7 @@ class HelmRun:
         return any(spec.class_name.rpartition(".")[2] == class_name for spec in self.run_spec.metric_specs)
 
     def main_split(self, preferred: str | None = None) -> str | None:
-        """The preferred split where the run has it; else `test`, else `valid`, else whatever there is."""
+        """The preferred split where the run has it; else `test`, else `valid`, else the first there is."""
         splits = {stat.name.split for stat in self.stats if stat.name.split}
         by_weight = (preferred, *_SPLITS_BY_WEIGHT, *sorted(splits))
         return next((split for split in by_weight if split in splits), None)

@@ -1,7 +1,7 @@
 """`offline`: helm-run may connect to the endpoints' hosts and nowhere else.
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
-whatever library asks, and it cannot be taken off again. The parent process works out which hosts there are
+no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
 (`data/network.py`); the plug-in sets the guard up inside helm-run.
 """
 

@@ -1,4 +1,4 @@
-"""Scores of groups of instances: by category, by sub-split, by whatever few values a field of theirs has."""
+"""Scores of groups of instances: by category, by sub-split, by any field of theirs with few values."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class _Tally:
 
 
 def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[str]]:
-    """The usage, and how requests had to be changed for the endpoint to take them, in the run that paid for them.
+    """The usage, and how requests were changed so that the endpoint took them, in the run that paid for them.
 
     Args:
         run_id: of the helm-run that made the result.

@@ -59,7 +59,7 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
 
 
 def wrong_processor(arguments: Mapping[str, str]) -> str | None:
-    """HELM imports and calls whatever function `process_output` names, with the answers."""
+    """HELM imports and calls the function that `process_output` names, with the answers."""
     named = arguments.get(PROCESS_OUTPUT)
     if named is None or named.startswith(OUTPUT_PROCESSORS):
         return None

@@ -51,7 +51,7 @@ def redactor_of(evaluation: Evaluation, env: Mapping[str, str]) -> Redactor:
 
 
 def show_warnings(evaluation: Evaluation, screen: TextIO) -> list[str]:
-    """What is odd about the configuration, on the screen; returned for the log."""
+    """The warnings about the configuration, on the screen; returned for the log."""
     warnings = [f"warning: {text}" for text in evaluation.warnings]
     screen.writelines(f"{line}\n" for line in warnings)
     return warnings

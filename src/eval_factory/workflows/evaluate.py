@@ -117,12 +117,12 @@ def probe_all(context: RunContext, endpoints: Collection[EndpointSettings]) -> f
         if endpoint.url.startswith("demo:"):
             continue
         try:
-            odd = probe(endpoint, context.env, context.redactor, context.log.info)
+            warning = probe(endpoint, context.env, context.redactor, context.log.info)
         except PrerequisiteError as error:
             context.log.error(str(error))
             raise
-        if odd:
-            context.warn(odd)
+        if warning:
+            context.warn(warning)
             silent.add(endpoint.role)  # a leaderboard may have several models
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 

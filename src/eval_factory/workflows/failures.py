@@ -67,7 +67,7 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         return PrerequisiteError(missing_data(plan, error))
     if kind in DATA_ERRORS:
         return PrerequisiteError(
-            f"something that HELM needs while it is {phase} ({plan.task_name}) could not be had: {error}\n"
+            f"something that HELM needs while it is {phase} ({plan.task_name}) is unavailable: {error}\n"
             f"  answers are kept: the same command goes on; log: {plan.rundir.helm_log}"
         )
     prescribed = entry.prescribed_judges
@@ -126,7 +126,7 @@ def _missing_package(plan: Plan, message: str) -> str:
 def missing_data(plan: Plan, error: str) -> str:
     """What to say where a scenario's data are not there."""
     lines = [
-        f"the data of {plan.task_name} could not be had: {error}",
+        f"the data of {plan.task_name} are unavailable: {error}",
         f"  they come from: {plan.evaluation.task.about.source}; log: {plan.rundir.helm_log}",
     ]
     if plan.model.max_length is not None:

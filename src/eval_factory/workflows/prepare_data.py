@@ -33,7 +33,7 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
 
 
 def data_read(context: RunContext, plan: Plan, bundle: BundleInUse | None) -> DataRead:
-    """By what the data of this run are known again; of the bundle as it is now, whatever becomes of it."""
+    """By what the data of this run are known again; of the bundle as it is now; it may change later."""
     own = look_at_own_data(plan, context.say)
     extra = plan.evaluation.run.config.params.extra
     if extra.data_dir is None and not extra.offline:

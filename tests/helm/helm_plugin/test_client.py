@@ -178,7 +178,7 @@ def test_an_answer_to_the_request_as_it_is_comes_first(tmp_path: Path) -> None:
         assert len(server.requests) == 2
 
 
-def test_a_judgement_that_is_forgotten_is_asked_anew_whatever_its_key(tmp_path: Path) -> None:
+def test_a_judgement_that_is_forgotten_is_asked_again_under_any_key(tmp_path: Path) -> None:
     with Picky(lambda _prompt: "B") as server:
         endpoint = endpoint_at(server, tmp_path)
         endpoint.make_request(REQUEST)

@@ -24,7 +24,7 @@ EXECUTING = {
     "ehr_sql": "SQL",
     "image2musicsheet": "a program",
     "spider": "SQL",
-    "unitxt": "whatever unitxt's card says",
+    "unitxt": "any function that unitxt's card names",
 }
 
 

@@ -176,7 +176,7 @@ PORTAL = b"<html>Please log in</html>"
 
 
 def test_a_login_page_is_pulled_as_nothing(tmp_path: Path, origin: Origin) -> None:
-    """A captive portal answers whatever it is asked with status 200 and its own page."""
+    """A captive portal answers every request with status 200 and its own page."""
     origin.everything = (200, PORTAL, {"Content-Type": "text/html"})
     tasks = ("race_based_med", "med_dialog", "mtsamples_procedures", "ehr_sql", "medhelm_med_mcqa", "leaderboards")
     origins = [f"--origin={name}={origin.url}" for name in load_sources().origins]

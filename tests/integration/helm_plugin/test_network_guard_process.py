@@ -48,7 +48,7 @@ print(json.dumps({
 """
 
 
-def test_nothing_but_the_endpoint_is_reached_whatever_asks(endpoint_and_other: tuple[str, ScriptedEndpoint]) -> None:
+def test_nothing_but_the_endpoint_is_reached_by_any_library(endpoint_and_other: tuple[str, ScriptedEndpoint]) -> None:
     url, other = endpoint_and_other
     place, port = place_of(url), place_of(other.url)
     assert port is not None

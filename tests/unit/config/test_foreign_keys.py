@@ -102,7 +102,7 @@ def test_the_task_is_the_type(task: str) -> None:
     assert evaluation({"config.params.task": task}).warnings == ("keys without an effect here: config.params: task",)
 
 
-def test_one_s_own_run_config_is_one() -> None:
+def test_a_written_run_config_can_be_run_again() -> None:
     info = load_framework().framework
     own = {
         "framework_name": info.name,

@@ -60,7 +60,7 @@ def test_a_request_read_back_from_helms_json_gives_the_same_key() -> None:
 
 
 @pytest.mark.parametrize("change", [{"prompt": "q"}, {"temperature": 0.1}, {"max_tokens": 8}, {"top_p": 0.9}])
-def test_whatever_is_asked_is_in_the_key(change: dict[str, Any]) -> None:
+def test_everything_that_is_asked_is_in_the_key(change: dict[str, Any]) -> None:
     assert openai_api.request_key("u", body(**change), None) != openai_api.request_key("u", body(), None)
 
 

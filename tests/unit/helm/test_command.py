@@ -1,4 +1,4 @@
-"""HELM's programs are those of our own environment, whatever PATH holds."""
+"""HELM's programs are those of our own environment, not those on PATH."""
 
 from __future__ import annotations
 

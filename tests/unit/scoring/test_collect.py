@@ -132,7 +132,7 @@ def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path
     assert [zero.scores[name].value for name in values] == [0.5, 0.5]
 
 
-def test_what_a_request_can_still_mend_is_asked_again_beside_it(tmp_path: Path) -> None:
+def test_what_another_request_can_still_answer_is_asked_again_beside_it(tmp_path: Path) -> None:
     states = [state(0, "yes"), state(1, None, **UNSCORABLE), state(2, None)]
     result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 0.0]})
     assert result.something_to_ask

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.scores import bounds_of, helm_mean, score_of
 
@@ -26,23 +25,6 @@ def test_trials_of_an_instance_are_one_value_of_the_sample() -> None:
     assert score is not None
     assert score.value == pytest.approx(1 / 3)
     assert score.stats.count == 3
-
-
-def test_groups_leave_out_what_the_score_leaves_out() -> None:
-    values = {key(number): 1.0 for number in range(8)}
-    members = {"ward": {"a": [key(n) for n in range(4)], "b": [key(n) for n in range(4, 8)]}}
-    missing = {key(0), key(1), key(2)}
-    groups = scores_by_group(context(values), members, missing, failed_as_zero=False)["ward"]
-    assert {name: (found["m"].value, found["m"].stats.count) for name, found in groups.items()} == {
-        "a": (1.0, 1), "b": (1.0, 4),
-    }  # fmt: skip
-
-
-def test_groups_count_as_zero_what_the_score_counts_as_zero() -> None:
-    values = {key(number): 1.0 for number in range(8)}
-    members = {"ward": {"a": [key(n) for n in range(4)], "b": [key(n) for n in range(4, 8)]}}
-    groups = scores_by_group(context(values), members, {key(0), key(1), key(2)}, failed_as_zero=True)["ward"]
-    assert {name: found["m"].value for name, found in groups.items()} == {"a": 0.25, "b": 1.0}
 
 
 def test_bounds_are_on_the_scale_of_the_metric() -> None:
@@ -116,20 +98,6 @@ def test_bounds_of_a_whole_run_are_helms_value_itself() -> None:
     assert bounds_of(pooled, {key(9)}) == (0.75, 0.75)
 
 
-def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
-    values = {key(number): 1.0 for number in range(8)}
-    members = {
-        "one": {"only": list(values)},
-        "few": {"b": [key(n) for n in range(4)], "a": [key(n) for n in range(4, 8)]},
-        "most": {str(n): [key(n), key(n + 4)] for n in range(4)},
-        "many": {str(n): [key(n)] for n in range(8)},
-        "other": {"x": [key(0)], "y": [key(99)]},  # of another split: not in this metric's values
-    }
-    found = scores_by_group(context(values), members, set(), failed_as_zero=False)
-    assert list(found) == ["few", "most"]
-    assert list(found["few"]) == ["a", "b"]
-
-
 _VALUES = st.dictionaries(
     st.tuples(st.integers(0, 5).map(str), st.integers(0, 2), st.sampled_from([None, "typos"])),
     st.floats(0, 1),
@@ -146,7 +114,7 @@ def test_the_mean_lies_between_the_least_and_the_greatest_value(values: dict[Ins
 
 
 @given(_SOME_MISSING)
-def test_the_score_lies_within_its_bounds_whatever_is_missing(
+def test_the_score_lies_within_its_bounds_with_any_instances_missing(
     drawn: tuple[dict[InstanceKey, float], set[InstanceKey]],
 ) -> None:
     values, missing = drawn

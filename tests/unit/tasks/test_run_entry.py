@@ -60,7 +60,7 @@ def test_valid(name: str) -> None:
     assert evaluation({"config.type": f"helm:{name}", **allowed}).task.name == f"helm:{name}"
 
 
-def test_a_jury_is_the_frameworks_or_ones_own() -> None:
+def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
     here = plan({"config.type": "helm:aci_bench"})
     assert [judge.role for judge in here.judges] == list(load_framework().judges)
     assert f"jury_config_path={here.rundir.model_configs}/judges.yaml" in run_entry(here)

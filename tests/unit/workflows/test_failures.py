@@ -13,7 +13,7 @@ from unit.builders import plan
 @pytest.mark.parametrize(
     ("error", "phase", "kind", "said"),
     [
-        ("URLError: <urlopen error>", LOADING, PrerequisiteError, "the data of pubmed_qa could not be had: URLError"),
+        ("URLError: <urlopen error>", LOADING, PrerequisiteError, "the data of pubmed_qa are unavailable: URLError"),
         ("GatedRepoError: 401", LOADING, PrerequisiteError, "the data of pubmed_qa"),
         ("ConnectionError: no", SCORING, PrerequisiteError, "while it is scoring"),
         ("ModuleNotFoundError: No module named 'sacrebleu.metrics'", SCORING, PrerequisiteError, "-m pip install 'sacrebleu~=2.2'"),

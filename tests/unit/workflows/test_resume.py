@@ -1,4 +1,4 @@
-"""What an output folder remembers, and what it sets aside."""
+"""What an output folder remembers, and what it archives."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class _Budget:
 
 
 class _Worker:
-    """One process that executes queries, started when it is first needed and anew after it had to be ended."""
+    """One process that executes queries, started when it is first needed and again after it was ended."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None

@@ -124,7 +124,7 @@ def _absolute(folder: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class _Readable:
-    """What of the file can be looked at, whatever is wrong with the rest."""
+    """The parts of the file that can be checked, even where other parts are wrong."""
 
     prompt_file: str | None
     dataset_file: str | None

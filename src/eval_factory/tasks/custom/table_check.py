@@ -16,7 +16,7 @@ from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 QUESTION = "question"
-"""A column of the prompt that is called so is what is asked, whatever else the prompt shows."""
+"""A column of the prompt that is called so is what is asked, no matter what else the prompt shows."""
 
 
 def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | None:

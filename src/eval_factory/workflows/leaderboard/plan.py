@@ -90,7 +90,7 @@ def make_job(request: LeaderboardRequest, env: Mapping[str, str]) -> Job:
 
     Raises:
         ConfigError: there is no such leaderboard, no text endpoint can run it, or something given is wrong.
-        PrerequisiteError: HELM has no such schema, or the conf cannot be had.
+        PrerequisiteError: HELM has no such schema, or the conf is unavailable.
     """
     row = registry.find(request.name)
     if row.lacks and request.conf is None:

@@ -1,0 +1,59 @@
+"""A group of commands that is imported when it is used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from eval_factory.cli.lazy import LazyGroup
+
+MODULE = "commands_of_a_test"
+SOURCE = """
+import click
+
+@click.group()
+def tools(): "Never shown."
+
+@tools.command()
+def first(): click.echo("the first")
+
+@tools.command()
+def second(): click.echo("the second")
+
+other = None
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[click.Group]:
+    (tmp_path / f"{MODULE}.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    program = click.Group("program")
+    program.add_command(LazyGroup("tools", f"{MODULE}:tools", "All the tools."))
+    yield program
+    sys.modules.pop(MODULE, None)
+
+
+def test_its_help_line_needs_no_import(program: click.Group) -> None:
+    told = CliRunner().invoke(program, ["--help"]).output
+    assert "tools  All the tools." in told
+    assert MODULE not in sys.modules
+
+
+def test_its_commands_are_the_modules(program: click.Group) -> None:
+    told = CliRunner().invoke(program, ["tools", "--help"])
+    assert told.exit_code == 0
+    assert told.output.index("first") < told.output.index("second")
+    assert CliRunner().invoke(program, ["tools", "second"]).output == "the second\n"
+    assert MODULE in sys.modules
+
+
+def test_a_command_that_there_is_not_is_a_wrong_command_line(program: click.Group) -> None:
+    told = CliRunner().invoke(program, ["tools", "third"])
+    assert told.exit_code == 2
+    assert "No such command 'third'" in told.output

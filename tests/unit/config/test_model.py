@@ -1,0 +1,227 @@
+"""The shape of a merged configuration, value by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from eval_factory.config.model import (
+    MAX_PARALLELISM,
+    MOST,
+    ApiEndpoint,
+    Extra,
+    Judge,
+    Line,
+    Number,
+    Parallelism,
+    PathText,
+    Positive,
+    Role,
+    RunConfig,
+    Temperature,
+    TopP,
+    Url,
+    VariableName,
+)
+from unit.builders import evaluation
+
+
+def taken(kind: Any, value: object) -> object:
+    return TypeAdapter(kind).validate_python(value)
+
+
+def refusal(kind: Any, value: object) -> str:
+    """What is said of a value that is refused."""
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(kind).validate_python(value)
+    return "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in caught.value.errors())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://host/v1", "http://127.0.0.1:8000", "demo://baseline", "https://h:65535/v1?api-version=1",
+        "https://h/v1?key=${GATEWAY_KEY}",
+    ],
+)  # fmt: skip
+def test_urls_of_endpoints(url: str) -> None:
+    assert taken(Url, url) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("demo://other", "the embedded endpoint is demo://baseline"),
+        ("host/v1", "needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint"),
+        ("ftp://host", "needs a scheme"),
+        ("https:///v1", "names no host"),
+        ("https://me:word@host/v1", "must hold no user name or password (they are not shown)"),
+        ("https://me@host/v1", "must hold no user name or password"),
+        ("https://h:99999/v1", "has a port that is not a number from 0 to 65535"),
+        ("https://h:x/v1", "has a port that is not a number"),
+        ("https://h/v1?key=9bQzCANARY7Kd0PL", "must not hold a secret (its field 'key' is not shown)"),
+    ],
+)
+def test_urls_that_are_none(url: str, said: str) -> None:
+    told = refusal(Url, url)
+    assert said in told
+    assert "CANARY" not in told
+    assert "word@" not in told
+
+
+def test_a_secret_in_a_url_is_told_how_to_be_written() -> None:
+    assert "write 'key'=${NAME_OF_THE_VARIABLE}" in refusal(Url, "https://h/v1?key=9bQzCANARY7Kd0PL")
+
+
+@pytest.mark.parametrize("value", ["OPENAI_API_KEY", "_k", "key2"])
+def test_names_of_variables(value: str) -> None:
+    assert taken(VariableName, value) == value
+
+
+@pytest.mark.parametrize("value", ["sk-canary0123456789abcdef", "a-b-canary", "2canary", "", "canary 1"])
+def test_what_cannot_be_a_variables_name_is_never_shown(value: str) -> None:
+    told = refusal(VariableName, value)
+    assert "must be the NAME of an environment variable" in told
+    assert "canary" not in told
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("", "must not be empty"), (" \t", "must not be empty"), ("a\nb", "one line"), ("a\x1f", "one line")],
+)
+def test_lines(value: str, said: str) -> None:
+    assert said in refusal(Line, value)
+    assert taken(Line, "a b é\x7f") == "a b é\x7f"
+    assert "valid string" in refusal(Line, 5)
+
+
+def test_a_path_of_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert taken(PathText, "~/x") == "/home/me/x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "most", "below", "above"),
+    [
+        (Positive, 1, MOST, 0, MOST + 1),
+        (Parallelism, 1, MAX_PARALLELISM, 0, MAX_PARALLELISM + 1),
+        (Temperature, 0.0, 100.0, -0.1, 100.1),
+        (TopP, 0.01, 1.0, 0.0, 1.01),
+    ],
+)
+def test_numbers_have_their_ends(kind: Any, least: float, most: float, below: float, above: float) -> None:
+    assert (taken(kind, least), taken(kind, most)) == (least, most)
+    assert "greater than" in refusal(kind, below)
+    assert "less than" in refusal(kind, above)
+
+
+def test_limits_are_as_documented() -> None:
+    assert (MOST, MAX_PARALLELISM) == (10**9, 4096)
+
+
+@pytest.mark.parametrize("value", [True, float("nan"), float("inf"), "x", None])
+def test_what_is_no_number(value: object) -> None:
+    assert refusal(Number, value)
+
+
+def test_a_count_is_a_whole_number() -> None:
+    assert "integer" in refusal(Positive, "5")
+    assert "integer" in refusal(Positive, True)
+
+
+@pytest.mark.parametrize("name", ["gpt", "a", "my-judge_2", "a" + "b" * 40])
+def test_roles(name: str) -> None:
+    assert taken(Role, name) == name
+
+
+@pytest.mark.parametrize("name", ["model", "Gpt", "2a", "-a", "a b", "", "a" + "b" * 41, "a\n"])
+def test_what_cannot_be_a_role(name: str) -> None:
+    assert "must be lower-case letters, digits, - and _, and not 'model'" in refusal(Role, name)
+
+
+def test_a_judge_signs_in_one_way() -> None:
+    judge = {"name": "a", "model_id": "m"}
+    assert taken(Judge, {**judge, "api_key": "K"}).api_key == "K"  # type: ignore[attr-defined]
+    assert taken(Judge, {**judge, "api_key_name": "K"}).api_key == "K"  # type: ignore[attr-defined]
+    assert taken(Judge, {**judge, "oauth": "openai"}).oauth == "openai"  # type: ignore[attr-defined]
+    assert "judge a: api_key and oauth are two ways of signing in" in refusal(
+        Judge, {**judge, "api_key": "K", "oauth": "openai"}
+    )
+
+
+def test_what_a_judge_does_not_say_is_open() -> None:
+    judge = Judge(name="a", model_id="m")
+    assert judge.model_dump(exclude={"name", "model_id"}) == {
+        "url": None, "api_key": None, "oauth": None, "use_nvcf": False, "temperature": None, "top_p": None,
+        "max_tokens": None, "parallelism": None, "requests_per_minute": None, "tokens_per_minute": None,
+    }  # fmt: skip
+
+
+def merged(**extra: Any) -> dict[str, Any]:
+    """A whole configuration, with other values of `config.params.extra`."""
+    document = evaluation().as_dict()
+    document["config"]["params"]["extra"].update(extra)
+    return document
+
+
+def test_a_whole_configuration_is_taken_and_given_back() -> None:
+    assert RunConfig.model_validate(merged()).model_dump(mode="json") == merged()
+
+
+@pytest.mark.parametrize("section", [(), ("config",), ("config", "params"), ("config", "params", "extra"), ("target",),
+                                     ("target", "api_endpoint"), ("target", "api_endpoint", "adapter_config")])  # fmt: skip
+def test_a_key_that_nobody_knows_is_an_error_in_every_section(section: tuple[str, ...]) -> None:
+    document = tree = merged()
+    for name in section:
+        tree = tree[name]
+    tree["surprise"] = 1
+    assert ".".join([*section, "surprise"]) in refusal(RunConfig, document)
+
+
+def test_nothing_has_a_default_here() -> None:
+    """Defaults stand in framework.yml; only what a judge leaves out is open."""
+    for model in (RunConfig, Extra, ApiEndpoint):
+        assert all(field.is_required() for field in model.model_fields.values()), model
+
+
+def test_judges_have_different_names() -> None:
+    two = [{"name": "a", "model_id": "m"}, {"name": "b", "model_id": "m"}]
+    assert RunConfig.model_validate(merged(judges=two)).config.params.extra.judges
+    assert "two judges have the name a" in refusal(RunConfig, merged(judges=[*two, two[0]]))
+    assert refusal(RunConfig, merged(judges=[]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("offline", "yes"), ("allow_code_execution", 1), ("on_failure", "retry"), ("min_coverage", 1.1),
+        ("min_coverage", -0.1), ("stop_after_failures", -1), ("num_train_trials", 1001), ("num_train_trials", 0),
+        ("max_length", 0), ("subject", ""), ("gpt_judge_api_key", "not a name"),
+    ],
+)  # fmt: skip
+def test_values_of_extra_that_are_refused(name: str, value: object) -> None:
+    assert f"config.params.extra.{name}" in refusal(RunConfig, merged(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"user": {"key": "9bQzCANARY7Kd0PL"}}, "must not hold a secret in its field 'user.key'"),
+        ({"text": "sk-canary0123456789abcdef"}, "must not hold a key"),
+    ],
+)
+def test_requests_are_given_no_secrets(fields: dict[str, Any], said: str) -> None:
+    document = merged()
+    document["target"]["api_endpoint"]["adapter_config"]["params_to_add"] = fields
+    told = refusal(RunConfig, document)
+    assert said in told
+    assert "canary" not in told.lower()
+
+
+def test_the_embedded_endpoint_is_known() -> None:
+    document = merged()
+    assert not RunConfig.model_validate(document).target.api_endpoint.is_demo
+    document["target"]["api_endpoint"]["url"] = "demo://baseline"
+    assert RunConfig.model_validate(document).target.api_endpoint.is_demo

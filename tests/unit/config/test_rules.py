@@ -1,0 +1,217 @@
+"""What of a configuration depends on the task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.config.merge import Source
+from eval_factory.config.rules import (
+    data_faults,
+    own_data_of,
+    prescribed_roles,
+    real_names,
+    with_extra,
+    with_task_rules,
+    without_examples,
+)
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.framework import FileLayout, HelmEntry, ScenarioParameter, Task, load_framework
+from unit.builders import evaluation
+
+EXTRA = "config.params.extra"
+
+
+def problems_of(**flags: Any) -> list[str]:
+    """What is said of flags whose dots are written as two underscores."""
+    with pytest.raises(ConfigError) as caught:
+        evaluation({name.replace("__", "."): value for name, value in flags.items()})
+    return caught.value.problems
+
+
+def task_of(name: str) -> Task:
+    found = load_framework().task(name)
+    assert found is not None
+    return found
+
+
+def test_an_endpoint_of_a_type_that_the_task_cannot_be_run_on() -> None:
+    problems: list[str] = []
+    here = evaluation({"target.api_endpoint.type": "completions"})
+    config = {**here.task.defaults["config"], "supported_endpoint_types": ["chat"]}
+    with_task_rules(here.run, here.task.model_copy(update={"defaults": {"config": config}}), problems)
+    assert problems == ["target.api_endpoint.type: pubmed_qa runs on chat, not on completions"]
+    problems.clear()
+    with_task_rules(here.run, here.task, problems)
+    assert problems == []
+
+
+@pytest.mark.parametrize(("tokens", "same"), [((5, 5), True), ((5, None), True), ((None, 5), True), ((5, 6), False)])
+def test_two_names_of_one_setting_may_not_differ(tokens: tuple[int | None, int | None], same: bool) -> None:
+    flags = {"config.params.max_new_tokens": tokens[0], f"{EXTRA}.num_output_tokens": tokens[1]}
+    if same:
+        assert evaluation(flags).num_output_tokens == 5
+        return
+    with pytest.raises(ConfigError) as caught:
+        evaluation(flags)
+    (problem,) = caught.value.problems
+    assert problem == (
+        "config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ (5 and 6);"
+        " give one of them"
+    )
+
+
+def test_what_executes_answers_needs_permission() -> None:
+    (problem,) = problems_of(config__type="helm:code:dataset=humaneval")
+    assert problem.startswith("config.type: ")
+    assert evaluation({"config.type": "helm:code:dataset=humaneval", f"{EXTRA}.allow_code_execution": True})
+
+
+def test_judges_belong_to_tasks_that_are_scored_by_judges() -> None:
+    jury = [{"name": "mine", "model_id": "m"}]
+    said = problems_of(**{f"{EXTRA}.judges": jury})
+    assert said == ["config.params.extra.judges: pubmed_qa is not scored by judges"]
+    prescribed = problems_of(**{"config.type": "helm:harm_bench", f"{EXTRA}.judges": jury})
+    assert prescribed == ["config.params.extra.judges: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"]
+    assert evaluation({"config.type": "helm:harm_bench", f"{EXTRA}.judges": [{"name": "gpt", "model_id": "m"}]})
+    assert evaluation({"config.type": "aci_bench", f"{EXTRA}.judges": jury})
+
+
+def test_a_comma_in_the_output_folder_is_refused_where_helm_is_given_it() -> None:
+    assert problems_of(config__type="aci_bench", config__output_dir="a,b") == [
+        "config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"
+    ]
+    assert evaluation({"config.output_dir": "a,b"})
+
+
+def test_a_parameter_belongs_to_the_tasks_that_declare_it() -> None:
+    (problem,) = problems_of(**{f"{EXTRA}.language": "en"})
+    assert problem == "config.params.extra.language: pubmed_qa has no language; it belongs to head_qa"
+    (problem,) = problems_of(**{"config.type": "helm:boolq", f"{EXTRA}.subject": "x"})
+    assert problem == (
+        "config.params.extra.subject: write the arguments of a run entry in config.type: helm:boolq:subject=x"
+    )
+
+
+def test_a_value_that_is_not_allowed_is_told_the_nearest() -> None:
+    subset = {"config.type": "med_dialog", f"{EXTRA}.subset": "healthcaremagik"}
+    (problem,) = problems_of(**subset)
+    assert problem.startswith("config.params.extra.subset: must be one of healthcaremagic, icliniq, got ")
+    assert problem.endswith("got 'healthcaremagik', did you mean 'healthcaremagic'?")
+    assert problems_of(**{**subset, f"{EXTRA}.subset": "x"})[0].endswith("got 'x'")
+
+
+def test_a_fixed_parameter_is_the_tasks() -> None:
+    task = "med_dialog_icliniq"
+    assert evaluation({"config.type": task}).run.config.params.extra.subset == "icliniq"
+    assert evaluation({"config.type": task, f"{EXTRA}.subset": "icliniq"})
+    assert problems_of(**{"config.type": task, f"{EXTRA}.subset": "healthcaremagic"}) == [
+        "config.params.extra.subset: med_dialog_icliniq is subset=icliniq, got 'healthcaremagic'"
+    ]
+
+
+def test_a_parameter_that_is_missing_is_told_with_what_it_may_be() -> None:
+    said = problems_of(config__type="clear")
+    condition = next(text for text in said if ".condition:" in text)
+    assert condition.startswith("config.params.extra.condition: is missing; clear needs it, one of ")
+    path = next(text for text in said if ".data_path:" in text)
+    assert "is missing; clear needs it; what it must contain:\n    " in path
+
+
+@pytest.mark.parametrize("given", ["some/where", "~/where"])
+def test_a_path_becomes_absolute(given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = evaluation({"config.type": "ehrshot", f"{EXTRA}.subject": "lab_anemia", f"{EXTRA}.data_path": given})
+    where = "some/where" if given.startswith("some") else "where"
+    assert found.run.config.params.extra.data_path == str(tmp_path / where)
+
+
+def test_another_value_of_extra_changes_nothing_else() -> None:
+    run = evaluation().run
+    changed = with_extra(run, {"subject": "x"})
+    assert changed.config.params.extra.subject == "x"
+    assert with_extra(changed, {"subject": None}) == run
+    assert run.config.params.extra.subject is None
+
+
+def test_a_source_moves_to_a_parameters_first_name() -> None:
+    """Unless the value of the first name was given, too; a default of the other name is nobody's choice."""
+    first, other = f"{EXTRA}.condition", f"{EXTRA}.subject"
+    clear = task_of("clear")
+    assert real_names(clear, {first: Source.FRAMEWORK, other: Source.FLAG}) == {first: Source.FLAG}
+    assert real_names(clear, {first: Source.FILE, other: Source.FLAG}) == {first: Source.FILE}
+    assert real_names(clear, {first: Source.TASK, other: Source.FILE}) == {first: Source.FILE}
+    for default in (Source.FRAMEWORK, Source.TASK):
+        known = {first: Source.FLAG, other: default}
+        assert real_names(clear, known) == known
+    assert real_names(clear, {first: Source.FLAG}) == {first: Source.FLAG}
+    assert real_names(task_of("pubmed_qa"), {other: Source.FLAG}) == {other: Source.FLAG}
+
+
+@pytest.mark.parametrize(
+    ("deployments", "roles"),
+    [
+        ((), {}),
+        (("openai/gpt-4o",), {"gpt": "openai/gpt-4o"}),
+        (("meta/llama-3", "anthropic/claude-3"), {"llama": "meta/llama-3", "claude": "anthropic/claude-3"}),
+        (("azure/gpt-4o",), {"gpt": "azure/gpt-4o"}),
+        (("anthropic/opus",), {"claude": "anthropic/opus"}),
+        (("mistral/m",), {"mistral": "mistral/m"}),
+        (("openai/gpt-4o", "openai/GPT 4.1"), {"gpt": "openai/gpt-4o", "gpt-4-1": "openai/GPT 4.1"}),
+        (("openai/gpt-4o", "openai/gpt-4o"), {"gpt": "openai/gpt-4o"}),
+        (("no-slash",), {}),
+    ],
+)
+def test_roles_of_the_judges_that_helm_prescribes(deployments: tuple[str, ...], roles: dict[str, str]) -> None:
+    assert prescribed_roles(deployments) == roles
+
+
+def test_trials_without_examples_are_noted() -> None:
+    few, extra = task_of("mental_health"), evaluation().run.config.params.extra
+    zero = few.model_copy(update={"helm": few.helm.model_copy(update={"zero_shot": True, "run_spec": "own"})})
+    asked = extra.model_copy(update={"num_train_trials": 3})
+    noted = without_examples(zero, asked).about.notes
+    assert noted[:-1] == zero.about.notes
+    assert noted[-1].startswith("num_train_trials (3) has no effect: ")
+    assert without_examples(zero, extra) is zero
+    assert without_examples(zero, extra.model_copy(update={"num_train_trials": 1})) is zero
+
+
+def test_a_task_without_data_of_the_users_reads_none() -> None:
+    assert own_data_of(task_of("pubmed_qa"), evaluation().run.config.params.extra) is None
+    none = evaluation().run.config.params.extra
+    assert own_data_of(task_of("clear"), none) is None, "no path was given"
+
+
+def test_data_of_a_task_and_of_a_run_entry_have_the_same_layout() -> None:
+    here = evaluation({"config.type": "shc_bmt_med", f"{EXTRA}.data_path": "/d.csv"})
+    own = own_data_of(here.task, here.run.config.params.extra)
+    assert own is not None
+    assert (own.where, own.path) == ("config.params.extra.data_path", Path("/d.csv"))
+    entry = evaluation({"config.type": "helm:shc_bmt_med:data_path=/d.csv"})
+    of_entry = own_data_of(entry.task, entry.run.config.params.extra)
+    assert of_entry is not None
+    assert (of_entry.where, of_entry.path, of_entry.layout) == ("config.type: data_path", Path("/d.csv"), own.layout)
+
+
+def test_what_is_wrong_with_the_data_is_followed_by_what_they_have_to_be(tmp_path: Path) -> None:
+    here = evaluation({"config.type": "shc_bmt_med", f"{EXTRA}.data_path": str(tmp_path / "none.csv")})
+    (first, *others) = data_faults(here.task, here.run.config.params.extra)
+    assert first.startswith(f"config.params.extra.data_path: {tmp_path / 'none.csv'}")
+    assert "shc_bmt_med needs:" in others
+    after = others[others.index("shc_bmt_med needs:") + 1 :]
+    assert after
+    assert all(line.startswith("  ") for line in after)
+
+
+def test_nothing_is_wrong_where_nothing_is_known_of_the_form(tmp_path: Path) -> None:
+    rules = {"data_path": ScenarioParameter(path=True, layout=(FileLayout(),))}
+    task = task_of("pubmed_qa").model_copy(
+        update={"helm": HelmEntry(run_spec="r", scenario="s", main_metric=None, parameters=rules)}
+    )
+    extra = evaluation().run.config.params.extra.model_copy(update={"data_path": str(tmp_path / "none")})
+    assert own_data_of(task, extra) is not None
+    assert data_faults(task, extra) == []

@@ -1,0 +1,45 @@
+"""One class for each exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.core import errors
+from eval_factory.core.errors import ConfigError, EvalFactoryError
+
+CODES = {
+    "NotReportableError": 1,
+    "ConfigError": 2,
+    "PrerequisiteError": 3,
+    "HelmError": 4,
+    "BusyError": 5,
+    "EvalFactoryError": 70,
+    "InterruptedRunError": 130,
+}
+
+
+def test_each_exit_code_has_one_class_and_all_have_one_base() -> None:
+    found = {
+        name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
+    }
+    assert {name: kind.exit_code for name, kind in found.items()} == CODES
+    assert all(issubclass(kind, EvalFactoryError) for kind in found.values())
+    assert errors.DEFECT_EXIT_CODE == 70
+
+
+def test_a_config_error_keeps_its_problems_apart() -> None:
+    problems = ["a: is missing", "b: must be text"]
+    error = ConfigError(problems)
+    problems.append("added later")
+    assert error.problems == ["a: is missing", "b: must be text"]
+    assert str(error) == "a: is missing\nb: must be text"
+
+
+def test_a_single_problem_is_a_list_of_one() -> None:
+    error = ConfigError("a: is missing")
+    assert (error.problems, str(error)) == (["a: is missing"], "a: is missing")
+
+
+@pytest.mark.parametrize("name", sorted(set(CODES) - {"ConfigError"}))
+def test_the_message_is_what_was_said(name: str) -> None:
+    assert str(getattr(errors, name)("what is wrong\n  what to do")) == "what is wrong\n  what to do"

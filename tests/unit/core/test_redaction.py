@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from eval_factory.core.redaction import REDACTED, Redactor, is_placeholder, looks_like_key
+
+KEY = "plain-looking-value-77"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-0123456789abcdef",
+        "nvapi-abcdefgh12345678",
+        "hf_abcdefghijklmnop",
+        "Authorization: Bearer abc.def-123",
+        "http://user:pass@proxy:8080",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+        '{"authorization": "Bearer x"}',
+        "authorization=basic dTpwYXNz",
+        "Bearer 9bQzCANARY7Kd0PLx2Mn",
+        "got Basic dXNlcjpwYXNzd29yZA==",
+    ],
+)
+def test_shapes_are_redacted(text: str) -> None:
+    assert REDACTED in Redactor().text(f"before {text} after")
+
+
+def test_known_values_are_redacted_also_when_quoted_for_a_url() -> None:
+    redactor = Redactor(["p@ss/word 1 & 2"])
+    for text in ("p@ss/word 1 & 2", "p%40ss%2Fword%201%20%26%202", "p%40ss/word%201%20%26%202", "p@ss/word 1 &amp; 2"):
+        assert redactor.text(f"x {text} y") == f"x {REDACTED} y"
+
+
+ODD_KEY = 'sk/Canary+5f&3a9c"1e7b2?d48~'
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "base64, one before": lambda key: base64.b64encode(f"u{key}".encode()).decode(),
+    "base64, two before": lambda key: base64.b64encode(f"u:{key}".encode()).decode(),
+    "base64, something behind": lambda key: base64.b64encode(f"u:{key}@host".encode()).decode(),
+    "base64 for URLs": lambda key: base64.urlsafe_b64encode(f"\xff\xfe{key}".encode("latin-1")).decode(),
+    "hexadecimal": lambda key: key.encode().hex(),
+    "hexadecimal, large": lambda key: key.encode().hex().upper(),
+    "for a URL": lambda key: quote(key),
+    "for a URL, all": lambda key: quote(key, safe=""),
+    "for a URL, small": lambda key: re.sub("%..", lambda match: match[0].lower(), quote(key, safe="")),
+    "for a URL, plus": lambda key: quote_plus(key),
+    "for a URL, twice": lambda key: quote(quote(key, safe=""), safe=""),
+    "for a URL, every character": lambda key: "".join(f"%{ord(letter):02X}" for letter in key),
+    "for a URL, every character, small": lambda key: "".join(f"%{ord(letter):02x}" for letter in key),
+    "for a URL, every other character": lambda key: "".join(
+        f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)
+    ),
+    "JSON": lambda key: json.dumps(key),
+    "JSON, every character": lambda key: "".join(f"\\u{ord(letter):04x}" for letter in key),
+    "JSON, every character, large": lambda key: "".join(f"\\u{ord(letter):04X}" for letter in key),
+    "JSON in JSON": lambda key: json.dumps("".join(f"\\u{ord(letter):04x}" for letter in key)),
+    "JavaScript": lambda key: "".join(f"\\u{{{ord(letter):x}}}" for letter in key),
+    "bytes": lambda key: "".join(f"\\x{ord(letter):02x}" for letter in key),
+    "HTML": lambda key: html.escape(key),
+    "HTML, numbers": lambda key: "".join(f"&#{ord(letter)};" for letter in key),
+    "HTML, hexadecimal numbers": lambda key: "".join(f"&#x{ord(letter):X};" for letter in key),
+}
+
+
+@pytest.mark.parametrize("key", [KEY, ODD_KEY, "0123456789ab"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_known_key_is_redacted_in_any_encoding(encoding: str, key: str) -> None:
+    encoded = ENCODINGS[encoding](key)
+    said = Redactor([key]).known(f"before {encoded} after")
+    assert REDACTED in said
+    assert said.startswith("before ")
+    assert said.endswith(" after")
+    rest = said.removeprefix("before ").removesuffix(" after").replace(REDACTED, "")
+    assert len(rest) <= 14  # a name before it, a host behind it, digits of base64 that hold bits of both
+    assert encoded not in said
+    assert Redactor(["another-value-of-a-key-1"]).known(f"before {encoded} after") == f"before {encoded} after"
+
+
+def test_only_the_key_is_taken_out_of_base64() -> None:
+    """The digits that hold bits of what stands around it stay, and all others."""
+    encoded = base64.b64encode(f"name:{KEY}@host.example".encode()).decode()
+    before, after = Redactor([KEY]).known(encoded).split(REDACTED)
+    assert base64.b64decode(before[: len(before) // 4 * 4]) == b"nam"
+    assert encoded.endswith(after)
+    assert base64.b64decode(after[-(len(after) // 4 * 4) :]).endswith(b"host.example")
+
+
+def test_escapes_of_other_text_are_left_alone() -> None:
+    text = "50 %25 of \\u0041 &#65; \\x41 100%"
+    assert Redactor([KEY]).known(text) == text
+
+
+def test_ordinary_text_is_left_alone() -> None:
+    text = "The risk-benefit ratio; see https://host/v1 and a@b.c; task-force; sk-1"
+    assert Redactor([KEY]).text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Basic metabolic panel reveals sodium 133",
+        "Basic Conditioning Factors",
+        "the Basic Otorhinolaryngological exam",
+        "Bearer of the BRCA1 mutation",
+        "Bearer of otorhinolaryngological news",
+        "Prior authorization: Basic metabolic panel",
+    ],
+)
+def test_clinical_text_is_left_alone(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+@pytest.mark.parametrize(
+    "value", ["secret", "ollama", "EMPTY", "none", "sk-1", "Gastroenterology", "not-required", "abc123XY"]
+)
+def test_a_placeholder_is_no_secret(value: str) -> None:
+    text = f"gastric {value}ion of ollama/llama3 in /data/{value}/x"
+    assert is_placeholder(value)
+    assert Redactor([value, f"{value}\r\n"]).text(text) == text
+
+
+def test_a_real_key_is_redacted_wherever_it_stands() -> None:
+    for key in ("token-abc123", "correct-horse-battery-staple", KEY, "q" * 30):
+        assert not is_placeholder(key)
+        assert Redactor([f"{key}\r\n"]).text(f"x{key}y %20{key}\\n") == f"x{REDACTED}y %20{REDACTED}\\n"
+
+
+def test_what_only_looks_like_a_key_is_not_known() -> None:
+    said = {"content": ["sk-0123456789abcdef", f"<{KEY}>"]}
+    assert Redactor([KEY]).tree(said, known_only=True) == {"content": ["sk-0123456789abcdef", f"<{REDACTED}>"]}
+
+
+def test_redacted_json_is_still_json() -> None:
+    line = json.dumps({"a": 'Bearer abc"x', "b": f"{KEY}\n", "c": "http://u:p@h/\nBearer x\\y"})
+    assert json.loads(Redactor([KEY]).text(line))
+
+
+def test_tree() -> None:
+    tree = {"a": [KEY, 1, {"b": f"x{KEY}"}], KEY: None, 2: True}
+    assert Redactor([KEY]).tree(tree) == {"a": [REDACTED, 1, {"b": f"x{REDACTED}"}], REDACTED: None, 2: True}
+
+
+def test_proxy_passwords_are_known() -> None:
+    env = {"HTTPS_PROXY": "http://me:proxy-password-1@proxy:3128", "K": KEY}
+    redactor = Redactor.from_environment(env, ["K"])
+    assert "proxy-password-1" not in redactor.text("the proxy-password-1 leaked")
+    assert KEY not in redactor.text(KEY)
+
+
+def test_a_variable_that_holds_a_path_blinds_no_message(tmp_path: Path) -> None:
+    folder, gone = tmp_path / "a-long-folder", "/no/such/folder-0123456789"
+    folder.mkdir()
+    env = {"SERVICE_CREDENTIALS": str(folder), "STORE_KEY": gone, "DB_PWD": KEY}
+    redactor = Redactor.from_environment(env, env)
+    assert redactor.text(f"log: {folder}/x; {gone}; {KEY}") == f"log: {folder}/x; {REDACTED}; {REDACTED}"
+
+
+def test_a_secret_that_has_the_name_of_a_file_stays_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / KEY).touch()
+    assert Redactor.from_environment({"K": KEY}, ["K"]).text(KEY) == REDACTED
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "KEY2", "_x", "HF_TOKEN", "my_very_long_variable_name_for_a_key"])
+def test_the_name_of_a_variable_does_not_look_like_a_key(name: str) -> None:
+    assert not looks_like_key(name)

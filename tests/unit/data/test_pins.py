@@ -1,0 +1,91 @@
+"""Which revisions a run is told to read, and what is said where it read others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.helm_run_settings import Pins
+from eval_factory.data import pins
+from eval_factory.data.hub import UNKNOWN_REVISION
+from eval_factory.data.pins import notes_on_revisions, pins_of
+from eval_factory.data.sources import HubDataset, SourceFile, Sources, TaskSources, load_sources
+from eval_factory.helm.names import HUB_DATASETS_FILE
+from eval_factory.plan.run_plan import Plan
+from unit.builders import plan
+
+PINNED, OTHER = "1" * 40, "2" * 40
+
+
+@pytest.fixture(autouse=True)
+def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    moving = SourceFile(path="a.json", url="{raw}/v1/a.json", upstream="{raw}/main/a.json")
+    fixed = SourceFile(path="b.json", url="{raw}/v1/b.json")
+    tasks = {
+        "medec": TaskSources(scenario="medec", files=(moving, fixed)),
+        "head_qa": TaskSources(scenario="head_qa", files=(fixed,)),
+        "pubmed_qa": TaskSources(
+            scenario="pubmed_qa",
+            hub=(
+                HubDataset(id="org/pinned", config=None, revision=PINNED),
+                HubDataset(id="org/script", config=None, revision=PINNED, script=True),
+                HubDataset(id="org/newest", config=None, revision=None),
+            ),
+        ),
+    }
+    table: Sources = load_sources().model_copy(update={"tasks": tasks, "origins": {"raw": "https://raw.example"}})
+    monkeypatch.setattr(pins, "load_sources", lambda: table)
+
+
+def task(name: str, tmp_path: Path) -> Plan:
+    return plan({"config.type": name, "config.output_dir": str(tmp_path / "out")})
+
+
+FILES = {"https://raw.example/main/a.json": "https://raw.example/v1/a.json"}
+DATASETS = {"org/pinned": PINNED, "org/script": PINNED}
+
+
+def test_files_of_a_branch_and_data_sets_with_a_revision_are_pinned(tmp_path: Path) -> None:
+    assert pins_of(task("medec", tmp_path)) == Pins(FILES, {})
+    assert pins_of(task("pubmed_qa", tmp_path)) == Pins({}, DATASETS)
+
+
+def test_the_pins_of_several_plans_are_one(tmp_path: Path) -> None:
+    assert pins_of(task("medec", tmp_path), task("pubmed_qa", tmp_path)) == Pins(FILES, DATASETS)
+
+
+def test_where_nothing_moves_nothing_is_pinned(tmp_path: Path) -> None:
+    assert pins_of(task("head_qa", tmp_path)) is None
+    assert pins_of(task("aci_bench", tmp_path)) is None  # the table does not know it
+    assert pins_of() is None
+
+
+def loaded(here: Plan, **revisions: str) -> list[str]:
+    here.rundir.helm.mkdir(parents=True)
+    rows = [
+        {"id": f"org/{name}", "config": "default", "revision": revision, "folder": "/x"}
+        for name, revision in revisions.items()
+    ]
+    (here.rundir.helm / HUB_DATASETS_FILE).write_text(json.dumps(rows))
+    return notes_on_revisions(here)
+
+
+def test_another_revision_than_the_pinned_one_is_said(tmp_path: Path) -> None:
+    assert loaded(task("pubmed_qa", tmp_path), pinned=OTHER) == [
+        f"org/pinned was read at revision {OTHER}, not at the pinned {PINNED}: scores may not compare"
+    ]
+
+
+def test_a_revision_that_nobody_knows_is_said_so(tmp_path: Path) -> None:
+    assert loaded(task("pubmed_qa", tmp_path), pinned=UNKNOWN_REVISION) == [
+        f"org/pinned was read at an unknown revision, not at the pinned {PINNED}: scores may not compare"
+    ]
+
+
+def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None:
+    """A data set with a loading script is run at its revision, but its cache does not say at which."""
+    here = task("pubmed_qa", tmp_path)
+    assert notes_on_revisions(here) == []
+    assert loaded(here, pinned=PINNED, script=OTHER, newest=OTHER, unknown=OTHER) == []

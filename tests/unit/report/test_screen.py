@@ -1,0 +1,192 @@
+"""A result -> the lines that a run ends with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import (
+    FailureCause,
+    JudgeCounts,
+    JuryReport,
+    Score,
+    Spent,
+    SpentByRole,
+    TaskResult,
+    Usage,
+)
+from eval_factory.report.screen import summary
+from unit.builders import plan
+from unit.scoring.test_collect import FOUR, result_of, state
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> TaskResult:
+    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
+
+
+def test_summary(result: TaskResult) -> None:
+    text = summary(result, plan().rundir)
+    assert text.startswith("pubmed_qa: exact_match = 0.5000  (95 % interval")
+    assert text.endswith("/results/x/evaluation_config.yaml")
+
+
+def causes(*counts: int) -> tuple[FailureCause, ...]:
+    return tuple(FailureCause("model", count, f"HTTP 400: cause {count}", None) for count in counts)
+
+
+def changed(result: TaskResult, **validity: Any) -> TaskResult:
+    return replace(result, validity=replace(result.validity, **validity))
+
+
+def shown(result: TaskResult) -> list[str]:
+    return summary(result, plan().rundir).split("\n")
+
+
+def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResult) -> None:
+    failures = (
+        FailureCause("model", 8, "HTTP 400: maximum context length is 768 tokens", "try max_length"),
+        FailureCause("gpt", 3, "HTTP 500: boom", None),
+    )
+    lines = shown(changed(result, failures=failures))
+    at = lines.index("  failed: 8 x HTTP 400: maximum context length is 768 tokens; try max_length")
+    assert lines[at + 1] == "  judge gpt: 3 x HTTP 500: boom"
+    assert lines[at - 1].startswith("  instances: ")
+    assert lines[at + 2].startswith("  requests: ")
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        ("It is so.", "It is so"),
+        ("x" * 120, "x" * 120),
+        ("x" * 121, "x" * 120 + " ..."),
+        (f"{'x' * 119} yz", "x" * 119 + " ..."),
+    ],
+)
+def test_a_cause_is_short_on_the_screen(cause: str, told: str, result: TaskResult) -> None:
+    failures = (FailureCause("model", 2, cause, "try it"),)
+    assert f"  failed: 2 x {told}; try it" in shown(changed(result, failures=failures))
+
+
+def test_the_screen_shows_the_most_frequent_causes(result: TaskResult) -> None:
+    lines = [line for line in shown(changed(result, failures=causes(*range(9, 2, -1)))) if "cause" in line]
+    assert [line.split()[1] for line in lines[:-1]] == ["9", "8", "7", "6", "5"]
+    assert lines[-1] == "  2 more causes of failures: validity.failures, report.html"
+    assert not any("more cause" in line for line in shown(changed(result, failures=causes(*range(5, 0, -1)))))
+    one_more = shown(changed(result, failures=causes(*range(6, 0, -1))))
+    assert "  1 more cause of failures: validity.failures, report.html" in one_more
+
+
+@pytest.mark.parametrize(("count", "more"), [(0, None), (5, None), (6, "1 more note"), (8, "3 more notes")])
+def test_the_screen_shows_five_notes_and_says_where_the_rest_is(
+    count: int, more: str | None, result: TaskResult
+) -> None:
+    lines = shown(changed(result, notes=tuple(f"number {number}" for number in range(count))))
+    assert [line for line in lines if "note: " in line] == [
+        f"  note: number {number}" for number in range(min(count, 5))
+    ]
+    told = [line for line in lines if "more note" in line]
+    assert told == ([f"  {more} of less weight: validity.notes, report.html"] if more else [])
+
+
+def test_the_screen_says_which_split_a_score_is_of(result: TaskResult) -> None:
+    of_valid = Score(0.25, result.scores["exact_match"].stats, "exact_match", "valid")
+    split = replace(
+        changed(result, splits={"test": 4, "train": 1, "valid": 2}, main_split="test"),
+        scores={**result.scores, "exact_match@valid": of_valid},
+    )
+    first, second, third, fourth, *_ = shown(split)
+    assert first.startswith("pubmed_qa: exact_match = 0.5000 over the 4 instances of split test  (95 % interval")
+    assert second == "  split train: 1 instance more have no such score"
+    assert third == "  split valid: 2 instances more: exact_match@valid = 0.2500"
+    assert fourth.endswith("(7 instances, each trial and perturbation counted)")
+
+
+def test_a_score_over_fewer_instances_says_so(result: TaskResult) -> None:
+    counts = replace(result.validity.instances, scored=5)
+    assert shown(changed(result, instances=counts))[0].startswith(
+        "pubmed_qa: exact_match = 0.5000 over 4 instances  (95"
+    )
+    assert "over" not in shown(result)[0]
+    assert "perturbation" not in shown(result)[1]
+
+
+def spent(requests: int, tokens: int | None) -> Spent:
+    return Spent(requests, 1, 2, tokens, tokens, 0.5, None)
+
+
+def test_the_screen_shows_the_usage_of_this_run_by_role_and_of_all_runs(result: TaskResult) -> None:
+    both = {"gpt": spent(4, 40), "model": spent(3, None)}
+    usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)
+    lines = shown(replace(result, usage=usage))
+    at = lines.index("  requests: 7 sent, 1 from the cache, 2 retries; 40 prompt and 40 completion tokens")
+    assert lines[at + 1 : at + 4] == [
+        "    gpt: 4 sent, 1 from the cache, 2 retries; 40 prompt and 40 completion tokens",
+        "    model: 3 sent, 1 from the cache, 2 retries",
+        "  with the 2 runs before: 9 sent, 1 from the cache, 2 retries; 90 prompt and 90 completion tokens",
+    ]
+    twice = Usage(SpentByRole(spent(7, 40), {}), SpentByRole(spent(9, None), {}), 2, 1.0)
+    assert "  with the 1 run before: 9 sent, 1 from the cache, 2 retries" in shown(replace(result, usage=twice))
+    alone = Usage(SpentByRole(spent(7, 40), {"model": spent(7, 40)}), SpentByRole(spent(7, 40), {}), 1, 1.0)
+    assert len([line for line in shown(replace(result, usage=alone)) if "sent" in line]) == 1
+
+
+def test_the_whole_summary_of_a_plain_run(result: TaskResult) -> None:
+    score = result.scores["exact_match"].stats
+    assert shown(replace(changed(result, notes=()), usage=plain_usage())) == [
+        f"pubmed_qa: exact_match = 0.5000  (95 % interval {score.ci_low:.4f} .. {score.ci_high:.4f})",
+        "  instances: 4 of 4 scored; 0 failed, 0 empty, 0 cut off, 0 filtered",
+        "  requests: 7 sent, 1 from the cache, 2 retries",
+        f"  results: {plan().rundir.evaluation_config}",
+    ]
+
+
+def plain_usage() -> Usage:
+    return Usage(SpentByRole(spent(7, None), {}), SpentByRole(spent(7, None), {}), 1, 1.0)
+
+
+@pytest.mark.parametrize("unknown", ["ci_low", "ci_high"])
+def test_an_interval_that_is_not_defined_is_not_shown(unknown: str, result: TaskResult) -> None:
+    score = result.scores["exact_match"]
+    without = replace(score, stats=replace(score.stats, **{unknown: None}))
+    first, *_ = shown(replace(result, scores={"exact_match": without}))
+    assert first == "pubmed_qa: exact_match = 0.5000"
+
+
+def test_a_score_that_is_absent_is_said(result: TaskResult) -> None:
+    none = replace(changed(result, splits={"test": 4, "valid": 2}, main_split="test"), scores={})
+    first, second, *_ = shown(none)
+    assert first == "pubmed_qa: exact_match could not be computed"
+    assert second == "  split valid: 2 instances more have no such score"
+
+
+def test_counts_of_instances_stand_each_in_its_place(result: TaskResult) -> None:
+    counts = replace(
+        result.validity.instances, requested=9, scored=3, failed=1, empty=2, truncated=4, filtered=5, unjudged=6
+    )
+    line = "  instances: 3 of 9 scored; 1 failed, 2 empty, 4 cut off, 5 filtered"
+    assert f"{line} (4 instances, each trial and perturbation counted)" in shown(changed(result, instances=counts))
+    judged = changed(result, instances=counts, splits={"test": 9}, judges={"gpt": JudgeCounts(1, 1, 0)})
+    assert f"{line}, 6 unjudged" in shown(judged)
+
+
+@pytest.mark.parametrize(("alpha", "told"), [(None, "not defined"), (0.12345, "0.123")])
+def test_a_jury_is_shown_by_its_means_and_agreement(alpha: float | None, told: str, result: TaskResult) -> None:
+    jury = JuryReport({"gpt": 4.256, "llama": 3.0}, alpha, {}, {})
+    line = f"  judges' mean ratings: gpt 4.26, llama 3.00; agreement (Krippendorff's alpha): {told}"
+    assert line in shown(changed(result, jury=jury))
+    assert not any("judges" in line for line in shown(changed(result, jury=JuryReport({}, alpha, {}, {}))))
+
+
+def test_tokens_are_shown_where_both_are_known(result: TaskResult) -> None:
+    def line(prompt: int | None, completion: int | None) -> str:
+        total = Spent(1, 0, 0, prompt, completion, None, None)
+        usage = Usage(SpentByRole(total, {}), SpentByRole(total, {}), 1, 1.0)
+        return next(line for line in shown(replace(result, usage=usage)) if "sent" in line)
+
+    assert line(7, 8) == "  requests: 1 sent, 0 from the cache, 0 retries; 7 prompt and 8 completion tokens"
+    assert line(7, None) == line(None, 8) == "  requests: 1 sent, 0 from the cache, 0 retries"

@@ -1,0 +1,160 @@
+"""A result -> the files of an output folder."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from eval_factory.core.redaction import REDACTED, Redactor
+from eval_factory.core.results import FailureCause, SpentByRole, TaskResult, Usage
+from eval_factory.core.rundir import RunDir
+from eval_factory.report.write import _response_line, html, write_reports
+from unit.builders import plan
+from unit.report.test_screen import causes, changed, spent
+from unit.scoring.test_collect import FOUR, result_of, state
+
+KEY = "a-known-key-value-1"
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> TaskResult:
+    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
+
+
+def test_html_escapes_and_loads_nothing(result: TaskResult) -> None:
+    page = html(result, "helm-run <x>")
+    assert "<x>" not in page
+    assert "&lt;x&gt;" in page
+    assert "exact_match" in page
+    assert "http" not in page
+    assert "<script" not in page
+
+
+def test_the_page_holds_all_of_it_printable(result: TaskResult) -> None:
+    failures = (*causes(*range(9, 2, -1)), FailureCause("gpt", 1, "odd \x1b[2J\u202e<b>", "try max_length"))
+    both = {"gpt": spent(4, 40), "model": spent(3, None)}
+    page = html(
+        replace(
+            changed(result, failures=failures, notes=tuple(f"number {n}" for n in range(8)), splits={"test": 4, "valid": 2}),
+            usage=Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0), reportable=False,
+        ),
+        "helm-run \x9b\u2028",
+    )  # fmt: skip
+    assert all(f"cause {count}" in page for count in range(3, 10))
+    assert all(f"<li>number {number}</li>" in page for number in range(8))
+    assert "odd \\x1b[2J\\u202e&lt;b&gt;" in page
+    assert "judge gpt" in page
+    assert "try max_length" in page
+    assert "Instances by split: test 4, valid 2." in page
+    assert "helm-run \\x9b\\u2028" in page
+    assert "all runs, gpt" in page
+    assert "Not reportable" in page
+    assert page.replace("\n", "").isprintable()
+
+
+def row(response: str) -> dict[str, Any]:
+    return {"key": "k", "model_id": "m", "created": 1.0, "latency_s": 2.0, "request": "{}", "response": response}
+
+
+def test_a_response_is_written_with_any_content() -> None:
+    redactor = Redactor(["a-known-key-value-1"])
+    line = json.loads(_response_line(row('{"a": [Infinity, NaN, 1], "b": "a-known-key-value-1\\u2028"}'), redactor))
+    assert line["response"] == {"a": [None, None, 1], "b": f"{REDACTED}\u2028"}
+    deep = "[" * 100_000 + "]" * 100_000
+    assert json.loads(_response_line(row(deep), redactor))["response"] == deep
+    assert json.loads(_response_line(row(f'{{"a": {"9" * 5000}}}'), redactor))["key"] == "k"
+
+
+@pytest.fixture
+def written(result: TaskResult, tmp_path: Path) -> RunDir:
+    """All reports of a result, with a key in the configuration, the command, prompts, answers and responses."""
+    records = [replace(record, completion=f"yes {KEY}", prompt=f"what {KEY}?") for record in result.instances]
+    config = plan().evaluation.as_dict()
+    config["config"]["params"]["extra"]["subject"] = KEY
+    rundir = RunDir(tmp_path / "written")
+    rundir.create()
+    write_reports(
+        replace(result, instances=records), rundir, config=config,
+        command=f"helm-run {KEY}", redactor=Redactor([KEY]),
+        responses={"model": [row(f'{{"a": "{KEY}"}}')], "gpt": [row("1"), row("2")], "none": []},
+    )  # fmt: skip
+    return rundir
+
+
+def test_every_file_is_written_and_holds_no_key(written: RunDir) -> None:
+    files = {path.relative_to(written.root).as_posix() for path in written.root.rglob("*") if path.is_file()}
+    assert files >= {file.name for file in written.results} | {f"responses/{n}.jsonl" for n in ("model", "gpt", "none")}
+    for path in written.root.rglob("*"):
+        assert not path.is_file() or KEY not in path.read_text("utf-8"), path
+    for path in (*written.results, written.responses_of("model")):
+        assert REDACTED in path.read_text("utf-8"), path
+
+
+def test_files_with_prompts_and_answers_are_for_the_user_alone(written: RunDir) -> None:
+    def mode(path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    for path in (written.instances, written.results_jsonl, written.responses_of("gpt")):
+        assert mode(path) == 0o600, path
+    assert mode(written.evaluation_config) == mode(written.report_html) == 0o644
+
+
+def test_both_files_of_lines_have_a_line_for_each_instance_in_order(written: RunDir) -> None:
+    lines = {
+        path: [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        for path in (written.instances, written.results_jsonl)
+    }
+    for found in lines.values():
+        assert [line["id"] for line in found] == ["id0", "id1", "id2", "id3"]
+    assert lines[written.instances][0]["prompt"] == f"what {REDACTED}?"
+    assert lines[written.results_jsonl][0]["completion"] == f"yes {REDACTED}"
+
+
+def test_responses_are_a_file_for_each_role(written: RunDir) -> None:
+    (model,) = written.responses_of("model").read_text("utf-8").splitlines()
+    assert json.loads(model) == {
+        "key": "k", "model_id": "m", "created": 1.0, "latency_s": 2.0, "request": {}, "response": {"a": REDACTED},
+    }  # fmt: skip
+    assert len(written.responses_of("gpt").read_text("utf-8").splitlines()) == 2
+    assert written.responses_of("none").read_text("utf-8") == ""
+
+
+def test_the_result_is_the_same_in_both_shapes(written: RunDir) -> None:
+    ours, others = (
+        yaml.safe_load(path.read_text("utf-8")) for path in (written.evaluation_config, written.results_yml)
+    )
+    assert ours["command"] == others["command"] == f"helm-run {REDACTED}"
+    assert ours["config"]["params"]["extra"]["subject"] == others["config"]["params"]["extra"]["subject"] == REDACTED
+    value = ours["results"]["tasks"]["pubmed_qa"]["metrics"]["score"]["scores"]["exact_match"]["value"]
+    assert value == others["results"]["tasks"]["pubmed_qa"]["metrics"]["score"]["scores"]["exact_match"]["value"] == 0.5
+
+
+def test_a_result_that_is_not_of_the_schema_leaves_no_evaluation_config(result: TaskResult, tmp_path: Path) -> None:
+    """It is written last, after everything was checked: where it is there, the rest is."""
+    rundir = RunDir(tmp_path / "broken")
+    rundir.create()
+    with pytest.raises(jsonschema.ValidationError):
+        write_reports(
+            replace(result, status="surprise"), rundir, config=plan().evaluation.as_dict(), command="helm-run",
+            redactor=Redactor(), responses={},
+        )  # fmt: skip
+    assert rundir.results_yml.is_file()
+    assert not rundir.evaluation_config.exists()
+
+
+def test_roles_are_rows_of_the_page_where_there_is_more_than_one(result: TaskResult) -> None:
+    one = SpentByRole(spent(7, 40), {"model": spent(7, 40)})
+    page = html(replace(result, usage=Usage(one, one, 1, 1.0)), "helm-run")
+    assert "all runs" in page
+    assert "this run, model" not in page
+    two = SpentByRole(spent(7, 40), {"model": spent(7, 40), "gpt": spent(1, 1)})
+    page = html(replace(result, usage=Usage(two, one, 1, 1.0)), "helm-run")
+    assert "this run, model" in page
+    assert "all runs, model" not in page

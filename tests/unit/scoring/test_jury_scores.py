@@ -1,0 +1,66 @@
+"""A jury's metric: its scale, its lowest marks, HELM's own value beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, of_the_jury
+from eval_factory.scoring.metric_values import MetricValues
+from eval_factory.scoring.scores import helm_mean
+from eval_factory.scoring.tally import Tally
+from unit.scoring.test_scores import key
+
+VALUES = {key(0): 4.0, key(1): 5.0, key(2): 3.0}
+METRIC = MetricValues("jury@valid", "jury", helm_mean(VALUES), merged=False, values=VALUES, split="valid")
+
+
+@pytest.mark.parametrize(
+    ("name", "jury", "judged"),
+    [("jury", "jury", True), ("jury.corrected", "jury", True), ("em", "jury", False), ("jury", None, False)],
+)
+def test_a_jurys_metric_and_its_corrected_one_are_judged(name: str, jury: str | None, judged: bool) -> None:
+    assert is_judged(replace(METRIC, name=name), jury) is judged
+
+
+def test_ratings_are_on_their_scale() -> None:
+    found = of_the_jury(METRIC, Tally())
+    assert found == replace(METRIC, scale=(1.0, 5.0))
+
+
+def test_an_answer_that_says_nothing_gets_the_lowest_mark() -> None:
+    """Empty or filtered; one of another metric's instances gets none. The mean is then not HELM's."""
+    tally = Tally(empty={key(1), key(9)}, filtered={key(2)})
+    found = of_the_jury(METRIC, tally)
+    assert found.values == {key(0): 4.0, key(1): 1.0, key(2): 1.0}
+    assert (found.helm_mean, found.merged, found.scale) == (None, True, (1.0, 5.0))
+    assert VALUES[key(1)] == 5.0
+
+
+def test_where_helm_gave_the_lowest_mark_its_mean_stays() -> None:
+    low = replace(METRIC, values={**VALUES, key(1): 1.0}, helm_mean=8 / 3)
+    assert of_the_jury(low, Tally(empty={key(1)})) == replace(low, scale=(1.0, 5.0))
+
+
+@pytest.mark.parametrize("of", ["failed", "unjudged", "empty", "filtered"])
+def test_helms_own_value_stands_beside_where_it_holds_a_default(of: str) -> None:
+    found = helms_own([METRIC], "jury", Tally(**{of: {key(0)}}))  # type: ignore[arg-type]
+    assert list(found) == ["jury@valid.helm"]
+    score = found["jury@valid.helm"]
+    assert (score.value, score.stats.count, score.stats.mean, score.split) == (4.0, 3, 4.0, "valid")
+    assert (score.stats.stddev, score.stats.ci_low, score.stats.ci_high) == (None, None, None)
+
+
+def test_helms_own_value_is_not_repeated() -> None:
+    assert helms_own([METRIC], "jury", Tally()) == {}
+    tally = Tally(failed={key(0)})
+    assert helms_own([METRIC], "other", tally) == {}
+    assert helms_own([replace(METRIC, helm_mean=None)], "jury", tally) == {}
+
+
+def test_a_failed_answer_is_no_mark_of_a_jurys() -> None:
+    tally = Tally(failed={key(0)}, unjudged={key(1)})
+    assert missing_of(METRIC, "jury", tally, failed_as_zero=True) == ({key(0), key(1)}, False)
+    for as_zero in (True, False):
+        assert missing_of(METRIC, "other", tally, failed_as_zero=as_zero) == ({key(0)}, as_zero)

@@ -1,0 +1,60 @@
+"""HELM's statistics -> the values of each metric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.results import Stats
+from eval_factory.helm import output
+from eval_factory.scoring.metric_values import MetricValues, metric_values_of
+from unit.scoring.test_collect import state, write_run
+from unit.scoring.test_scores import key
+
+
+def values_of(folder: Path, values: dict[str, list[float | None]], **more: Any) -> dict[str, MetricValues]:
+    states = [state(number, "yes", split="valid" if number == 3 else "test") for number in range(4)]
+    write_run(folder / "run", states, values, **more)
+    return {metric.label: metric for metric in metric_values_of(output.read_run(folder / "run"), "test")}
+
+
+def test_each_metric_in_each_split_has_its_instances_values(tmp_path: Path) -> None:
+    found = values_of(tmp_path, {"em": [1.0, None, 0.0, 0.25], "f1": [None, 0.5, None, None]})
+    assert {label: metric.values for label, metric in found.items()} == {
+        "em": {key(0): 1.0, key(2): 0.0}, "em@valid": {key(3): 0.25}, "f1": {key(1): 0.5},
+    }  # fmt: skip
+    assert {label: (metric.name, metric.split, metric.helm_mean) for label, metric in found.items()} == {
+        "em": ("em", "test", 0.5), "em@valid": ("em", "valid", 0.25), "f1": ("f1", "test", 0.5),
+    }  # fmt: skip
+    assert not any(metric.merged for metric in found.values())
+
+
+def test_a_score_says_what_it_is_of() -> None:
+    stats = Stats(1, 0.5, None, None, None, None, None)
+    score = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos").score(0.5, stats)
+    assert (score.value, score.stats, score.metric, score.split, score.perturbation) == (0.5, stats, "em", "valid", "typos")
+
+
+def test_what_is_no_score_or_was_never_computed_is_left_out(tmp_path: Path) -> None:
+    """`num_references` describes the data; `never` has no mean."""
+    assert list(values_of(tmp_path, {"em": [1.0, 1.0, 1.0, 1.0]})) == ["em", "em@valid"]
+
+
+def test_worst_cases_count_where_something_was_perturbed(tmp_path: Path) -> None:
+    """Without, HELM writes them all the same, and they repeat the plain scores."""
+    plain = values_of(tmp_path / "plain", {"exact_match": [1.0] * 4})
+    assert not any("robustness" in label for label in plain)
+    perturbed = values_of(tmp_path / "perturbed", {"exact_match": [1.0] * 4}, perturbation={"name": "typos"})
+    assert {metric.perturbation for metric in perturbed.values()} >= {None, "typos"}
+    assert any("robustness" in label for label in perturbed)
+
+
+def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -> None:
+    states = [state(0, "yes"), state(1, "yes")]
+    write_run(tmp_path / "run", states, {"em": [1.0, 0.0]})
+    run = output.read_run(tmp_path / "run")
+    (stat,) = [stat for stat in run.stats if stat.name.name == "em"]
+    apart = stat.model_copy(update={"name": stat.name.model_copy(update={"sub_split": "easy"})})
+    twice = output.HelmRun(run.folder, run.run_spec, [*run.stats, apart])
+    (metric,) = [metric for metric in metric_values_of(twice, "test") if metric.name == "em"]
+    assert (metric.merged, metric.helm_mean, metric.values) == (True, None, {key(0): 1.0, key(1): 0.0})

@@ -1,0 +1,66 @@
+"""Whether a score may be reported, and what is said where it may not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.results import Instances, TaskResult
+from eval_factory.scoring.reportable import is_reportable, why_not_reportable
+from unit.scoring.test_collect import FOUR, result_of, state
+
+
+def instances(scored: int, requested: int = 8) -> Instances:
+    return Instances(requested=requested, scored=scored, failed=0, empty=0, truncated=0, filtered=0)
+
+
+@pytest.mark.parametrize(
+    ("scored", "minimum", "reportable"),
+    [(8, 1.0, True), (7, 1.0, False), (6, 0.75, True), (5, 0.75, False), (0, 0.0, True), (0, 0.1, False)],
+)
+def test_coverage_has_to_reach_the_minimum(scored: int, minimum: float, reportable: bool) -> None:
+    assert is_reportable("em", ["em", "f1"], instances(scored), minimum) is reportable
+
+
+def test_without_a_main_score_nothing_is_reportable() -> None:
+    assert not is_reportable("em", ["f1"], instances(8), 0.0)
+    assert not is_reportable("em", [], instances(8), 0.0)
+
+
+def test_of_no_instances_nothing_is_covered() -> None:
+    assert not is_reportable("em", ["em"], instances(0, requested=0), 0.5)
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> TaskResult:
+    """Two of four instances failed."""
+    made = result_of(
+        tmp_path, states=[state(n, "yes" if n < 2 else None) for n in range(4)], values={"exact_match": FOUR}
+    )
+    return replace(made, reportable=False)
+
+
+def test_a_reportable_result_has_no_reason(result: TaskResult) -> None:
+    assert why_not_reportable(replace(result, reportable=True), 1.0) is None
+
+
+def test_what_is_missing_can_be_asked_for(result: TaskResult) -> None:
+    assert why_not_reportable(replace(result, something_to_ask=True), 0.75) == (
+        "NOT REPORTABLE: coverage 0.5000, min_coverage is 0.75\n  run the same command again to ask for what is missing"
+    )
+
+
+def test_where_nothing_is_left_to_ask_less_may_be_accepted(result: TaskResult) -> None:
+    assert why_not_reportable(replace(result, something_to_ask=False), 1.0) == (
+        "NOT REPORTABLE: coverage 0.5000, min_coverage is 1\n"
+        "  nothing is left to ask for: validity.notes say why; extra.min_coverage accepts less"
+    )
+
+
+def test_a_main_metric_that_helm_did_not_compute_is_said(result: TaskResult) -> None:
+    """But only where asking again cannot bring it."""
+    none = replace(result, scores={}, something_to_ask=False)
+    assert why_not_reportable(none, 1.0) == "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
+    assert "coverage 0.5000" in str(why_not_reportable(replace(none, something_to_ask=True), 1.0))

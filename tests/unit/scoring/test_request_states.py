@@ -1,0 +1,76 @@
+"""One request and its answer, as HELM writes them -> what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.endpoint import openai_api
+from eval_factory.helm import output
+from eval_factory.scoring.request_states import (
+    LONGEST_CATEGORY,
+    categories_of,
+    finish_reason_of,
+    has_failed,
+    key_of,
+    text_of,
+    was_filtered,
+)
+from unit.scoring.test_tally import entry
+
+
+def state(**changes: Any) -> output.RequestState:
+    return output.RequestState.model_validate(entry(0, **changes))
+
+
+def test_a_key_is_the_instance_its_trial_and_its_perturbation() -> None:
+    assert key_of(state()) == ("id0", 0, None)
+    perturbed = state(train_trial_index=2, instance={"perturbation": {"name": "typos"}})
+    assert key_of(perturbed) == ("id0", 2, "typos")
+
+
+@pytest.mark.parametrize(
+    ("result", "has_no_answer", "withheld"),
+    [
+        (None, True, False),
+        ({"success": True, "completions": [{"text": "x"}]}, False, False),
+        ({"success": True, "error": openai_api.FILTERED_MESSAGE}, False, False),
+        ({"success": False, "error": openai_api.FILTERED_MESSAGE}, False, True),
+        ({"success": False, "error": "HTTP 500"}, True, False),
+        ({"success": False}, True, False),
+    ],
+)
+def test_an_answer_that_a_filter_withheld_is_no_failure(
+    result: dict[str, Any] | None, has_no_answer: bool, withheld: bool
+) -> None:
+    assert has_failed(state(result=result)) is has_no_answer
+    assert was_filtered(state(result=result)) is withheld
+
+
+def test_why_an_answer_ended() -> None:
+    def reason(result: dict[str, Any] | None) -> str | None:
+        return finish_reason_of(state(result=result))
+
+    first = {"text": "a", "finish_reason": {"reason": "length"}}
+    second = {"text": "b", "finish_reason": {"reason": "stop"}}
+    assert reason({"success": True, "completions": [first, second]}) == "length"
+    assert reason({"success": True, "completions": [{"text": "a"}]}) is None
+    assert reason({"success": True, "completions": [{"text": "a", "finish_reason": {"other": 1}}]}) is None
+    assert reason({"success": True}) is None
+    assert reason({"success": False, "error": openai_api.FILTERED_MESSAGE}) == openai_api.FILTERED
+    assert reason(None) is None
+
+
+def test_the_text_of_an_answer_is_its_first_completion() -> None:
+    assert text_of(state(result={"success": True, "completions": [{"text": "a"}, {"text": "b"}]})) == "a"
+    assert text_of(state(result={"success": True})) == ""
+    assert text_of(state(result=None)) == ""
+
+
+def test_categories_are_short_texts_and_numbers() -> None:
+    short = {"truth": False, "whole": 0, "broken": 2.5, "text": "", "longest": "x" * LONGEST_CATEGORY}
+    long = {"none": None, "list": ["a"], "mapping": {"a": 1}, "long": "x" * (LONGEST_CATEGORY + 1)}
+    assert LONGEST_CATEGORY == 80
+    assert categories_of(state(instance={"extra_data": {**short, **long}}).instance) == short
+    assert categories_of(state().instance) == {}

@@ -1,0 +1,175 @@
+"""What is counted of a run's requests and answers -> what a reader is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import Instances, JudgeCounts
+from eval_factory.endpoint import openai_api
+from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.run_notes import notes_of
+from eval_factory.scoring.tally import Tally
+from eval_factory.tasks.custom.definition import Benchmark
+from unit.builders import plan
+from unit.scoring.test_tally import key, run_of
+
+NOTHING = Instances(requested=0, scored=0, failed=0, empty=0, truncated=0, filtered=0)
+
+
+def _other_data(found: int, known: int) -> tuple[Importance, str]:
+    text = f"the data hold {found} instances, {known} when this task was described: another version of them?"
+    return Importance.DOUBTFUL, text
+
+
+def asked(count: int) -> Tally:
+    """Each of them in two trials."""
+    return Tally(requested={key(number, trial) for number in range(count) for trial in range(2)})
+
+
+WHOLE = 1000
+"""Instances of the builders' task."""
+
+
+def told(
+    folder: Path, flags: dict[str, Any] | None = None, seen: Tally | None = None, **counts: int
+) -> list[tuple[Importance, str]]:
+    here = plan(flags)
+    return list(notes_of(here, run_of(folder), replace(NOTHING, **counts), seen or asked(WHOLE), ()))
+
+
+def test_there_is_nothing_to_say_of_a_plain_run(tmp_path: Path) -> None:
+    assert told(tmp_path, requested=2 * WHOLE, scored=2 * WHOLE, empty=3, truncated=4, filtered=5) == []
+
+
+def test_another_number_of_instances_is_said_where_all_were_asked(tmp_path: Path) -> None:
+    assert told(tmp_path, seen=asked(WHOLE - 1)) == [_other_data(WHOLE - 1, WHOLE)]
+    assert told(tmp_path, seen=asked(WHOLE + 1)) == [_other_data(WHOLE + 1, WHOLE)]
+    assert told(tmp_path, {"config.params.limit_samples": 5}, asked(5)) == []
+    assert told(tmp_path, {"config.type": "helm:boolq"}, asked(5)) == []  # nobody has counted these
+
+
+def test_another_number_of_instances_is_nothing_special_of_a_part(tmp_path: Path) -> None:
+    task = {"config.type": "head_qa"}
+    assert told(tmp_path, task, asked(5)) == [_other_data(5, 2675)]
+    assert told(tmp_path, {**task, "config.params.extra.language": "en"}, asked(5)) == []
+    subset = {"config.type": "med_dialog_icliniq"}  # the task itself is of this part
+    assert told(tmp_path, subset, asked(5)) == [_other_data(5, 3108)]
+
+
+def test_an_argument_that_the_task_does_not_declare_chooses_no_part(tmp_path: Path) -> None:
+    here = replace(plan({"config.type": "head_qa"}), scenario_arguments={"other": "x"})
+    assert notes_of(here, run_of(tmp_path), NOTHING, asked(5), ()) == [_other_data(5, 2675)]
+
+
+def test_the_demo_baseline_measures_nothing(tmp_path: Path) -> None:
+    text = "the target was the embedded demo baseline, not a model: these scores measure nothing"
+    assert told(tmp_path, {"target.api_endpoint.url": "demo://baseline"}) == [(Importance.NO_RESULT, text)]
+
+
+def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path: Path) -> None:
+    seen = replace(asked(WHOLE), truncated={key(0), key(1), key(2)}, empty={key(1), key(2), key(3)})
+    run = run_of(tmp_path, adapter_spec={"max_tokens": 17})
+    (note,) = notes_of(plan(), run, replace(NOTHING, requested=9), seen, ())
+    assert note == (Importance.INCOMPLETE, f"2 of 9: {openai_api.TOO_FEW_TOKENS.format(granted=17)}")
+
+
+def test_failed_instances_are_said_with_how_they_count(tmp_path: Path) -> None:
+    again = replace(asked(WHOLE), failed={key(0), key(1)})
+    excluded = (
+        "2 instances failed and are left out of the scores; bounds show the range; the same command asks them again"
+    )
+    assert told(tmp_path, seen=again, failed=2) == [(Importance.INCOMPLETE, excluded)]
+    zero = {"config.params.extra.on_failure": "zero"}
+    as_zero = "2 instances failed and count as 0; the same command asks them again"
+    assert told(tmp_path, zero, again, failed=2) == [(Importance.INCOMPLETE, as_zero)]
+
+
+def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path: Path) -> None:
+    unscorable = {key(0): "one", key(1): "two", key(2): "two"}
+    seen = replace(asked(WHOLE), failed=set(unscorable), unscorable=unscorable)
+    said = "of the failed were answered, and HELM cannot score the answer:"
+    kept = "answers are kept in responses/ and not asked for again"
+    assert told(tmp_path, seen=seen, failed=3) == [
+        (
+            Importance.INCOMPLETE,
+            "3 instances failed and are left out of the scores; bounds show the range",
+        ),
+        (Importance.INCOMPLETE, f"2 {said} two; {kept}"),
+        (Importance.INCOMPLETE, f"1 {said} one; {kept}"),
+    ]
+
+
+def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
+    unjudged = (
+        "4 instances have no judgement and are left out of the jury's score"
+        " (HELM's own value, named .helm, gives them its default)"
+    )
+    counts = {"a": JudgeCounts(9, 6, 3), "b": JudgeCounts(9, 9, 0), "c": JudgeCounts(8, 7, 1, True)}
+    again = "the same command asks it again"
+    assert told(tmp_path, seen=replace(asked(WHOLE), judges=counts), unjudged=4) == [
+        (Importance.INCOMPLETE, unjudged),
+        (Importance.INCOMPLETE, f"judge a gave no usable judgement of 3 of 9 answers; {again}"),
+        (Importance.INCOMPLETE, f"judge c gave no usable judgement of 1 of 8 answers; {again}"),
+        (Importance.DOUBTFUL, "judge c is of the evaluated model's family"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels", "said"),
+    [
+        ("helm.x.SummarizationMetric", ("rouge_l",), True),
+        ("helm.x.SummarizationMetric", ("rouge_l", "BERTScore-F"), False),
+        ("helm.x.SummarizationMetric", ("summac", "rouge_l"), False),
+        ("helm.x.OtherMetric", (), False),
+    ],
+)
+def test_summaries_scores_that_need_a_gpu_are_said_to_be_absent(
+    tmp_path: Path, metric: str, labels: Collection[str], said: bool
+) -> None:
+    run = run_of(tmp_path, metric_specs=[{"class_name": "helm.x.First"}, {"class_name": metric}])
+    text = "BERTScore and SummaC are absent: they need torch, a GPU and their weights"
+    assert notes_of(plan(), run, NOTHING, asked(WHOLE), labels) == ([(Importance.BACKGROUND, text)] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("metric", "metrics", "said"),
+    [
+        ("helm.x.ToxicityMetric", ("em",), True),
+        ("helm.x.ToxicityMetric", ("em", "expected_max_toxicity"), False),
+        ("helm.x.OtherMetric", ("em",), False),
+    ],
+)
+def test_toxicity_that_needs_an_outer_service_is_said_to_be_absent(
+    tmp_path: Path, metric: str, metrics: Collection[str], said: bool
+) -> None:
+    run = run_of(tmp_path, metrics=metrics, metric_specs=[{"class_name": "helm.x.First"}, {"class_name": metric}])
+    text = "HELM's toxicity metrics are left out: they need the Perspective API"
+    assert notes_of(plan(), run, NOTHING, asked(WHOLE), ()) == ([(Importance.BACKGROUND, text)] if said else [])
+
+
+def test_right_answers_that_are_nothing_are_said(tmp_path: Path) -> None:
+    ((importance, text),) = told(tmp_path, seen=replace(asked(WHOLE), nothing_right=2), requested=9)
+    assert importance is Importance.DOUBTFUL
+    assert text.startswith("2 of 9 instances: HELM's quasi metrics drop articles")
+
+
+def test_right_answers_of_a_custom_benchmark_were_looked_at_before_the_run(tmp_path: Path) -> None:
+    here = plan()
+    none = tmp_path / "none"
+    benchmark = Benchmark(none, "own", "", none, none, None, ("exact_match",), None, 1, {}, ())
+    own = replace(here, evaluation=replace(here.evaluation, benchmark=benchmark))
+    seen = replace(asked(WHOLE), nothing_right=2)
+    assert notes_of(own, run_of(tmp_path), NOTHING, seen, ()) == []
+
+
+def test_answers_that_speak_to_their_judges_are_said(tmp_path: Path) -> None:
+    text = (
+        "2 answers speak to their judges (see `injection` in results.jsonl):"
+        " what stands in them was not taken for a judgement; look at their scores"
+    )
+    assert told(tmp_path, seen=replace(asked(WHOLE), injected=2)) == [(Importance.DOUBTFUL, text)]

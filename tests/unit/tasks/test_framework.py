@@ -1,0 +1,110 @@
+"""framework.yml, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from eval_factory.tasks import framework
+from eval_factory.tasks.framework import (
+    FileLayout,
+    Framework,
+    HelmEntry,
+    ScenarioParameter,
+    framework_path,
+    load_framework,
+)
+
+
+@pytest.mark.parametrize(
+    ("when", "values", "applies"),
+    [
+        ({}, {"subject": "lab_anemia"}, True),
+        ({"subject": "lab_*"}, {"subject": "lab_anemia"}, True),
+        ({"subject": "lab_*"}, {"subject": "new_lupus"}, False),
+        ({"subject": "lab_*"}, {"subject": None}, True),
+        ({"subject": "lab_*"}, {}, True),
+        ({"subject": "lab_*", "condition": "a"}, {"subject": "lab_x", "condition": "b"}, False),
+        ({"subject": "lab_*", "condition": "a"}, {"condition": "a"}, True),
+    ],
+)
+def test_an_entry_of_the_layout_is_about_some_values(
+    when: dict[str, str], values: Mapping[str, str | None], applies: bool
+) -> None:
+    assert FileLayout(when=when).may_apply(values) is applies
+
+
+def test_names_in_braces_are_replaced_where_their_values_are_known() -> None:
+    layout = FileLayout(file="{subject}/{condition}_{subject}.xml", elements={"{subject}/tag": {"met": ("yes",)}})
+    named = layout.named({"subject": "a", "condition": None, "other": "b"})
+    assert named.file == "a/{condition}_a.xml"
+    assert named.elements == {"a/tag": {"met": ("yes",)}}
+    assert layout.file == "{subject}/{condition}_{subject}.xml"
+    assert FileLayout(columns=("x",)).named({"subject": "a"}) == FileLayout(columns=("x",))
+
+
+@pytest.mark.parametrize(
+    ("rule", "chooses"),
+    [({}, True), ({"required": True}, False), ({"fixed": "a"}, False), ({"path": True}, False), ({"allowed": ("a",)}, True)],
+)  # fmt: skip
+def test_a_parameter_that_may_be_left_out_chooses_a_part_of_the_data(rule: dict[str, Any], chooses: bool) -> None:
+    assert ScenarioParameter(**rule).chooses_a_part is chooses
+
+
+def test_arguments_that_are_fixed() -> None:
+    rules = {
+        "subset": ScenarioParameter(fixed="x"),
+        "language": ScenarioParameter(),
+        "empty": ScenarioParameter(fixed=""),
+    }
+    assert HelmEntry(run_spec="r", scenario="s", main_metric=None, parameters=rules).fixed == {
+        "subset": "x",
+        "empty": "",
+    }
+    assert HelmEntry(run_spec="r", scenario="s", main_metric=None).fixed is None
+
+
+def test_a_task_is_found_by_both_of_its_names() -> None:
+    known = load_framework()
+    assert known.names() == [task.name for task in known.evaluations]
+    first, last = known.evaluations[0], known.evaluations[-1]
+    assert known.task(first.name) is first
+    assert known.task(f"{known.framework.name}.{last.name}") is last
+    assert known.task(f"other.{last.name}") is None
+    assert known.task("") is None
+
+
+def test_what_holds_where_a_parameter_is_not_given() -> None:
+    known = load_framework()
+    dialogues, questions = known.task("med_dialog"), known.task("pubmed_qa")
+    assert dialogues is not None
+    assert questions is not None
+    assert dialogues.default_of("subset") == "healthcaremagic"
+    assert dialogues.default_of("language") is None
+    assert questions.default_of("subset") is None
+    assert questions.endpoint_types == tuple(questions.defaults["config"]["supported_endpoint_types"])
+
+
+def test_a_key_that_nobody_knows_is_a_mistake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "framework.yml"
+    file.write_text(framework_path().read_text("utf-8") + "surprise: 1\n", "utf-8")
+    monkeypatch.setattr(framework, "framework_path", lambda: file)
+    with pytest.raises(ValidationError, match="surprise"):
+        load_framework.__wrapped__()
+
+
+def test_it_is_read_once() -> None:
+    assert load_framework() is load_framework()
+    assert isinstance(load_framework(), Framework)
+
+
+def test_the_file_in_a_wheel_is_before_that_of_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(framework.resources, "files", lambda _package: tmp_path)
+    checkout = Path(framework.__file__).resolve().parents[3] / "framework.yml"
+    assert framework_path() == checkout
+    (tmp_path / "framework.yml").touch()
+    assert framework_path() == tmp_path / "framework.yml"

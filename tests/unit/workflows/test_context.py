@@ -1,0 +1,117 @@
+"""The folder that a run holds, and where it tells what happens."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.core.redaction import REDACTED
+from eval_factory.workflows.context import HUB_TOKEN, hold, redactor_of, show_warnings
+from unit.builders import evaluation, plan
+
+KEY, TOKEN = "plain-looking-key-77", "plain-looking-token-88"
+
+
+def flags(folder: Path, **more: Any) -> dict[str, Any]:
+    return {"config.output_dir": str(folder / "out"), "target.api_endpoint.api_key": "MY_KEY", **more}
+
+
+def test_the_keys_and_the_token_of_the_hub_are_redacted(tmp_path: Path) -> None:
+    redactor = redactor_of(evaluation(flags(tmp_path)), {"MY_KEY": KEY, HUB_TOKEN: TOKEN, "OTHER": "other-value-99"})
+    assert redactor.text(f"{KEY} {TOKEN} other-value-99") == f"{REDACTED} {REDACTED} other-value-99"
+    assert HUB_TOKEN == "HF_TOKEN"
+
+
+def test_warnings_are_shown_and_returned_for_the_log() -> None:
+    screen = io.StringIO()
+    here = evaluation({"config.params.task": "pubmed_qa"})
+    told = show_warnings(here, screen)
+    assert told == ["warning: keys without an effect here: config.params: task"]
+    assert screen.getvalue() == f"{told[0]}\n"
+    assert show_warnings(evaluation(), screen) == []
+
+
+def test_what_happens_is_told_to_the_log_the_screen_or_both(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    here = plan(flags(tmp_path))
+    with hold(here, {"MY_KEY": KEY}, screen, warnings=["warning: first"]) as context:
+        screen.truncate(0)
+        screen.seek(0)
+        context.say(f"said {KEY}")
+        context.warn("warned")
+        context.show("shown")
+        context.log.debug("unseen")
+    log = here.rundir.program_log.read_text("utf-8")
+    assert screen.getvalue() == f"said {KEY}\nwarning: warned\nshown\n"
+    assert "INFO warning: first\n" in log
+    assert f"INFO said {REDACTED}\n" in log
+    assert "WARNING warned\n" in log
+    assert "shown" not in log
+    assert "unseen" not in log
+    assert KEY not in log
+
+
+def test_debug_logs_in_detail(tmp_path: Path) -> None:
+    here = plan(flags(tmp_path))
+    with hold(here, {"MY_KEY": KEY}, io.StringIO(), debug=True) as context:
+        context.log.debug("in detail")
+    assert "DEBUG in detail\n" in here.rundir.program_log.read_text("utf-8")
+
+
+def test_the_folder_is_held_for_as_long_as_the_run_lasts(tmp_path: Path) -> None:
+    here = plan(flags(tmp_path))
+    with hold(here, {"MY_KEY": KEY}, io.StringIO()) as context:
+        assert context.rundir == here.rundir
+        assert context.env["MY_KEY"] == KEY
+        with pytest.raises(BusyError), hold(here, {"MY_KEY": KEY}, io.StringIO()):
+            pass
+    with hold(here, {"MY_KEY": KEY}, io.StringIO()):
+        pass
+
+
+def test_a_key_without_its_white_space_is_what_the_run_sees(tmp_path: Path) -> None:
+    here = plan(flags(tmp_path))
+    with hold(here, {"MY_KEY": f" {KEY}\r\n", "PATH": "/bin"}, io.StringIO()) as context:
+        assert context.env == {"MY_KEY": KEY, "PATH": "/bin"}
+        assert context.redactor.text(KEY) == REDACTED
+
+
+def test_a_missing_key_is_found_before_the_folder_is_made(tmp_path: Path) -> None:
+    here = plan(flags(tmp_path))
+    with pytest.raises(PrerequisiteError, match="MY_KEY"), hold(here, {}, io.StringIO()):
+        pass
+    assert not here.rundir.root.exists()
+
+
+def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    here = plan(flags(tmp_path))
+    env = {"MY_KEY": KEY, "OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-of-a-client-1"}
+    with hold(here, env, screen):
+        pass
+    warned = [line for line in screen.getvalue().splitlines() if line.startswith("warning: ")]
+    assert len(warned) == 1
+    assert "OPENAI_CLIENT_ID" in warned[0]
+    assert warned[0].removeprefix("warning: ") in here.rundir.program_log.read_text("utf-8")
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_folder_of_somebody_else_is_left_alone(fresh: bool, tmp_path: Path) -> None:
+    """With --fresh a cache would be deleted; without, only renamed."""
+    here = plan(flags(tmp_path))
+    here.rundir.root.mkdir()
+    here.rundir.cache_db.write_text("mine")
+    if not fresh:
+        with hold(here, {"MY_KEY": KEY}, io.StringIO()):
+            pass
+        return
+    with (
+        pytest.raises(ConfigError, match="is no output folder"),
+        hold(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True),
+    ):
+        pass
+    assert not here.rundir.marker.exists()
