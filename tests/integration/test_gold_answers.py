@@ -58,4 +58,7 @@ def test_the_corrected_score_of_the_gold_answers_is_full(task: str, with_gold: C
 @pytest.mark.parametrize("task", HELMS_OWN)
 def test_helms_score_of_the_gold_answers_is_full(task: str, with_gold: Callable[..., Outcome]) -> None:
     outcome = with_gold(task)
-    assert outcome.scores()[outcome.document()["main_metric"]] == 1.0
+    main = outcome.document()["main_metric"]
+    assert outcome.scores()[main] == 1.0
+    assert outcome.scores().get(f"{main}.corrected", 1.0) == 1.0
+    assert (f"{main}.corrected" in outcome.scores()) is (task in CORRECTED)

@@ -66,6 +66,15 @@ def medec_sentence(case: Case) -> float:
     return float(_sentence(case.gold) == _sentence(case.completion))
 
 
+def medec_flag(case: Case) -> float:
+    """Right where both say CORRECT, or neither does and the answer names a sentence of the note, whichever."""
+    answer, has_error = _sentence(case.completion), _sentence(case.gold) != CORRECT
+    if answer == CORRECT:
+        return float(not has_error)
+    of_the_note = {_sentence(line) for line in case.prompt.splitlines()}
+    return float(has_error and answer is not None and answer in of_the_note)
+
+
 def _sentence(text: str) -> str | int | None:
     text = text.strip()
     if text.rstrip(".") == CORRECT:
@@ -85,10 +94,12 @@ def ehr_sql_same_rows(case: Case) -> float | None:
     answered = bool(case.completion.strip()) and annotation.get("query_written", True)
     if case.extra.get("is_impossible") or not case.gold.strip():
         return float(not answered)
+    if not answered:
+        return 0.0
     gold = annotation.get("ground_truth_rows")
     if gold is None:  # the gold query itself failed
         return None
-    if not answered or annotation.get("query_error") is not None:
+    if annotation.get("query_error") is not None:
         return 0.0
     return float(_rows(annotation.get("predicted_result", [])) == _rows(gold))
 
@@ -114,6 +125,7 @@ def first_of_repeated() -> Rule:
 _RULES: dict[str, Callable[[], Rule]] = {
     "medcalc_by_category": lambda: medcalc_by_category,
     "medec_sentence": lambda: medec_sentence,
+    "medec_flag": lambda: medec_flag,
     "ehr_sql_same_rows": lambda: ehr_sql_same_rows,
     "first_of_repeated": first_of_repeated,
 }

@@ -123,6 +123,37 @@ def test_medec(completion: str, gold: str, expected: float) -> None:
     assert_is(value("medec-sentence", completion, gold), expected)
 
 
+NOTE = "0 A man of 70.\n1 The dose is 5 mg.\nper kg of weight\n 12 He goes home."
+
+
+@pytest.mark.parametrize(
+    ("completion", "gold", "expected"),
+    [
+        ("1 The dose is 50 mg.", "1 The dose is 50 mg.", 1.0),
+        ("0", "1 The dose is 50 mg.", 1.0),  # which sentence it is does not count
+        ("12", "1 The dose is 50 mg.", 1.0),
+        ("2", "1 The dose is 50 mg.", 0.0),  # the note has no such sentence
+        ("70", "1 The dose is 50 mg.", 0.0),
+        ("7" * 5000, "1 The dose is 50 mg.", 0.0),
+        ("CORRECT", "1 The dose is 50 mg.", 0.0),
+        ("CORRECT.", "1 The dose is 50 mg.", 0.0),
+        ("", "1 The dose is 50 mg.", 0.0),
+        ("I cannot answer that.", "1 The dose is 50 mg.", 0.0),  # as a line of the note is: no number
+        ("per kg of weight", "1 The dose is 50 mg.", 0.0),
+        ("CORRECT", "CORRECT", 1.0),
+        (" CORRECT. ", "CORRECT", 1.0),
+        ("correct", "CORRECT", 0.0),
+        ("1", "CORRECT", 0.0),
+        ("2", "CORRECT", 0.0),
+        ("", "CORRECT", 0.0),
+        ("no error", "CORRECT", 0.0),
+    ],
+)
+def test_medecs_flag(completion: str, gold: str, expected: float) -> None:
+    rule = rule_of(erratum("medec-flag"))
+    assert_is(rule(Case(NOTE, completion, gold, helm=1.0)), expected)
+
+
 def sql(rows: object, gold_rows: object, error: str | None = None) -> dict[str, dict[str, object]]:
     return {"ehr_sql": {"predicted_result": rows, "ground_truth_rows": gold_rows, "query_error": error}}
 
@@ -159,7 +190,10 @@ def unwritten(error: str | None) -> dict[str, dict[str, object]]:
         ("SELECT 1", {"ehr_sql": None}, {}, None),
         ("SELECT 1", {"ehr_sql": {"ground_truth_rows": []}}, {}, 1.0),  # nothing was predicted, nothing is right
         ("SELECT 1", sql([[1]], [[1]], ""), {}, 0.0),
-        ("", sql([], None), {}, None),
+        ("", sql([], None), {}, 0.0),  # no query is wrong where one was due, whatever became of the gold query
+        (" \n", sql([], None), {}, 0.0),
+        ("-- no", {"ehr_sql": {**sql([], None)["ehr_sql"], "query_written": False}}, {}, 0.0),
+        ("no idea", sql([], None, "syntax error"), {}, None),
         ("", {"ehr_sql": {"query_written": True, "ground_truth_rows": []}}, {}, 0.0),
         ("SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "query_written": True}}, {}, 1.0),
     ],
@@ -192,7 +226,7 @@ def test_a_case_knows_nothing_beside_it_unless_it_is_told() -> None:
 
 def test_every_rule_of_the_list_is_known_and_no_other() -> None:
     rules = {entry.rule for entry in load_errata().errata} - {None}
-    assert rules == {"medcalc_by_category", "medec_sentence", "ehr_sql_same_rows", "first_of_repeated"}
+    assert rules == {"medcalc_by_category", "medec_sentence", "medec_flag", "ehr_sql_same_rows", "first_of_repeated"}
     for entry in load_errata().errata:
         if entry.rule is not None:
             assert callable(rule_of(entry))
