@@ -158,6 +158,41 @@ def test_a_score_over_fewer_instances_says_so(result: TaskResult) -> None:
     assert "perturbation" not in shown(result)[1]
 
 
+def with_corrected(result: TaskResult, count: int) -> TaskResult:
+    stats = replace(result.scores["exact_match"].stats, count=count, ci_low=0.125, ci_high=0.875)
+    corrected = Score(0.75, stats, "exact_match.corrected", "test")
+    odd, even = (result.groups["category"][name] for name in ("odd", "even"))
+    return replace(
+        result,
+        scores={**result.scores, "exact_match.corrected": corrected},
+        groups={"category": {"odd": {**odd, "exact_match.corrected": corrected}, "even": even}},
+    )
+
+
+def test_the_headline_shows_the_corrected_value_beside_helms(result: TaskResult) -> None:
+    first, *_ = shown(with_corrected(result, 4))
+    assert first.startswith("pubmed_qa: exact_match = 0.5000  (95 % interval ")
+    assert first.endswith("); corrected = 0.7500  (95 % interval 0.1250 .. 0.8750)")
+    fewer, *_ = shown(with_corrected(result, 3))
+    assert fewer.endswith("); corrected = 0.7500 over 3 instances  (95 % interval 0.1250 .. 0.8750)")
+    assert "corrected" not in "".join(shown(result))
+
+
+def test_the_page_shows_the_corrected_value_beside_helms_for_each_group_too(result: TaskResult) -> None:
+    page = html(with_corrected(result, 7), "helm-run")
+    headline = "<p>exact_match: <b>0.5000</b>;\ncorrected: <b>0.7500</b> (HELM's value has a known defect: see the notes)</p>"
+    assert headline in page
+    cells = '<td class="n">{}</td><td class="n">{}</td>'
+    assert f"<tr><td>odd</td>{cells.format('0.0000', 2)}{cells.format('0.7500', 7)}</tr>" in page
+    assert f"<tr><td>even</td>{cells.format('1.0000', 2)}</tr>" in page
+    assert "<th>HELM's value</th><th>instances</th><th>corrected</th><th>instances</th>" in page
+    plain = html(result, "helm-run")
+    assert "<p>exact_match: <b>0.5000</b></p>" in plain
+    assert "corrected" not in plain
+    without = html(replace(result, scores={}), "helm-run")
+    assert "<p>exact_match" not in without
+
+
 def spent(requests: int, tokens: int | None) -> Spent:
     return Spent(requests, 1, 2, tokens, tokens, 0.5, None)
 

@@ -45,6 +45,30 @@ def test_groups_count_as_zero_what_the_score_counts_as_zero() -> None:
     assert {name: found["m"].value for name, found in groups.items()} == {"a": 0.25, "b": 1.0}
 
 
+def test_groups_show_the_corrected_value_beside_helms() -> None:
+    """Which groups there are is for HELM's metric to say; an instance may count in one of the two only."""
+    values = {key(number): 0.0 for number in range(8)}
+    right = {key(number): 1.0 for number in (0, 1, 2, 4)} | {key(5): 0.0, key(9): 1.0}
+    members = {
+        "ward": {"a": [key(n) for n in range(4)], "b": [key(4), key(5)], "c": [key(6), key(7)], "d": [key(9)]},
+        "own": {"x": [key(0)], "y": [key(9)]},
+    }
+    beside = MetricValues("m.corrected", "m.corrected", None, merged=True, values=right)
+    found = scores_by_group(context(values), members, {key(0)}, failed_as_zero=True, beside=beside)
+    assert list(found) == ["ward"]
+    assert {
+        ward: {label: (score.metric, score.value, score.stats.count) for label, score in scores.items()}
+        for ward, scores in found["ward"].items()
+    } == {
+        "a": {"m": ("m", 0.0, 4), "m.corrected": ("m.corrected", pytest.approx(2 / 3), 3)},
+        "b": {"m": ("m", 0.0, 2), "m.corrected": ("m.corrected", 0.5, 2)},
+        "c": {"m": ("m", 0.0, 2)},
+    }
+    excluded = scores_by_group(context(values), members, {key(0)}, failed_as_zero=False, beside=beside)
+    assert excluded["ward"]["a"]["m.corrected"].value == 1.0
+    assert excluded["ward"]["a"]["m.corrected"].stats.count == 2
+
+
 def test_bounds_are_on_the_scale_of_the_metric() -> None:
     rated = context({key(0): 4.0, key(1): 2.0}, scale=(1.0, 5.0))
     assert bounds_of(rated, {key(1)}) == (2.5, 4.5)
