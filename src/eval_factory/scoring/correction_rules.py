@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from eval_factory.scoring import medcalc_answers
 from eval_factory.tasks.errata import Erratum
 
 
@@ -28,37 +28,22 @@ class Case:
 Rule = Callable[[Case], "float | None"]
 """None: the instance does not count."""
 
-EXACT_CATEGORIES = frozenset({"risk", "severity", "diagnosis"})
-DATE_FORMAT = "%m/%d/%Y"
-_WEEKS = re.compile(r"\('(\d+) weeks', '(\d+) days'\)")
 _LEADING_NUMBER = re.compile(r"\d+")
 CORRECT = "CORRECT"
 
 
-def medcalc_by_category(case: Case) -> float:
-    """MedCalc-Bench's own rule (N. Khandekar et al., NeurIPS 2024, section 3.3), for the names that its data use."""
-    answer, category = case.completion.strip(), case.extra.get("category")
+def medcalc_by_calculator(case: Case) -> float:
+    """MedCalc-Bench's own rule: a score is exact, what is calculated lies between the two limits (5 % off, or none)."""
+    answer = case.completion.strip()
     if answer == case.gold.strip():
         return 1.0
-    if category in EXACT_CATEGORIES:
-        return 0.0
-    read = _days if _WEEKS.match(case.gold) else _date if category == "date" else float
-    try:
-        low, value, high = (read(str(text)) for text in (case.extra["lower_limit"], answer, case.extra["upper_limit"]))
-    except (ValueError, KeyError):
-        return 0.0
-    return float(low <= value <= high)
-
-
-def _days(text: str) -> float:
-    match = _WEEKS.match(text)
-    if match is None:
-        raise ValueError(text)
-    return 7.0 * int(match[1]) + int(match[2])
-
-
-def _date(text: str) -> float:
-    return float(datetime.strptime(text, DATE_FORMAT).toordinal())
+    read = medcalc_answers.reader_of(case.prompt, case.extra.get("category"), case.gold)
+    if read is medcalc_answers.whole_number_in:
+        limits: tuple[object, object] = (case.gold, case.gold)
+    else:
+        limits = case.extra.get("lower_limit"), case.extra.get("upper_limit")
+    low, value, high = read(str(limits[0])), read(answer), read(str(limits[1]))
+    return float(low is not None and value is not None and high is not None and low <= value <= high)
 
 
 def medec_sentence(case: Case) -> float:
@@ -123,7 +108,7 @@ def first_of_repeated() -> Rule:
 
 
 _RULES: dict[str, Callable[[], Rule]] = {
-    "medcalc_by_category": lambda: medcalc_by_category,
+    "medcalc_by_calculator": lambda: medcalc_by_calculator,
     "medec_sentence": lambda: medec_sentence,
     "medec_flag": lambda: medec_flag,
     "ehr_sql_same_rows": lambda: ehr_sql_same_rows,

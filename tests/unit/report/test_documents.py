@@ -180,7 +180,9 @@ def test_the_headline_shows_the_corrected_value_beside_helms(result: TaskResult)
 
 def test_the_page_shows_the_corrected_value_beside_helms_for_each_group_too(result: TaskResult) -> None:
     page = html(with_corrected(result, 7), "helm-run")
-    headline = "<p>exact_match: <b>0.5000</b>;\ncorrected: <b>0.7500</b> (HELM's value has a known defect: see the notes)</p>"
+    headline = (
+        "<p>exact_match: <b>0.5000</b>;\ncorrected: <b>0.7500</b> (HELM's value has a known defect: see the notes)</p>"
+    )
     assert headline in page
     cells = '<td class="n">{}</td><td class="n">{}</td>'
     assert f"<tr><td>odd</td>{cells.format('0.0000', 2)}{cells.format('0.7500', 7)}</tr>" in page

@@ -40,7 +40,13 @@ def assert_is(found: float | None, expected: float | None) -> None:
         ({"category": "lab test", **MEDCALC}, "nan", "10", 0.0),
         ({"category": "dosage", **MEDCALC}, "9.5", "10", 1.0),
         ({"category": "physical", **MEDCALC}, "10", "10", 1.0),
-        ({"category": "risk", **MEDCALC}, "10.1", "10", 0.0),
+        ({"category": "risk", **MEDCALC}, "10.1", "10", 1.0),  # a score is rounded
+        ({"category": "risk", **MEDCALC}, "10.6", "10", 0.0),
+        ({"category": "risk", **MEDCALC}, "10.0", "10", 1.0),
+        ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "9", "10", 0.0),  # and has no limits
+        ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "11", "10", 0.0),
+        ({"category": "risk"}, "10 points", "10", 1.0),
+        ({"category": "risk", **MEDCALC}, "10", "none", 0.0),
         ({"category": "risk", **MEDCALC}, "10", "10", 1.0),
         (DATES, "05/02/2020", "05/02/2020", 1.0),
         (DATES, "05/03/2020", "05/02/2020", 1.0),
@@ -48,7 +54,7 @@ def assert_is(found: float | None, expected: float | None) -> None:
         (DATES, "May 2nd", "05/02/2020", 0.0),
         (WEEKS, "('14 weeks', '3 days')", "('14 weeks', '2 days')", 1.0),
         (WEEKS, "('15 weeks', '3 days')", "('14 weeks', '2 days')", 0.0),
-        *(({"category": category, **MEDCALC}, "10.1", "10", 0.0) for category in ("risk", "severity", "diagnosis")),
+        *(({"category": category, **MEDCALC}, "9.4", "10", 0.0) for category in ("risk", "severity", "diagnosis")),
         *(({"category": category, **MEDCALC}, " 10\n", "10 ", 1.0) for category in ("risk", "severity", "diagnosis")),
         ({"category": "date", **MEDCALC}, "10.1", "10", 0.0),  # a date is no number
         ({**DATES, "category": "lab test"}, "05/02/2020", "05/01/2020", 0.0),
@@ -56,7 +62,9 @@ def assert_is(found: float | None, expected: float | None) -> None:
         ({"category": "lab test", **MEDCALC}, "9.49", "10", 0.0),
         ({"category": "lab test", **MEDCALC}, "10.5", "10", 1.0),
         ({"category": "lab test", **MEDCALC}, "10.51", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "the answer is 10", "10", 0.0),
+        ({"category": "lab test", **MEDCALC}, "the answer is 10", "10", 1.0),
+        ({"category": "lab test", **MEDCALC}, "the answer is 11", "10", 0.0),
+        ({"category": "lab test", "upper_limit": "10.5"}, "10.1", "10", 0.0),
         ({"category": "lab test", "lower_limit": 9.5, "upper_limit": 10.5}, "10.1", "10", 1.0),
         ({"category": "lab test", "lower_limit": "9.5"}, "10.1", "10", 0.0),
         ({"category": "date", "lower_limit": 5012020, "upper_limit": 5032020}, "05/01/2020", "05/02/2020", 0.0),
@@ -65,8 +73,9 @@ def assert_is(found: float | None, expected: float | None) -> None:
         (WEEKS, "('14 weeks', '1 days')", "('14 weeks', '2 days')", 1.0),
         (WEEKS, "('14 weeks', '0 days')", "('14 weeks', '2 days')", 0.0),
         (WEEKS, "('14 weeks', '4 days')", "('14 weeks', '2 days')", 0.0),
-        (WEEKS, "14 weeks and 2 days", "('14 weeks', '2 days')", 0.0),
-        (WEEKS, "about ('14 weeks', '2 days')", "('14 weeks', '2 days')", 0.0),
+        (WEEKS, "(14 weeks, 2 days)", "('14 weeks', '2 days')", 1.0),  # as the prompt writes it
+        (WEEKS, "14 weeks and 4 days", "('14 weeks', '2 days')", 0.0),
+        (WEEKS, "14.3 weeks", "('14 weeks', '2 days')", 0.0),
         (BORDER, "('14 weeks', '0 days')", "('13 weeks', '6 days')", 1.0),
         (BORDER, "('13 weeks', '11 days')", "('13 weeks', '6 days')", 0.0),  # a week has seven days
         (BORDER, "('13 weeks', '8 days')", "('13 weeks', '6 days')", 1.0),
@@ -226,7 +235,7 @@ def test_a_case_knows_nothing_beside_it_unless_it_is_told() -> None:
 
 def test_every_rule_of_the_list_is_known_and_no_other() -> None:
     rules = {entry.rule for entry in load_errata().errata} - {None}
-    assert rules == {"medcalc_by_category", "medec_sentence", "medec_flag", "ehr_sql_same_rows", "first_of_repeated"}
+    assert rules == {"medcalc_by_calculator", "medec_sentence", "medec_flag", "ehr_sql_same_rows", "first_of_repeated"}
     for entry in load_errata().errata:
         if entry.rule is not None:
             assert callable(rule_of(entry))
