@@ -50,8 +50,11 @@ def test_the_corrected_score_of_the_gold_answers_is_full(task: str, with_gold: C
     label = CORRECTED[task]
     assert outcome.scores()[label] == 1.0
     assert outcome.scores()[label.removesuffix(".corrected")] < 1.0
-    (note,) = (note for note in outcome.document()["validity"]["notes"] if note.startswith(label))
-    assert f"(errata {load_errata().version}, " in note
+    notes = [note for note in outcome.document()["validity"]["notes"] if note.startswith(label)]
+    about = [erratum.id for erratum in load_errata().of(task) if erratum.label == label]
+    assert about
+    for erratum, note in zip(about, notes, strict=True):
+        assert f"(errata {load_errata().version}, {erratum}" in note
 
 
 @pytest.mark.medical_data

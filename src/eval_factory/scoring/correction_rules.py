@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eval_factory.scoring import medcalc_answers
+from eval_factory.scoring.repeated_rows import RepeatedRows
 from eval_factory.tasks.errata import Erratum
 
 
@@ -20,9 +21,13 @@ class Case:
     gold: str
     """The text of the first right reference; empty where there is none."""
     helm: float | None
-    """HELM's own value of the metric."""
+    """HELM's own value of the metric; where several errata are about it, what the one before has made of it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
+    instance: str = ""
+    """Its id, the same in every trial."""
+    choices: Sequence[str] = ()
+    """The texts of all references, where there are wrong ones among them."""
 
 
 Rule = Callable[[Case], "float | None"]
@@ -94,15 +99,11 @@ def _rows(rows: Iterable[Sequence[Any]]) -> set[tuple[Any, ...]]:
 
 
 def first_of_repeated() -> Rule:
-    """HELM's value, of the first of several instances with the same prompt and reference."""
-    seen: set[tuple[str, str]] = set()
+    """The value that there is, of the first of several instances with the same prompt and right answer."""
+    rows = RepeatedRows()
 
     def rule(case: Case) -> float | None:
-        key = (case.prompt, case.gold)
-        if key in seen:
-            return None
-        seen.add(key)
-        return case.helm
+        return None if rows.add(case.instance, case.prompt, case.gold, case.choices) else case.helm
 
     return rule
 

@@ -221,8 +221,17 @@ def test_ehr_sql_without_a_gold_query_is_impossible(gold: str) -> None:
 
 def test_repeated_instances_count_once() -> None:
     rule = rule_of(erratum("med-dialog-repeated"))
-    cases = [("a", "x", 1.0), ("b", "x", 2.0), ("a", "x", 5.0), ("a", "y", 3.0)]
-    assert [rule(Case(prompt, "", gold, helm)) for prompt, gold, helm in cases] == [1.0, 2.0, None, 3.0]
+    cases = [
+        ("1", "a", "x", 1.0),
+        ("2", "b", "x", 2.0),
+        ("3", "a", "x", 5.0),
+        ("4", "a", "y", 3.0),
+        ("1", "a", "x", 0.0),
+    ]
+    found = [rule(Case(prompt, "", gold, helm, instance=name)) for name, prompt, gold, helm in cases]
+    assert found == [1.0, 2.0, None, 3.0, 0.0]  # the last is another trial of the first
+    assert rule(Case("a", "", "x", 6.0, instance="5", choices=["x", "z"])) == 6.0
+    assert rule(Case("a", "", "x", 7.0, instance="6", choices=["z", "x"])) is None
     again = rule_of(erratum("med-dialog-repeated"))
     assert again(Case("a", "", "x", 4.0)) == 4.0
 
