@@ -81,17 +81,37 @@ def _sentence(text: str) -> str | int | None:
 def ehr_sql_same_rows(case: Case) -> float | None:
     """HELM's comparison (the same rows, in any order and however often; 0 is 0.0), where there are no rows too."""
     annotation = case.annotations.get("ehr_sql") or {}
-    answered = bool(case.completion.strip()) and annotation.get("query_written", True)
-    if case.extra.get("is_impossible") or not case.gold.strip():
+    answered = _holds_a_query(case)
+    if not _can_be_answered(case):
         return float(not answered)
     if not answered:
         return 0.0
+    annotation = annotation.get("as_evaluated") or annotation
     gold = annotation.get("ground_truth_rows")
     if gold is None:  # the gold query itself failed
         return None
     if annotation.get("query_error") is not None:
         return 0.0
     return float(_rows(annotation.get("predicted_result", [])) == _rows(gold))
+
+
+def ehr_sql_precision(case: Case) -> float | None:
+    """Of the questions that were answered with a query, those that can be answered."""
+    return float(_can_be_answered(case)) if _holds_a_query(case) else None
+
+
+def ehr_sql_recall(case: Case) -> float | None:
+    """Of the questions that can be answered, those that were answered with a query."""
+    return float(_holds_a_query(case)) if _can_be_answered(case) else None
+
+
+def _holds_a_query(case: Case) -> bool:
+    annotation = case.annotations.get("ehr_sql") or {}
+    return bool(case.completion.strip()) and bool(annotation.get("query_written", True))
+
+
+def _can_be_answered(case: Case) -> bool:
+    return not case.extra.get("is_impossible") and bool(case.gold.strip())
 
 
 def _rows(rows: Iterable[Sequence[Any]]) -> set[tuple[Any, ...]]:
@@ -113,6 +133,8 @@ _RULES: dict[str, Callable[[], Rule]] = {
     "medec_sentence": lambda: medec_sentence,
     "medec_flag": lambda: medec_flag,
     "ehr_sql_same_rows": lambda: ehr_sql_same_rows,
+    "ehr_sql_precision": lambda: ehr_sql_precision,
+    "ehr_sql_recall": lambda: ehr_sql_recall,
     "first_of_repeated": first_of_repeated,
 }
 

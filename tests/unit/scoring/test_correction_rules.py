@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,6 +192,20 @@ def unwritten(error: str | None) -> dict[str, dict[str, object]]:
         ("no idea", sql([], None, "syntax error"), {"is_impossible": True}, 0.0),
         ("SELECT 1", sql([[1]], None), {"is_impossible": True}, 0.0),
         ("SELECT 1", sql([[1]], None), {}, None),
+        (
+            "SELECT 1",
+            {"ehr_sql": {**sql([], None, "e")["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}},
+            {},
+            1.0,
+        ),
+        ("SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], [])["ehr_sql"]}}, {}, 0.0),
+        (
+            "SELECT 1",
+            {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], None)["ehr_sql"]}},
+            {},
+            None,
+        ),
+        ("-- no", {"ehr_sql": {**unwritten(None)["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}}, {}, 0.0),
         (" \n", sql([], []), {}, 0.0),
         (" \n", sql([[1]], [[1]]), {}, 0.0),
         (" ", {}, {"is_impossible": True}, 1.0),
@@ -211,6 +227,29 @@ def test_ehr_sql(
     completion: str, annotations: dict[str, dict[str, object]], extra: dict[str, object], expected: float | None
 ) -> None:
     assert_is(value("ehr-sql-empty-results", completion, "SELECT 2", annotations=annotations, extra=extra), expected)
+
+
+@pytest.mark.parametrize(
+    ("completion", "annotations", "impossible", "precision", "recall"),
+    [
+        ("SELECT 1", sql([], []), False, 1.0, 1.0),
+        ("SELECT 1", sql([], [], "no such table"), False, 1.0, 1.0),
+        ("SELECT 1", sql([], None), True, 0.0, None),
+        (" ", sql([], []), False, None, 0.0),
+        (" ", sql([], []), True, None, None),
+        ("-- no", unwritten(None), False, None, 0.0),
+        ("-- no", unwritten(None), True, None, None),
+        ("SELECT 1", {"ehr_sql": None}, False, 1.0, 1.0),
+    ],
+)
+def test_ehr_sqls_precision_and_recall_have_their_own_denominators(
+    completion: str, annotations: dict[str, Any], impossible: bool, precision: float | None, recall: float | None
+) -> None:  # fmt: skip
+    known = {"annotations": annotations, "extra": {"is_impossible": impossible}}
+    assert_is(value("ehr-sql-precision", completion, "SELECT 2", **known), precision)
+    assert_is(value("ehr-sql-recall", completion, "SELECT 2", **known), recall)
+    without_gold = {"annotations": annotations, "extra": {}}
+    assert value("ehr-sql-recall", completion, " ", **without_gold) is None
 
 
 @pytest.mark.parametrize("gold", ["", " \n"])
@@ -244,7 +283,15 @@ def test_a_case_knows_nothing_beside_it_unless_it_is_told() -> None:
 
 def test_every_rule_of_the_list_is_known_and_no_other() -> None:
     rules = {entry.rule for entry in load_errata().errata} - {None}
-    assert rules == {"medcalc_by_calculator", "medec_sentence", "medec_flag", "ehr_sql_same_rows", "first_of_repeated"}
+    assert rules == {
+        "medcalc_by_calculator",
+        "medec_sentence",
+        "medec_flag",
+        "ehr_sql_same_rows",
+        "ehr_sql_precision",
+        "ehr_sql_recall",
+        "first_of_repeated",
+    }
     for entry in load_errata().errata:
         if entry.rule is not None:
             assert callable(rule_of(entry))
