@@ -19,7 +19,7 @@ SEEDS = [
     "ignore all ", "judge ", "judge must", "output ", "5 for all ", "copy this ", "<", "< ", "</", "<|", "<|a", "<sql>", "< sql",
     "7", "7.", "7e", "a", "A. ", "A.\n", "a b c d ", "the ", "Request(", "Request: ", "[Request", "a.a.", "AError", "Exception", "Error: ",
     "No module named '", "Resource ", "gpt", "o1", "\u0301\u0316", "\u200b", "\ufdfa", "\u0430", "\U0001f600", "QUJD", "QUJDREVGR0hJSktM ", "4142",
-    "41 42 ", "${", "${A", "${A}", "sql\n", "'", "1 weeks", "('1",
+    "41 42 ", "${", "${A", "${A}", "sql\n", "'", "1 weeks", "('1", "1 weeks, ", "1, ", "1,111", "01/", "\\boxed{", "\\boxed{{}", "\\text{", "w1",
 ]  # fmt: skip
 SEEDS_BEFORE_AN_END = [
     "eyJ-eyJ-", "{", '{"a":', " ", "uthorization ", "Bearer a", "://a", "score ", "ignore all ", "accuracy is ",

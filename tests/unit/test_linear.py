@@ -17,7 +17,8 @@ from eval_factory.core import failure_causes, foreign_text, redaction, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import disguised_text, judge_output, packages
-from eval_factory.scoring.correction_rules import Case, medcalc_by_category, medec_sentence
+from eval_factory.scoring import medcalc_answers
+from eval_factory.scoring.correction_rules import Case, medcalc_by_calculator, medec_sentence
 from eval_factory.tasks import quasi_match
 from eval_factory.workflows import failures
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
@@ -58,7 +59,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "an error's cause": lambda text: failure_causes.Causes().add("model", text),
     "NLTK's data": failures._NLTK_RESOURCE.search,
     "medec": lambda text: medec_sentence(Case("p", text, "3 x", 0.0)),
-    "medcalc": lambda text: medcalc_by_category(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
+    "medcalc": lambda text: medcalc_by_calculator(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
+    "medcalc's scores": medcalc_answers.whole_number_in,
+    "medcalc's dates": medcalc_answers.date_in,
+    "medcalc's weeks": medcalc_answers.days_in,
     "quasi": quasi_match.becomes_nothing,
     "a demo prompt": server.baseline_answer,
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.results import FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
+from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5
 MOST_CAUSES = 5
@@ -38,7 +39,18 @@ def _main_score(result: TaskResult) -> str:
         over = f" over the {_instances_of(score.stats.count)} of split {score.split}"
     elif score.stats.count != result.validity.instances.scored:
         over = f" over {_instances_of(score.stats.count)}"
-    return f"{result.task}: {result.main_metric} = {score.value:.4f}{over}{_interval(score)}"
+    helms = f"{result.task}: {result.main_metric} = {score.value:.4f}{over}{_interval(score)}"
+    return f"{helms}{_corrected(result, score)}"
+
+
+def _corrected(result: TaskResult, helms: Score) -> str:
+    """HELM's value has a known defect where there is another one beside it."""
+    score = result.scores.get(f"{result.main_metric}{CORRECTED}")
+    if score is None:
+        return ""
+    count = score.stats.count
+    over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
+    return f"; corrected = {score.value:.4f}{over}{_interval(score)}"
 
 
 def _interval(score: Score) -> str:

@@ -15,6 +15,7 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import Spent, TaskResult, Usage
 from eval_factory.core.rundir import PRIVATE, RunDir, atomic_file, write_atomic
 from eval_factory.report import documents
+from eval_factory.tasks.errata import CORRECTED
 
 
 def write_reports(
@@ -57,6 +58,7 @@ def html(result: TaskResult, command: str) -> str:
         spent_names=[field.name for field in fields(Spent)],
         usage_rows=list(_usage_rows(result.usage)),
         command=command,
+        corrected=f"{result.main_metric}{CORRECTED}",
     )
 
 

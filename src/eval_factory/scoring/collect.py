@@ -29,6 +29,7 @@ from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
 from eval_factory.scoring.tally import Tally, tally_requests
 from eval_factory.scoring.usage import usage_of
+from eval_factory.tasks.errata import CORRECTED
 
 
 def collect(
@@ -69,6 +70,7 @@ def collect(
     notes.add(Importance.INCOMPLETE, *scored.notes)
     main, why = chosen_main_metric(entry, [metric.label for metric in metrics])
     main_values = next((metric for metric in metrics if metric.label == main), None)
+    corrected = next((metric for metric in metrics if metric.label == f"{main}{CORRECTED}"), None)
     missing, as_zero = (
         missing_of(main_values, jury_metric, tally, failed_as_zero=failed_as_zero)
         if main_values
@@ -84,7 +86,9 @@ def collect(
         task=plan.task_name,
         main_metric=main,
         scores={name: scored.scores[name] for name in sorted(scored.scores, key=lambda name: name != main)} | helms,
-        groups=scores_by_group(main_values, tally.members, missing, failed_as_zero=as_zero) if main_values else {},
+        groups=scores_by_group(main_values, tally.members, missing, failed_as_zero=as_zero, beside=corrected)
+        if main_values
+        else {},
         validity=Validity(
             instances,
             tally.judges,

@@ -10,6 +10,7 @@ from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.correction_rules import Case, Rule, rule_of
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.request_states import gold_and_choices
 from eval_factory.tasks.errata import Erratum, load_errata
 
 ONE_IN = 2
@@ -50,19 +51,34 @@ class Corrections:
             self._take(key, case, answered=True)
 
     def _take(self, key: InstanceKey, case: Case, *, answered: bool) -> None:
-        for erratum in self.errata:
-            helm = self.helm[str(erratum.metric)].values.get(key)
+        for label, errata in self._by_label().items():
+            helm = self.helm[str(errata[0].metric)].values.get(key)
             if helm is None:
                 continue
+            value = self._value(errata, replace(case, helm=helm))
+            if value is not None:
+                self.values[label][key] = value if answered else 0.0
+
+    def _by_label(self) -> dict[str, list[Erratum]]:
+        """Several errata may be about one metric: each rule begins with what the one before has made of the value."""
+        found: dict[str, list[Erratum]] = {}
+        for erratum in self.errata:
+            found.setdefault(erratum.label, []).append(erratum)
+        return found
+
+    def _value(self, errata: Sequence[Erratum], case: Case) -> float | None:
+        """None: the instance does not count, which is counted here."""
+        value = case.helm
+        for erratum in errata:
             try:
-                value = self.rules[erratum.id](replace(case, helm=helm))
+                value = self.rules[erratum.id](replace(case, helm=value))
             except Exception as error:  # an answer may hold anything
                 self.raised[erratum.id].append(error)
-                continue
+                return None
             if value is None:
                 self.left_out[erratum.id] += 1
-            else:
-                self.values[erratum.label][key] = value if answered else 0.0
+                return None
+        return value
 
     def metrics(self) -> list[MetricValues]:
         """Once, after all instances. One without an answer has no value that counts; it keeps its place for the bounds,
@@ -74,14 +90,14 @@ class Corrections:
             raised, values = self.raised[erratum.id], self.values[erratum.label]
             if len(raised) > max(1, len(values) // ONE_IN):  # the rule's fault, not the answers'
                 raise raised[0]
+        helms = {label: self.helm[str(errata[0].metric)] for label, errata in self._by_label().items()}
         return [
             MetricValues(
-                erratum.label, erratum.label, None, merged=True, scale=self.helm[str(erratum.metric)].scale,
-                values=self.values[erratum.label], split=self.helm[str(erratum.metric)].split,
-                perturbation=self.helm[str(erratum.metric)].perturbation,
+                label, label, None, merged=True, scale=helm.scale,
+                values=self.values[label], split=helm.split, perturbation=helm.perturbation,
             )
-            for erratum in self.errata
-            if self.values[erratum.label]
+            for label, helm in helms.items()
+            if self.values[label]
         ]  # fmt: skip
 
     def notes(self) -> list[str]:
@@ -97,12 +113,14 @@ class Corrections:
 
 
 def _case(state: output.RequestState, answer: str) -> Case:
-    right = (reference.output.text for reference in state.instance.references if output.CORRECT_TAG in reference.tags)
+    gold, choices = gold_and_choices(state.instance)
     return Case(
         prompt=state.instance.input.text,
         completion=answer,
-        gold=next(right, ""),
+        gold=gold,
         helm=None,
         extra=state.instance.extra_data or {},
         annotations=state.annotations or {},
+        instance=state.instance.id,
+        choices=choices,
     )

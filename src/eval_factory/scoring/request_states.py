@@ -38,6 +38,13 @@ def text_of(state: output.RequestState) -> str:
     return state.result.completions[0].text if state.result and state.result.completions else ""
 
 
+def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
+    """The text of the first right reference (empty: there is none), and those of all where some are wrong."""
+    texts = tuple(reference.output.text for reference in instance.references)
+    right = [one.output.text for one in instance.references if output.CORRECT_TAG in one.tags]
+    return (right[0] if right else "", texts if len(right) < len(texts) else ())
+
+
 def categories_of(instance: output.Instance) -> dict[str, Any]:
     """Short texts and numbers that a scenario keeps beside an instance."""
     return {

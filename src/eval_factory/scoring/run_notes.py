@@ -27,6 +27,7 @@ def notes_of(
         *_notes_on_judges(tally),
         *_notes_on_metrics(run, labels),
         *_notes_on_texts(plan, instances, tally),
+        *tally.rows.notes(sum(len(ids) for ids in tally.splits.values())),
     ]
 
 

@@ -21,9 +21,11 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.jury_agreement import Ratings, family_of
 from eval_factory.scoring.metric_values import InstanceKey
+from eval_factory.scoring.repeated_rows import RepeatedRows
 from eval_factory.scoring.request_states import (
     categories_of,
     finish_reason_of,
+    gold_and_choices,
     has_failed,
     key_of,
     text_of,
@@ -56,6 +58,7 @@ class Tally:
     injected: int = 0
     nothing_right: int = 0
     """Instances with a right answer that HELM's quasi metrics take for nothing."""
+    rows: RepeatedRows = field(default_factory=RepeatedRows)
     prompts: Any = field(default_factory=hashlib.sha256)
     causes: Causes = field(default_factory=Causes)
 
@@ -113,6 +116,8 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) 
     tally.requested.add(key)
     tally.splits[instance.split or ""].add(instance.id)
     tally.prompts.update(json.dumps([instance.id, state.request.get("prompt")]).encode())
+    if instance.perturbation is None:
+        tally.rows.add(instance.id, f"{instance.split}: {instance.input.text}", *gold_and_choices(instance))
     fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
     if instance.sub_split:
         fields["sub_split"] = instance.sub_split

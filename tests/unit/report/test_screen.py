@@ -190,3 +190,23 @@ def test_tokens_are_shown_where_both_are_known(result: TaskResult) -> None:
 
     assert line(7, 8) == "  requests: 1 sent, 0 from the cache, 0 retries; 7 prompt and 8 completion tokens"
     assert line(7, None) == line(None, 8) == "  requests: 1 sent, 0 from the cache, 0 retries"
+
+
+def with_corrected(result: TaskResult, count: int) -> TaskResult:
+    stats = replace(result.scores["exact_match"].stats, count=count, ci_low=0.125, ci_high=0.875)
+    corrected = Score(0.75, stats, "exact_match.corrected", "test")
+    odd, even = (result.groups["category"][name] for name in ("odd", "even"))
+    return replace(
+        result,
+        scores={**result.scores, "exact_match.corrected": corrected},
+        groups={"category": {"odd": {**odd, "exact_match.corrected": corrected}, "even": even}},
+    )
+
+
+def test_the_headline_shows_the_corrected_value_beside_helms(result: TaskResult) -> None:
+    first, *_ = shown(with_corrected(result, 4))
+    assert first.startswith("pubmed_qa: exact_match = 0.5000  (95 % interval ")
+    assert first.endswith("); corrected = 0.7500  (95 % interval 0.1250 .. 0.8750)")
+    fewer, *_ = shown(with_corrected(result, 3))
+    assert fewer.endswith("); corrected = 0.7500 over 3 instances  (95 % interval 0.1250 .. 0.8750)")
+    assert "corrected" not in "".join(shown(result))

@@ -17,7 +17,7 @@ from eval_factory.core.results import FailureCause, SpentByRole, TaskResult, Usa
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.write import _response_line, html, write_reports
 from unit.builders import plan
-from unit.report.test_screen import causes, changed, spent
+from unit.report.test_screen import causes, changed, spent, with_corrected
 from unit.scoring.test_collect import FOUR, result_of, state
 
 KEY = "a-known-key-value-1"
@@ -158,3 +158,20 @@ def test_roles_are_rows_of_the_page_where_there_is_more_than_one(result: TaskRes
     page = html(replace(result, usage=Usage(two, one, 1, 1.0)), "helm-run")
     assert "this run, model" in page
     assert "all runs, model" not in page
+
+
+def test_the_page_shows_the_corrected_value_beside_helms_for_each_group_too(result: TaskResult) -> None:
+    page = html(with_corrected(result, 7), "helm-run")
+    headline = (
+        "<p>exact_match: <b>0.5000</b>;\ncorrected: <b>0.7500</b> (HELM's value has a known defect: see the notes)</p>"
+    )
+    assert headline in page
+    cells = '<td class="n">{}</td><td class="n">{}</td>'
+    assert f"<tr><td>odd</td>{cells.format('0.0000', 2)}{cells.format('0.7500', 7)}</tr>" in page
+    assert f"<tr><td>even</td>{cells.format('1.0000', 2)}</tr>" in page
+    assert "<th>HELM's value</th><th>instances</th><th>corrected</th><th>instances</th>" in page
+    plain = html(result, "helm-run")
+    assert "<p>exact_match: <b>0.5000</b></p>" in plain
+    assert "corrected" not in plain
+    without = html(replace(result, scores={}), "helm-run")
+    assert "<p>exact_match" not in without

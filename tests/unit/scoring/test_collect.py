@@ -302,6 +302,8 @@ def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_
     assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", True)
     assert result.validity.instances.scored == 4
     assert result.groups["category"]["odd"]["medec_error_flag_accuracy"].stats.count == 2
+    corrected = result.groups["category"]["even"]["medec_error_flag_accuracy.corrected"]
+    assert (corrected.value, corrected.stats.count) == (0.0, 2)  # "text" names no sentence
     assert "aci_bench_accuracy" not in result.scores
     assert "aci_bench_accuracy: absent, no judge scored any answer" in result.validity.notes
     assert result.something_to_ask

@@ -84,10 +84,10 @@ def test_an_erratum_of_some_arguments_counts_for_a_run_of_these(task: str, count
 def test_each_run_begins_with_new_rules() -> None:
     """A rule may remember which instances it has seen."""
     here = plan({"config.type": "med_dialog_icliniq"})
-    case = Case("p", "", "g", 0.5)
+    case, same = Case("p", "", "g", 0.5, instance="1"), Case("p", "", "g", 0.75, instance="2")
     for _ in range(2):
         (rule,) = Corrections.of(here, [context("med_dialog_accuracy")]).rules.values()
-        assert [rule(case), rule(case)] == [0.5, None]
+        assert [rule(case), rule(same), rule(case)] == [0.5, None, 0.5]
 
 
 def test_a_rule_gets_the_instance_with_helms_value() -> None:
@@ -109,9 +109,21 @@ def test_a_rule_gets_the_instance_with_helms_value() -> None:
     )
     made.add(key(4), bare, "")
     assert cases == [
-        Case("question 3", "the answer", "right", 3.0, {"ward": "a"}, {"a": 1}),
-        Case("q", "", "", 4.0, {}, {}),
-    ]
+        Case(
+            "question 3", "the answer", "right", 3.0, {"ward": "a"}, {"a": 1},
+            instance="id3", choices=("wrong", "right", "right, too"),
+        ),
+        Case("q", "", "", 4.0, {}, {}, instance="id4"),
+    ]  # fmt: skip
+
+
+def test_where_every_reference_is_right_there_is_nothing_to_choose_from() -> None:
+    cases: list[Case] = []
+    made = corrections(lambda case: cases.append(case) or 1.0)  # type: ignore[func-returns-value]
+    right = {"output": {"text": "right"}, "tags": ["correct"]}
+    made.add(key(1), state(1, references=[right]), "x")
+    made.add(key(2), state(2, references=[{"output": {"text": "wrong"}, "tags": []}]), "x")
+    assert [(case.gold, case.choices) for case in cases] == [("right", ()), ("", ("wrong",))]
 
 
 def test_corrected_values_have_the_place_of_the_metric_they_correct() -> None:
@@ -139,6 +151,22 @@ def test_each_erratum_looks_at_its_own_metric() -> None:
     made = corrections(helms, *known, a=context("a", 1), b=context("b", 2))
     add(made, "x", "x")
     assert values(made) == {"a.corrected": {key(0): 0.0}, "b.corrected": {key(0): 0.0, key(1): 1.0}}
+
+
+def test_errata_of_one_metric_go_on_from_each_others_values() -> None:
+    """The values of the whole have one corrected score, and each erratum counts what it leaves out itself."""
+    known = erratum("one"), erratum("two")
+
+    def above_three(case: Case) -> float | None:
+        return None if case.helm is None or case.helm <= 3 else case.helm + 1
+
+    made = Corrections(7, known, {"one": as_number, "two": above_three}, {"em": context()})
+    add(made, "5", "-", "2", "no number", "7")
+    assert values(made) == {"em.corrected": {key(0): 6.0, key(4): 8.0}}
+    assert [note.rpartition(";")[2] for note in made.notes()] == [
+        " 2 instances do not count in it",
+        " 1 instance does not count in it",
+    ]
 
 
 def test_an_erratum_whose_rule_raises_does_not_stop_the_next_one() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from eval_factory.scoring.groups import MOST_GROUPS, scores_by_group
+from eval_factory.scoring.metric_values import MetricValues
 from unit.scoring.test_scores import context, key
 
 
@@ -57,3 +60,27 @@ def test_a_group_of_missing_instances_alone_is_left_out() -> None:
     assert (name, {value: scores["m"].value for value, scores in groups.items()}) == ("ward", {"a": 0.5, "b": 2.5})
     zeroed = scores_by_group(context(values), members, missing, failed_as_zero=True)["ward"]
     assert {value: scores["m"].value for value, scores in zeroed.items()} == {"a": 0.5, "b": 2.5, "c": 0.0}
+
+
+def test_groups_show_the_corrected_value_beside_helms() -> None:
+    """Which groups there are is for HELM's metric to say; an instance may count in one of the two only."""
+    values = {key(number): 0.0 for number in range(8)}
+    right = {key(number): 1.0 for number in (0, 1, 2, 4)} | {key(5): 0.0, key(9): 1.0}
+    members = {
+        "ward": {"a": [key(n) for n in range(4)], "b": [key(4), key(5)], "c": [key(6), key(7)], "d": [key(9)]},
+        "own": {"x": [key(0)], "y": [key(9)]},
+    }
+    beside = MetricValues("m.corrected", "m.corrected", None, merged=True, values=right)
+    found = scores_by_group(context(values), members, {key(0)}, failed_as_zero=True, beside=beside)
+    assert list(found) == ["ward"]
+    assert {
+        ward: {label: (score.metric, score.value, score.stats.count) for label, score in scores.items()}
+        for ward, scores in found["ward"].items()
+    } == {
+        "a": {"m": ("m", 0.0, 4), "m.corrected": ("m.corrected", pytest.approx(2 / 3), 3)},
+        "b": {"m": ("m", 0.0, 2), "m.corrected": ("m.corrected", 0.5, 2)},
+        "c": {"m": ("m", 0.0, 2)},
+    }
+    excluded = scores_by_group(context(values), members, {key(0)}, failed_as_zero=False, beside=beside)
+    assert excluded["ward"]["a"]["m.corrected"].value == 1.0
+    assert excluded["ward"]["a"]["m.corrected"].stats.count == 2

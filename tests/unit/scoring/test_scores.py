@@ -136,3 +136,25 @@ def test_an_excluded_instance_has_no_say(drawn: tuple[dict[InstanceKey, float], 
     other = {at: 1.0 - value if at in missing else value for at, value in values.items()}
     before, after = (score_of(context(each), missing, failed_as_zero=False) for each in (values, other))
     assert before == after or not missing
+
+
+def test_one_value_an_instance_lies_on_the_scale_of_the_values() -> None:
+    """The mean over an instance's trials is positive where its values are: the interval is that of a proportion."""
+    values = {key(number, trial): float(number < 3) for number in range(4) for trial in range(2)}
+    score = score_of(context(values), set(), failed_as_zero=False)
+    assert score is not None
+    assert (score.stats.ci_method, score.stats.mean) == ("wilson", 0.75)
+    assert score.stats.ci_low is not None
+    assert score.stats.ci_low > 0
+
+
+@pytest.mark.parametrize("missing", [set(), {key(3)}])
+def test_the_interval_ends_where_the_scale_ends(missing: set[InstanceKey]) -> None:
+    values = {key(0): 5.0, key(1): 5.0, key(2): 1.0, key(3): 5.0}
+    score = score_of(context(values, scale=(1.0, 5.0)), missing, failed_as_zero=False)
+    assert score is not None
+    assert (score.stats.ci_high, score.stats.mean) == (5.0, score.value)
+    open_ended = score_of(context(values), missing, failed_as_zero=False)
+    assert open_ended is not None
+    assert open_ended.stats.ci_high is not None
+    assert open_ended.stats.ci_high > 5.0

@@ -103,6 +103,26 @@ def test_splits_hold_the_instances_that_were_asked(tmp_path: Path) -> None:
     assert dict(seen.splits) == {"test": {"id0", "id1"}, "valid": {"id2"}, "": {"id3"}}
 
 
+def test_repeated_rows_are_counted_within_their_split_and_told(tmp_path: Path) -> None:
+    def row(number: int, gold: str, **instance: Any) -> Entry:
+        references = [{"output": {"text": gold}, "tags": ["correct"]}]
+        return entry(number, instance={"input": {"text": "the same"}, "references": references, **instance})
+
+    seen = seen_of(
+        tmp_path,
+        row(0, "a"),
+        row(1, "a"),
+        row(1, "a") | {"train_trial_index": 1},
+        row(2, "a", split="valid"),
+        row(3, "b"),
+        row(4, "a", perturbation={"name": "typos"}),
+    )
+    assert (seen.rows.repeated, seen.rows.with_another_gold) == ({"id1"}, {"id3"})
+    notes = [text for _, text in told(tmp_path, seen=seen)]
+    assert any(text.startswith("1 of 5 instances repeat an earlier one") for text in notes)
+    assert any(text.startswith("1 of 5 instances repeat the question") for text in notes)
+
+
 def test_the_hash_of_the_prompts_is_of_ids_and_prompts_in_their_order(tmp_path: Path) -> None:
     """Two runs have asked the same where they have sent the same prompts for the same instances."""
     seen = seen_of(tmp_path, entry(0), failed(1), entry(2, request={}))

@@ -26,6 +26,7 @@ from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import execution_record, sql_worker
+from eval_factory.helm_plugin.patches.ehr_sql_queries import as_evaluated
 
 TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
 START_LIMIT_S = 60.0
@@ -218,33 +219,49 @@ def execute_ehr_sql_read_only() -> None:
 
 
 def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
-    """HELM's annotation, and beside it the gold query's rows as they are (None where it failed) and whether the answer
-    holds a query at all."""
+    """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
+    holds a query at all, and what both queries give as the benchmark's own evaluation executes them."""
     root = Path(ehr_sql_annotator.get_benchmark_output_path())
     database = whole((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
     gold = request_state.instance.references[0].output.text.strip()
-    rows: Rows | None
-    try:
-        rows = execute(database, gold)
-    except QueryFailed:
-        rows = None
+    rows = _gold_rows(database, gold)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
-    found: Rows | None = None
-    error: str | None = None
-    if not predicted:
-        error = "No query generated"
-    else:
-        try:
-            found = execute(database, predicted, of_model=True)
-        except QueryFailed as failed:
-            error = str(failed)
+    found, error = _predicted_rows(database, predicted)
     return {
         "predicted_result": found or [],
         "ground_truth_result": rows or _stated_values(request_state),
         "query_error": error,
         "ground_truth_rows": rows,
         "query_written": bool(predicted) and (found is not None or error is not None),
+        **_as_evaluated(database, gold, predicted),
     }
+
+
+def _as_evaluated(database: Path, gold: str, predicted: str) -> dict[str, Any]:
+    """Nothing where the benchmark's evaluation executes both queries as they are."""
+    queries = as_evaluated(gold), as_evaluated(predicted)
+    if queries == (gold, predicted):
+        return {}
+    found, error = _predicted_rows(database, queries[1])
+    rows = _gold_rows(database, queries[0])
+    return {"as_evaluated": {"predicted_result": found or [], "query_error": error, "ground_truth_rows": rows}}
+
+
+def _gold_rows(database: Path, query: str) -> Rows | None:
+    try:
+        return execute(database, query)
+    except QueryFailed:
+        return None
+
+
+def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None]:
+    """(the rows, why there are none)."""
+    if not query:
+        return None, "No query generated"
+    try:
+        return execute(database, query, of_model=True), None
+    except QueryFailed as failed:
+        return None, str(failed)
 
 
 def tagged_query(text: str) -> str:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
@@ -255,6 +256,22 @@ def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: 
         sql_execution.whole(database)
 
 
+def annotation_of(completion: str, gold: str, database: Path, root: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Of one answer, on `database`, which is moved to where HELM keeps it under `root`."""
+    folder = root / "scenarios" / "ehr_sql"
+    folder.mkdir(parents=True)
+    database.rename(folder / "eicu.sqlite")
+    patch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(root))
+    reference = SimpleNamespace(output=SimpleNamespace(text=gold))
+    state = SimpleNamespace(
+        instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
+        result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
+    )
+    annotation = sql_execution.annotate(None, state)
+    json.dumps(annotation, allow_nan=False)
+    return annotation
+
+
 @pytest.mark.parametrize(
     ("completion", "written", "error"),
     [
@@ -269,19 +286,33 @@ def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: 
 def test_an_annotation_says_whether_there_was_a_query(
     completion: str, written: bool, error: str | None, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "scenarios" / "ehr_sql"
-    folder.mkdir(parents=True)
-    database.rename(folder / "eicu.sqlite")
-    monkeypatch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
-    reference = SimpleNamespace(output=SimpleNamespace(text="SELECT x'00' FROM patient WHERE id < 1"))
-    state = SimpleNamespace(
-        instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
-        result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
-    )
-    annotation = sql_execution.annotate(None, state)
+    gold = "SELECT x'00' FROM patient WHERE id < 1"
+    annotation = annotation_of(completion, gold, database, tmp_path, monkeypatch)
     assert (annotation["query_written"], annotation["query_error"]) == (written, error)
     assert annotation["ground_truth_rows"] == annotation["ground_truth_result"] == [("X'00'",)]
-    json.dumps(annotation, allow_nan=False)
+    assert "as_evaluated" not in annotation  # the benchmark's evaluation changes nothing in these queries
+
+
+@pytest.mark.parametrize(
+    ("completion", "gold", "evaluated"),
+    [
+        ("SELECT sao2_lower", "SELECT sao2_upper", ([(95.0,)], None, [(100.0,)])),
+        ("SELECT 95.0", "SELECT sao2_lower", ([(95.0,)], None, [(95.0,)])),
+        ("SELECT sao2_lower", "SELECT none", ([(95.0,)], None, None)),
+        ("SELECT none", "SELECT sao2_lower", ([], "no such column: none", [(95.0,)])),
+        ("", "SELECT sao2_lower", ([], "No query generated", [(95.0,)])),
+    ],
+)
+def test_an_annotation_holds_what_the_benchmarks_own_evaluation_executes(
+    completion: str, gold: str, evaluated: Any, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    annotation = annotation_of(completion, gold, database, tmp_path, monkeypatch)
+    rows, error, gold_rows = evaluated
+    assert annotation["as_evaluated"] == {
+        "predicted_result": rows, "query_error": error, "ground_truth_rows": gold_rows,
+    }  # fmt: skip
+    assert annotation["ground_truth_rows"] is None  # HELM's own values are of the queries as they are written
+    assert annotation["predicted_result"] == ([(95.0,)] if completion == "SELECT 95.0" else [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""MedCalc-Bench's own 1,047 rows: the calculator's kind, and its gold answer in the forms that models write it in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.scoring.correction_rules import Case, medcalc_by_calculator
+from eval_factory.scoring.medcalc_answers import date_in, days_in, number_in, reader_of, whole_number_in
+
+GESTATIONAL_AGE, DATES = 69, (13, 68)
+
+
+def rows_of(medical_data: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet as parquet
+
+    (file,) = (medical_data / "hub" / "ncbi" / "MedCalc-Bench" / "data").glob("test-*.parquet")
+    found: list[dict[str, Any]] = parquet.read_table(file).to_pylist()
+    return found
+
+
+def case(row: dict[str, Any], answer: str) -> Case:
+    """As HELM's scenario gives the row."""
+    return Case(
+        prompt=f"Patient note: {row['Patient Note']}\n\nQuestion: {row['Question']}\n",
+        completion=answer,
+        gold=row["Ground Truth Answer"],
+        helm=0.0,
+        extra={
+            "category": row["Category"],
+            "lower_limit": row["Lower Limit"],
+            "upper_limit": row["Upper Limit"],
+        },
+    )
+
+
+def forms(row: dict[str, Any]) -> Iterator[str]:
+    gold, calculator = row["Ground Truth Answer"], row["Calculator ID"]
+    yield from (gold, f"**{gold}**", f"\\boxed{{{gold}}}", f"The answer is {gold}.")
+    if calculator == GESTATIONAL_AGE:
+        weeks, days = re.findall(r"\d+", gold)
+        yield from (f"({weeks} weeks, {days} days)", f"{weeks} weeks and {days} days", f"({weeks}, {days})")
+    elif calculator in DATES:
+        month, day, year = gold.split("/")
+        yield from (f"{year}-{month}-{day}", f"{int(month)}/{int(day)}/{year}")
+    else:
+        number = float(gold)
+        yield from (str(number), f"{number:,}", f"{gold}%", f"{gold} mg/dL", f"{gold} mL/min/1.73 m2", f"{gold} kg/m^2")
+
+
+@pytest.mark.medical_data
+def test_the_kind_of_every_calculator_is_known(medical_data: Path) -> None:
+    kinds = Counter(
+        (row["Output Type"], reader_of(case(row, "").prompt, row["Category"], row["Ground Truth Answer"]))
+        for row in rows_of(medical_data)
+    )
+    assert kinds == {
+        ("decimal", number_in): 627,
+        ("integer", whole_number_in): 360,
+        ("date", date_in): 40,
+        ("integer", days_in): 20,
+    }
+
+
+@pytest.mark.medical_data
+def test_every_gold_answer_is_right_in_every_form(medical_data: Path) -> None:
+    rows = rows_of(medical_data)
+    wrong = [
+        (row["Calculator Name"], form)
+        for row in rows
+        for form in forms(row)
+        if medcalc_by_calculator(case(row, form)) != 1.0
+    ]
+    assert wrong == []
+    assert len(rows) == 1047
+
+
+@pytest.mark.medical_data
+def test_another_answer_is_wrong(medical_data: Path) -> None:
+    for row in rows_of(medical_data):
+        off = "(99 weeks, 0 days)" if row["Calculator ID"] == GESTATIONAL_AGE else "01/01/1900"
+        if row["Calculator ID"] not in (GESTATIONAL_AGE, *DATES):
+            off = str(float(row["Upper Limit"]) + 1)
+        for answer in (off, "", "I cannot answer that."):
+            assert medcalc_by_calculator(case(row, answer)) == 0.0
