@@ -80,6 +80,22 @@ class JuryReport:
 
 
 @dataclass(frozen=True)
+class Judgements:
+    """What the judges of a jury were to say of the answers, and said: one judgement for each judge and answer.
+
+    An answer with nothing in it needs none; of a failed request all are missing.
+    """
+
+    due: int
+    given: int
+
+    @property
+    def coverage(self) -> float:
+        """Share of the judgements that were given."""
+        return self.given / self.due if self.due else 1.0
+
+
+@dataclass(frozen=True)
 class FailureCause:
     """Errors of one role that say the same."""
 
@@ -113,6 +129,15 @@ class Validity:
     """The split whose scores have plain names."""
     splits: Mapping[str, int] = field(default_factory=dict)
     """Split -> instances that were asked."""
+    judgements: Judgements | None = None
+    """Of the main score, where it is a jury's."""
+    not_reportable: tuple[str, ...] = ()
+    """Why scores may not be reported, beside too few instances: each reason with what to do."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of the instances, or of the judgements, that the main score is made of."""
+        return self.instances.coverage if self.judgements is None else self.judgements.coverage
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,11 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
         "main_metric": result.main_metric,
         "validity": {
             "reportable": result.reportable,
-            "coverage": result.validity.instances.coverage,
+            "coverage": result.validity.coverage,
+            "not_reportable": list(result.validity.not_reportable),
             "instances": asdict(result.validity.instances),
             "judges": {name: asdict(counts) for name, counts in result.validity.judges.items()},
+            "judgements": None if result.validity.judgements is None else asdict(result.validity.judgements),
             "jury": None if result.validity.jury is None else asdict(result.validity.jury),
             "bounds": {name: list(limits) for name, limits in result.validity.bounds.items()},
             "main_split": result.validity.main_split,

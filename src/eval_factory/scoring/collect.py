@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.results import Score, TaskResult, Validity
+from eval_factory.core.results import Instances, Score, TaskResult, Validity
 from eval_factory.data.pins import notes_on_revisions
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
@@ -19,6 +19,13 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.data_notes import notes_on_data
 from eval_factory.scoring.groups import scores_by_group
+from eval_factory.scoring.judgements import (
+    ALL_JUDGES,
+    bounds_over_judgements,
+    judgements_of,
+    judges_that_failed,
+    score_of_all_judges,
+)
 from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, of_the_jury
 from eval_factory.scoring.metric_values import MetricValues, metric_values_of
 from eval_factory.scoring.notes import Importance, Notes
@@ -75,6 +82,10 @@ def collect(
         else (tally.failed, failed_as_zero)
     )
     instances = tally.counts(missing)
+    main_is_judged = main_values is not None and is_judged(main_values, jury_metric)
+    judgements = judgements_of(tally.ratings, tally.judges, tally.requested) if main_is_judged else None
+    told_by_jury = main_is_judged or any(is_judged(one, jury_metric) and one.label in scored.scores for one in metrics)
+    not_reportable = judges_that_failed(tally.judges, extra.max_judge_failures) if told_by_jury else ()
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan)])
     notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
@@ -83,7 +94,9 @@ def collect(
     return TaskResult(
         task=plan.task_name,
         main_metric=main,
-        scores={name: scored.scores[name] for name in sorted(scored.scores, key=lambda name: name != main)} | helms,
+        scores={name: scored.scores[name] for name in sorted(scored.scores, key=lambda name: name != main)}
+        | scored.of_all_judges
+        | helms,
         groups=scores_by_group(main_values, tally.members, missing, failed_as_zero=as_zero) if main_values else {},
         validity=Validity(
             instances,
@@ -94,6 +107,8 @@ def collect(
             tally.causes.listed(),
             main_split,
             {split: len(ids) for split, ids in sorted(tally.splits.items())},
+            judgements,
+            not_reportable,
         ),
         usage=usage,
         provenance=provenance_of(
@@ -108,16 +123,23 @@ def collect(
             jury_metric,
             response_cache.read_changes(plan.rundir.cache_db, plan.model.url, plan.model.model_id),
         ),
-        reportable=is_reportable(main, scored.scores, instances, extra.min_coverage),
-        status="complete" if instances.scored == instances.requested else "partial",
+        reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),
+        status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,
     )
+
+
+def _is_complete(instances: Instances, tally: Tally) -> bool:
+    """Every instance has a score, and every judge rated what it was asked about."""
+    return instances.scored == instances.requested and not any(judge.failed for judge in tally.judges.values())
 
 
 @dataclass
 class _Scored:
     scores: dict[str, Score] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    of_all_judges: dict[str, Score] = field(default_factory=dict)
+    """A jury's, over the instances that all its judges rated, where some judgement is missing."""
     notes: list[str] = field(default_factory=list)
     """Which scores are absent, and why."""
 
@@ -133,7 +155,11 @@ def _scored(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tal
             found.notes.append(f"{metric.label}: absent, {cause}")
             continue
         found.scores[metric.label] = score
-        limits = bounds_of(metric, missing)
+        judged = is_judged(metric, jury_metric)
+        limits = bounds_over_judgements(metric, tally.ratings, tally.judges) if judged else bounds_of(metric, missing)
+        whole = score_of_all_judges(metric, tally.ratings, tally.judges) if judged else None
+        if whole is not None:
+            found.of_all_judges[metric.label + ALL_JUDGES] = whole
         if limits is not None:
             found.bounds[metric.label] = limits
     return found
