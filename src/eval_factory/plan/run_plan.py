@@ -35,6 +35,7 @@ RUNTIME_ONLY = frozenset(
         "config.params.extra.on_failure",
         "config.params.extra.min_coverage",
         "config.params.extra.max_judge_failures",
+        "config.params.extra.max_model_mismatch",
         "config.params.extra.gpt_judge_api_key",
         "config.params.extra.llama_judge_api_key",
         "config.params.extra.claude_judge_api_key",

@@ -13,6 +13,7 @@ import yaml
 from eval_factory.core.jsonl import json_line
 from eval_factory.core.results import (
     SCHEMA_VERSION,
+    AskedEndpoint,
     InstanceRecord,
     Provenance,
     Score,
@@ -56,7 +57,17 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
 
 
 def _provenance(record: Provenance) -> dict[str, Any]:
-    return {**asdict(record), "patches": None if record.patches is None else list(record.patches)}
+    return {
+        **asdict(record),
+        "patches": None if record.patches is None else list(record.patches),
+        "endpoints": {role: _endpoint(endpoint) for role, endpoint in record.endpoints.items()},
+    }
+
+
+def _endpoint(record: AskedEndpoint) -> dict[str, Any]:
+    prompts = record.prompt_sha256
+    lists = {"sampling": list(record.sampling), "prompt_sha256": None if prompts is None else list(prompts)}
+    return {**asdict(record), **lists}
 
 
 def usage(record: Usage) -> dict[str, Any]:

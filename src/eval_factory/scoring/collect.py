@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.results import Instances, Score, TaskResult, Validity
+from eval_factory.core.results import AskedEndpoint, Instances, Score, TaskResult, Validity
 from eval_factory.data.pins import notes_on_revisions
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
@@ -24,6 +24,7 @@ from eval_factory.scoring.judgements import (
     bounds_over_judgements,
     judgements_of,
     judges_that_failed,
+    notes_on_agreement,
     score_of_all_judges,
 )
 from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, of_the_jury
@@ -34,6 +35,7 @@ from eval_factory.scoring.records import InstanceRecords, cached_answers
 from eval_factory.scoring.reportable import is_reportable
 from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
+from eval_factory.scoring.stated_models import endpoints_of, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, tally_requests
 from eval_factory.scoring.usage import usage_of
 
@@ -86,9 +88,15 @@ def collect(
     judgements = judgements_of(tally.ratings, tally.judges, tally.requested) if main_is_judged else None
     told_by_jury = main_is_judged or any(is_judged(one, jury_metric) and one.label in scored.scores for one in metrics)
     not_reportable = judges_that_failed(tally.judges, extra.max_judge_failures) if told_by_jury else ()
+    asked = _endpoints(plan, run, run_id)
+    not_reportable += endpoints_of_other_models(asked, extra.max_model_mismatch)
+    jury_report = tally.ratings.report() if run.jury else None
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan)])
     notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
+    notes.extend(notes_on_models(asked, tally.judges))
+    if jury_report is not None:
+        notes.extend(notes_on_agreement(jury_report, tally.ratings))
     notes.add(Importance.BACKGROUND, *corrections.notes())
     notes.add(Importance.DOUBTFUL if main in scored.scores else Importance.NO_RESULT, *why)
     return TaskResult(
@@ -102,7 +110,7 @@ def collect(
             instances,
             tally.judges,
             scored.bounds,
-            tally.ratings.report() if run.jury else None,
+            jury_report,
             notes.texts(),
             tally.causes.listed(),
             main_split,
@@ -112,7 +120,7 @@ def collect(
         ),
         usage=usage,
         provenance=provenance_of(
-            plan, run.scenario_name or entry.scenario, tally.prompts.hexdigest(), git_hash, data_bundle
+            plan, run.scenario_name or entry.scenario, tally.prompts.hexdigest(), git_hash, data_bundle, asked
         ),
         instances=InstanceRecords(
             plan,
@@ -127,6 +135,13 @@ def collect(
         status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,
     )
+
+
+def _endpoints(plan: Plan, run: output.HelmRun, run_id: str) -> dict[str, AskedEndpoint]:
+    """The evaluated model and the judges: what they were asked as, and what their answers state."""
+    prompts = None if run.jury is None else output.judge_prompts(plan.rundir.helm, run.jury)
+    answers = response_cache.used_answers(plan.rundir.cache_db, run_id)
+    return endpoints_of(plan.endpoints, answers, {judge.role: prompts for judge in plan.judges})
 
 
 def _is_complete(instances: Instances, tally: Tally) -> bool:

@@ -6,13 +6,18 @@ instance has one, and counts as scored, so that nothing but the judgements thems
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 
-from eval_factory.core.results import JudgeCounts, Judgements, Score
+from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, Score
 from eval_factory.helm.judge_output import SCALE
 from eval_factory.scoring.jury_agreement import Ratings
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import bounds_of, helm_mean, mean_score
+
+BEYOND_BELIEF, ENOUGH_TO_TELL = 0.98, 20
+"""Krippendorff's alpha, and answers that two judges or more rated."""
 
 ALL_JUDGES = ".all_judges"
 """Ends the name of a jury's score over the instances that every judge rated."""
@@ -62,6 +67,19 @@ def bounds_over_judgements(
     if len(known) == len(metric.values) or any(not low <= metric.values[key] <= high for key in known):
         return bounds_of(metric, set())
     return helm_mean(worst), helm_mean(best)
+
+
+def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
+    """Judges that agree as no two models do."""
+    alpha = report.krippendorff_alpha
+    judges_of = Counter(instance for rated in ratings.by_judge.values() for instance in rated)
+    several = sum(count > 1 for count in judges_of.values())
+    if alpha is not None and alpha > BEYOND_BELIEF and several >= ENOUGH_TO_TELL:
+        yield Note(
+            Importance.DOUBTFUL,
+            f"the judges agree more than different models do (Krippendorff's alpha {alpha:.3f} over {several} answers):"
+            " does one model, or a cache, answer for several of them?",
+        )
 
 
 def judges_that_failed(judges: Mapping[str, JudgeCounts], most: float) -> tuple[str, ...]:

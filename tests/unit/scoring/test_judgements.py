@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from eval_factory.core.results import JudgeCounts, Judgements
@@ -9,6 +11,7 @@ from eval_factory.scoring.judgements import (
     bounds_over_judgements,
     judgements_of,
     judges_that_failed,
+    notes_on_agreement,
     rated_by_all,
     score_of_all_judges,
 )
@@ -38,7 +41,9 @@ def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> 
     """As HELM computes it, with its default of 1 for the unjudged, which come last."""
     values = said.of_instances()
     values |= {key(len(values) + number): 1.0 for number in range(unjudged)}
-    return MetricValues("jury", "jury", helm_mean, merged=helm_mean is None, scale=(1.0, 5.0), values=values, split="test")
+    return MetricValues(
+        "jury", "jury", helm_mean, merged=helm_mean is None, scale=(1.0, 5.0), values=values, split="test"
+    )
 
 
 def test_each_judge_owes_a_judgement_of_each_answer() -> None:
@@ -124,6 +129,24 @@ def test_marks_beyond_the_scale_have_no_bounds() -> None:
     whole = ratings({"a": 9, "b": 9}, {"a": 3})
     assert bounds_over_judgements(metric(whole), whole, ("a", "b")) is None
     assert bounds_over_judgements(MetricValues("jury", "jury", 2.0, merged=False), Ratings(), JUDGES) is None
+
+
+def agreement(alpha: float | None, *said: dict[str, int | tuple[int, ...]]) -> list[str]:
+    made = ratings(*said)
+    return [note.text for note in notes_on_agreement(replace(made.report(), krippendorff_alpha=alpha), made)]
+
+
+def test_judges_that_agree_beyond_belief_are_told() -> None:
+    """Over twenty answers that two or more rated, whatever one of them rated alone."""
+    both: list[dict[str, int | tuple[int, ...]]] = [{"a": 3, "b": 3}] * 20
+    told = (
+        "the judges agree more than different models do (Krippendorff's alpha 0.981 over 20 answers):"
+        " does one model, or a cache, answer for several of them?"
+    )
+    assert agreement(0.981, *both) == [told]
+    assert agreement(0.98, *both) == []
+    assert agreement(None, *both) == []
+    assert agreement(1.0, *both[1:], {"a": 3}, {"b": 3}) == []
 
 
 def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:

@@ -429,6 +429,22 @@ def test_failed_instances_are_said_with_how_they_count(tmp_path: Path) -> None:
     assert told(tmp_path, zero, again, failed=2) == [(Importance.INCOMPLETE, as_zero)]
 
 
+def test_zero_is_no_mark_of_a_jury(tmp_path: Path) -> None:
+    here = judged_plan("org/model", a="judge/a")
+    again = replace(asked(WHOLE), failed={key(0)})
+    instances = replace(NOTHING, requested=2, failed=1)
+    run = run_of(tmp_path, metric_specs=[jury_of(here)])
+    zero = plan({"config.type": "aci_bench", "config.params.extra.on_failure": "zero"})
+    (note,) = [one for one in notes_of(zero, run, instances, again, ()) if "failed" in one.text]
+    assert note.text == (
+        "1 instances failed and count as 0, but in the jury's score: 0 is no mark of a jury's, they are left out of it"
+        " and stand inside its bounds; the same command asks them again"
+    )
+    (excluded,) = [one for one in notes_of(here, run, instances, again, ()) if "failed" in one.text]
+    assert "are left out of the scores; bounds show the range" in excluded.text
+    assert "0 is no mark" not in excluded.text
+
+
 def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path: Path) -> None:
     unscorable = {key(0): "one", key(1): "two", key(2): "two"}
     seen = replace(asked(WHOLE), failed=set(unscorable), unscorable=unscorable)
