@@ -346,6 +346,63 @@ def test_how_many_judgements_may_be_missing_is_the_users_choice(tmp_path: Path) 
     assert not judged_by_both_but(tmp_path / "b", 1, of=20, flags=strict).reportable
 
 
+def test_who_was_asked_and_what_answers_state_is_kept(tmp_path: Path) -> None:
+    """Only of the answers of this run: others in the cache may be of another endpoint."""
+    judges = [{"name": name, "model_id": "org/judge", "url": f"http://{name}.example/v1"} for name in "ab"]
+    flags = {"config.params.extra.judges": judges}
+    here = plan({"config.type": "aci_bench", "config.output_dir": str(tmp_path / "out"), **flags})
+    here.rundir.helm.mkdir(parents=True)
+    (here.rundir.helm / names.JUDGE_PROMPTS_FILE).write_text(json.dumps({"aci_bench": ["c" * 64], "other": []}))
+    for run_id, stated in (("run", "fallback"), ("before", "org/model")):
+        kept = response_cache.ResponseCache(here.rundir.cache_db, run_id)
+        attempt = response_cache.Attempt(run_id, "model", 1, "answered", 200, None, 1.0, 0.1)
+        kept.save(
+            response_cache.Answer(run_id, "model", "org/model", {"top_p": 1}, {"model": stated}, 1.0, 0.1), attempt
+        )
+        kept.close()
+    result = judged_by_both_but(tmp_path, 0, of=3, flags=flags)
+    endpoints = result.provenance.endpoints
+    assert list(endpoints) == ["model", "a", "b"]
+    assert (endpoints["model"].stated_models, endpoints["model"].sampling) == ({"fallback": 1}, ({"top_p": 1},))
+    assert [(one.model, one.host, one.prompt_sha256) for one in endpoints.values()] == [
+        ("org/model", "host.example", None), ("org/judge", "a.example", ("c" * 64,)),
+        ("org/judge", "b.example", ("c" * 64,)),
+    ]  # fmt: skip
+    (reason,) = result.validity.not_reportable
+    assert reason.startswith("the model: 1 of 1 answers state another model than org/model")
+    assert not result.reportable
+    assert "judges a and b are one model, org/judge: their agreement says nothing" in result.validity.notes
+
+
+def test_a_fallback_may_be_accepted(tmp_path: Path) -> None:
+    assert is_reportable_with_a_fallback(tmp_path / "a", 1)
+    assert not is_reportable_with_a_fallback(tmp_path / "b", 0.99)
+
+
+def is_reportable_with_a_fallback(folder: Path, most: float) -> bool:
+    flags = {"config.output_dir": str(folder / "out"), "config.params.extra.max_model_mismatch": most}
+    here = plan(flags)
+    here.rundir.root.mkdir(parents=True)
+    kept = response_cache.ResponseCache(here.rundir.cache_db, "run")
+    attempt = response_cache.Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1)
+    kept.save(response_cache.Answer("k", "model", "org/model", {}, {"model": "fallback"}, 1.0, 0.1), attempt)
+    kept.close()
+    return result_of(folder, flags, states=[state(0, "yes")], values={"exact_match": [1.0]}).reportable
+
+
+def test_judges_that_agree_beyond_belief_are_a_note(tmp_path: Path) -> None:
+    def rated(mark: int) -> dict[str, Any]:
+        return {"aci_bench": {"prompt_text": "p", **{name: {"accuracy": {"score": mark}} for name in "ab"}}}
+
+    states = [state(number, "text", annotations=rated(1 + number % 5)) for number in range(20)]
+    result = result_of(
+        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
+        values={"aci_bench_accuracy": [1.0 + number % 5 for number in range(20)]},
+    )  # fmt: skip
+    assert [note for note in result.validity.notes if note.startswith("the judges agree more than different models do")]
+    assert result.reportable
+
+
 def test_a_jurys_score_beside_another_main_score_is_not_reported_either(tmp_path: Path) -> None:
     states = [state(number, "text", annotations=HALF) for number in range(4)]
     values = {"medec_error_flag_accuracy": FOUR, "aci_bench_accuracy": [2.0] * 4}
