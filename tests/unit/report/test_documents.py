@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from eval_factory.core.redaction import REDACTED, Redactor
-from eval_factory.core.results import FailureCause, Score, Spent, SpentByRole, TaskResult, Usage
+from eval_factory.core.results import FailureCause, Judgements, Score, Spent, SpentByRole, TaskResult, Usage
 from eval_factory.report import documents
 from eval_factory.report.screen import summary
 from eval_factory.report.write import _response_line, html
@@ -54,6 +54,27 @@ def test_html_escapes_and_loads_nothing(result: TaskResult) -> None:
     assert "exact_match" in page
     assert "http" not in page
     assert "<script" not in page
+
+
+def test_the_page_says_why_a_score_is_not_reportable(result: TaskResult) -> None:
+    assert "Not reportable" not in html(result, "x")
+    validity = replace(result.validity, not_reportable=("judge <b> failed",))
+    page = html(replace(result, validity=validity, reportable=False), "x")
+    assert "Not reportable: judge &lt;b&gt; failed." in page
+    assert page.count("Not reportable") == 1
+    instances = replace(result.validity.instances, scored=3)
+    gaps = replace(result, validity=replace(validity, instances=instances), reportable=False)
+    assert html(gaps, "x").count("Not reportable") == 2
+    assert "Not reportable: 4 of" in html(replace(result, reportable=False), "x")
+
+
+def test_coverage_goes_over_judgements_where_there_are_such(result: TaskResult) -> None:
+    validity = replace(result.validity, judgements=Judgements(due=8, given=6))
+    document = documents.evaluation_config(replace(result, validity=validity), plan().evaluation.as_dict(), "x")
+    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    assert (document["validity"]["coverage"], document["validity"]["judgements"]) == (0.75, {"due": 8, "given": 6})
+    whole = documents.evaluation_config(result, plan().evaluation.as_dict(), "x")["validity"]
+    assert (whole["coverage"], whole["judgements"], whole["not_reportable"]) == (1.0, None, [])
 
 
 def test_lines(result: TaskResult) -> None:
