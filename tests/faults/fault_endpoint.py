@@ -125,7 +125,7 @@ class _Server(ThreadingHTTPServer):
 def answer(text: str | None, reason: str = "stop", **message: Any) -> dict[str, Any]:
     choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": reason}
     usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
-    return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return {"id": "x", "object": "chat.completion", "created": 1, "choices": [choice], "usage": usage}
 
 
 ANSWERS: dict[str, dict[str, Any]] = {

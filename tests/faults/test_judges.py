@@ -80,7 +80,8 @@ def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> N
     with FaultEndpoint([*LOST, None], BODY_CANARY) as judge:
         count = len(LOST) + 1
         outcome = run(tmp_path / "out", judge, count, max_retries=1)
-        assert outcome.returncode == 0, outcome.stderr
+        assert outcome.returncode == 1, outcome.stderr
+        assert f"judge bad gave no usable judgement of {len(LOST)} of {count} answers" in outcome.stderr
         validity = outcome.document()["validity"]
         assert validity["judges"]["bad"] == {
             "asked": count, "scored": 1, "failed": len(LOST), "same_family": None
@@ -121,7 +122,8 @@ def test_a_judge_that_cannot_be_asked_is_found_before_the_run(status: int, tmp_p
 def test_a_judge_that_stops_answering_ends_itself_only(status: int, tmp_path: Path) -> None:
     with FaultEndpoint([Fault(status, FOR_EVER)], BODY_CANARY) as judge:
         outcome = run(tmp_path / "out", judge, 4)
-        assert outcome.returncode == 0, outcome.stderr
+        assert outcome.returncode == 1, outcome.stderr
+        assert "NOT REPORTABLE: judge bad gave no usable judgement of 4 of 4 answers" in outcome.stderr
         assert judges_of(outcome) == [{"good"}] * 4
         assert sum(judge.seen.values()) <= 4
         assert any("judge bad gave no usable judgement" in note for note in outcome.document()["validity"]["notes"])

@@ -45,9 +45,15 @@ class JuryEndpoint(ScriptedEndpoint):
         self.all_fail = False
         self.odd_ways = ["good", "babbles", "fails", "babbles once", "quotes", "out of scale"]
         self.way_of: dict[str, str] = {}
+        self.stated: dict[str, str] = {}
+        """Model that is asked for -> what the answers state, as of a gateway's fallback; the same where not given."""
         self._jury_lock = threading.Lock()
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = self.answered(path, headers, body)
+        return status, {**answer, "model": self.stated.get(body["model"], body["model"])}
+
+    def answered(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         prompt, model = body["messages"][-1]["content"], body["model"]
         with self._jury_lock:
             self.authorizations.setdefault(model, set()).add(headers.get("Authorization", ""))

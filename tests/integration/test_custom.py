@@ -201,7 +201,13 @@ def test_a_jury_that_can_be_believed(jury_example: Path, run_program: Run) -> No
     with JuryEndpoint() as jury:
         jury.odd_ways = ["good", "babbles", "fails", "babbles once"]
         outcome = run_program("custom", jury.url, params=params, env=env)
-        assert outcome.returncode == 0, outcome.stderr
+        assert outcome.returncode == 1, outcome.stderr
+        assert "NOT REPORTABLE: judge odd gave no usable judgement of 4 of 8 answers" in outcome.stderr
+        template = hashlib.sha256((jury_example / "judge_prompt.txt").read_bytes()).hexdigest()
+        endpoints = outcome.document()["provenance"]["endpoints"]
+        assert {name: endpoint["prompt_sha256"] for name, endpoint in endpoints.items()} == {
+            "model": None, "kind": [template], "strict": [template], "odd": [template],
+        }  # fmt: skip
         validity = outcome.document()["validity"]
         assert validity["judges"]["kind"] == {"asked": 8, "scored": 8, "failed": 0, "same_family": None}
         assert validity["judges"]["odd"] == {"asked": 8, "scored": 4, "failed": 4, "same_family": None}
@@ -211,6 +217,7 @@ def test_a_jury_that_can_be_believed(jury_example: Path, run_program: Run) -> No
         asked_before = dict(jury.asked)
         jury.odd_ways, jury.way_of = ["good"], {}
         again = run_program("custom", jury.url, params=params, env=env)
+        assert again.returncode == 0, again.stderr
         assert again.document()["validity"]["judges"]["odd"]["scored"] == 8
         new = {asked: count - asked_before.get(asked, 0) for asked, count in jury.asked.items()}
         assert {model for (model, _), count in new.items() if count} == {ODD}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -11,8 +12,9 @@ from typing import Any
 
 import openpyxl
 import pytest
+from helm.benchmark.annotation.medication_qa_annotator import PROMPT_TEMPLATE
 
-from integration.jury_endpoint import CANARIES, JUDGES, KEYS, KIND, ODD, STRICT, JuryEndpoint, judgement
+from integration.jury_endpoint import CANARIES, JUDGES, KEYS, KIND, MODEL, ODD, STRICT, JuryEndpoint, judgement
 from integration.support import Outcome, Run
 from scripted_endpoint import ScriptedEndpoint
 
@@ -96,7 +98,8 @@ def test_a_jury_that_can_be_believed(
     params = {"limit_samples": INSTANCES, "extra": {"judges": JUDGES}, "max_retries": 0}
     env = {**environment_of(task, request), "TEST_MODEL_KEY": CANARIES["TEST_MODEL_KEY"]}
     outcome = run_program(task, jury.url, params=params, env=env)
-    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.returncode == 1, outcome.stderr
+    assert "NOT REPORTABLE: judge odd gave no usable judgement of 6 of 12 answers" in outcome.stderr
     document = outcome.document()
     validity = document["validity"]
     each = INSTANCES // len(jury.odd_ways)
@@ -112,6 +115,11 @@ def test_a_jury_that_can_be_believed(
     assert set(validity["jury"]["weighted_kappa"]) == {"kind/strict", "kind/odd", "strict/odd"}
     lines = lines_of(outcome)
     main = document["main_metric"]
+    assert (document["status"], validity["judgements"]) == ("partial", {"due": 36, "given": 30})
+    low, high = validity["bounds"][main]
+    assert (low < outcome.scores()[main] < high, high - low) == (True, pytest.approx(6 * 4 / 36))
+    judged_by_all = [line["metrics"][main] for line in lines if len(line["judges"]) == 3]
+    assert outcome.scores()[f"{main}.all_judges"] == pytest.approx(sum(judged_by_all) / good)
     assert all(set(line["judges"]) >= {"kind", "strict"} for line in lines)
     assert outcome.scores()[main] == pytest.approx(sum(line["metrics"][main] for line in lines) / len(lines))
     assert jury.authorizations[KIND] == {f"Bearer {CANARIES['KIND_KEY']}"}
@@ -129,6 +137,8 @@ def test_a_jury_that_can_be_believed(
     assert again.returncode == 0, again.stderr
     assert again.document()["validity"]["judges"]["odd"]["failed"] == 0
     new = {asked: count - asked_before.get(asked, 0) for asked, count in jury.asked.items()}
+    assert (again.document()["status"], again.document()["validity"]["coverage"]) == ("complete", 1.0)
+    assert f"{main}.all_judges" not in again.scores()
     assert sum(new.values()) == INSTANCES - good
     assert all(model == ODD for (model, _), count in new.items() if count)
     assert again.document()["validity"]["judges"]["odd"]["scored"] == INSTANCES
@@ -155,6 +165,67 @@ def test_judges_that_all_fail_leave_no_score(
     assert again.document()["validity"]["instances"]["unjudged"] == 0
 
 
+def test_a_judge_that_fails_each_time_makes_it_another_jury(
+    jury: JuryEndpoint, run_program: Run, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    medication_questions(tmp_path / "out" / "helm", 21)
+    jury.odd_ways = ["fails"]
+    env = environment_of("medication_qa", request)
+    params = {"limit_samples": 20, "extra": {"judges": JUDGES}, "max_retries": 0}
+    outcome = run_program("medication_qa", jury.url, params=params, env=env)
+    assert outcome.returncode == 1, outcome.stderr
+    assert "NOT REPORTABLE: judge odd gave no usable judgement of 20 of 20 answers" in outcome.stderr
+    document = outcome.document()
+    validity = document["validity"]
+    assert (document["status"], validity["reportable"], len(validity["not_reportable"])) == ("partial", False, 1)
+    assert validity["instances"]["scored"] == 20
+    assert (validity["judgements"], validity["coverage"]) == ({"due": 60, "given": 40}, pytest.approx(2 / 3))
+    low, high = validity["bounds"]["medication_qa_accuracy"]
+    score = outcome.scores()["medication_qa_accuracy"]
+    assert (low, high) == (pytest.approx((2 * score + 1) / 3), pytest.approx((2 * score + 5) / 3))
+    assert "medication_qa_accuracy.all_judges" not in outcome.scores()
+    accepted = {**params, "extra": {"judges": JUDGES, "max_judge_failures": 1}}
+    again = run_program("medication_qa", jury.url, params=accepted, env=env)
+    assert again.returncode == 0, again.stderr
+    assert jury.asked[(MODEL, lines_of_prompts(again)[0])] == 1
+
+
+def lines_of_prompts(outcome: Outcome) -> list[str]:
+    return [json.loads(line)["prompt"] for line in (outcome.output_dir / "instances.jsonl").read_text().splitlines()]
+
+
+def test_a_gateways_fallback_is_found_out(
+    jury: JuryEndpoint, run_program: Run, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Every answer comes from another model than was asked for, and nothing but the responses' `model` says so."""
+    medication_questions(tmp_path / "out" / "helm")
+    jury.odd_ways = ["good"]
+    jury.stated = {MODEL: "fallback-7b", KIND: "judge/kind-2025-01-31", STRICT: "fallback-7b", ODD: "odd"}
+    params = {"limit_samples": 4, "extra": {"judges": JUDGES}}
+    env = environment_of("medication_qa", request)
+    outcome = run_program("medication_qa", jury.url, params=params, env=env)
+    assert outcome.returncode == 1, outcome.stderr
+    told = "4 of 4 answers state another model than {asked}, which was asked for: fallback-7b (4)"
+    for who, asked in (("the model", MODEL), ("judge strict", STRICT)):
+        said = f"{who}: {told.format(asked=asked)}"
+        assert f"NOT REPORTABLE: {said}, and max_model_mismatch is 0.1: " in outcome.stderr
+        assert said in outcome.document()["validity"]["notes"]
+    assert len(outcome.document()["validity"]["not_reportable"]) == 2
+    assert "judge strict is the evaluated model itself, fallback-7b" in outcome.document()["validity"]["notes"]
+    endpoints = outcome.document()["provenance"]["endpoints"]
+    assert list(endpoints) == ["model", "kind", "strict", "odd"]
+    template = hashlib.sha256(PROMPT_TEMPLATE.encode()).hexdigest()
+    assert endpoints["kind"] == {
+        "model": KIND, "host": jury.url.split("/")[2], "sampling": [{"max_tokens": 4096, "temperature": 0.0, "top_p": 1}],
+        "answers": 4, "stated_models": {"judge/kind-2025-01-31": 4}, "other_model": 0, "prompt_sha256": [template],
+    }  # fmt: skip
+    assert (endpoints["model"]["stated_models"], endpoints["model"]["prompt_sha256"]) == ({"fallback-7b": 4}, None)
+    alias = {**params, "extra": {"judges": JUDGES, "max_model_mismatch": 1}}
+    again = run_program("medication_qa", jury.url, params=alias, env=env)
+    assert again.returncode == 0, again.stderr
+    assert again.document()["provenance"]["endpoints"] == endpoints  # from the cache
+
+
 def test_an_injected_answer_is_flagged_and_not_believed(
     run_program: Run, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -165,7 +236,7 @@ def test_an_injected_answer_is_flagged_and_not_believed(
         jury.odd_ways = ["quotes"]
         params = {"limit_samples": 3, "extra": {"judges": JUDGES}, "max_retries": 0}
         outcome = run_program("medication_qa", jury.url, params=params, env=environment_of("medication_qa", request))
-    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.returncode == 1, outcome.stderr  # it said nothing of its own
     validity = outcome.document()["validity"]
     assert validity["judges"]["odd"] == {"asked": 3, "scored": 0, "failed": 3, "same_family": None}
     assert any("3 answers speak to their judges" in note for note in validity["notes"])

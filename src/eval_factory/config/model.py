@@ -167,6 +167,8 @@ class Extra(StrictModel):
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
     min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]
+    max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
+    max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
 
 
 class Params(StrictModel):

@@ -80,6 +80,22 @@ class JuryReport:
 
 
 @dataclass(frozen=True)
+class Judgements:
+    """What the judges of a jury were to say of the answers, and said: one judgement for each judge and answer.
+
+    An answer with nothing in it needs none; of a failed request all are missing.
+    """
+
+    due: int
+    given: int
+
+    @property
+    def coverage(self) -> float:
+        """Share of the judgements that were given."""
+        return self.given / self.due if self.due else 1.0
+
+
+@dataclass(frozen=True)
 class FailureCause:
     """Errors of one role that say the same."""
 
@@ -113,6 +129,15 @@ class Validity:
     """The split whose scores have plain names."""
     splits: Mapping[str, int] = field(default_factory=dict)
     """Split -> instances that were asked."""
+    judgements: Judgements | None = None
+    """Of the main score, where it is a jury's."""
+    not_reportable: tuple[str, ...] = ()
+    """Why scores may not be reported, beside too few instances: each reason with what to do."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of the instances, or of the judgements, that the main score is made of."""
+        return self.instances.coverage if self.judgements is None else self.judgements.coverage
 
 
 @dataclass(frozen=True)
@@ -152,6 +177,31 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class AskedEndpoint:
+    """The evaluated model, or a judge: what was asked for, how, and what the answers of this result state."""
+
+    model: str
+    """As it was asked for."""
+    host: str
+    """Of its URL, with the port where the URL names one."""
+    sampling: tuple[Mapping[str, Any], ...]
+    """Each set of fields with which requests were answered, beside model and question; the most frequent first."""
+    answers: int
+    """Kept answers that the result is made of; equal requests have one."""
+    stated_models: Mapping[str, int]
+    """What answers call the model themselves -> how many of them; the most frequent first."""
+    other_model: int
+    """Answers that state another model than was asked for."""
+    prompt_sha256: tuple[str, ...] | None
+    """Of the templates of a judge's prompt, without question and answers; None where they are not known."""
+
+    @property
+    def main_model(self) -> str:
+        """What most answers state; what was asked for where none states any."""
+        return next(iter(self.stated_models), self.model)
+
+
+@dataclass(frozen=True)
 class Provenance:
     """What exactly was run."""
 
@@ -171,6 +221,8 @@ class Provenance:
     """Where what the model answered was executed: by what it was confined, and what it still could do."""
     patches: tuple[str, ...] | None = None
     """Names of the patches of HELM that were applied; None where they were not written down."""
+    endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)
+    """`model` and each judge -> what it was."""
 
 
 @dataclass(frozen=True)

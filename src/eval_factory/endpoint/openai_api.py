@@ -20,6 +20,8 @@ KEY_VERSION = 1
 CHAT = "chat"
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 
+_NO_SAMPLING = frozenset({"model", "messages", "prompt"})
+
 FILTERED = "content_filter"
 FAILED = "error"
 CUT_OFF = "length"
@@ -306,6 +308,19 @@ class Completion:
 def completion_of(answer: Any, endpoint_type: str) -> Completion:
     """The answer with all that is read of it. Raises UnusableAnswer, as `read_answer` does."""
     return Completion(answer, read_answer(answer, endpoint_type), usage_of(answer))
+
+
+def stated_model(answer: Any) -> str | None:
+    """The model that an answer says it is of; None where it does not say."""
+    stated = answer.get("model") if isinstance(answer, Mapping) else None
+    return stated.strip() or None if isinstance(stated, str) else None
+
+
+def sampling_of(body: Any) -> dict[str, Any]:
+    """What a request's body says beside the model and its question."""
+    return (
+        {name: value for name, value in body.items() if name not in _NO_SAMPLING} if isinstance(body, Mapping) else {}
+    )
 
 
 def usage_of(answer: Any) -> tuple[int | None, int | None]:

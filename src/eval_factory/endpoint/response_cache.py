@@ -327,12 +327,24 @@ def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]
 
 def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
     """Every kept answer (of one role), oldest first; each is read once, whatever is then taken from it."""
-    for row in read_answers(path, role):
-        try:
-            bodies = {name: json.loads(row[name]) for name in ("request", "response")}
-        except (RecursionError, ValueError):
-            bodies = {}
-        yield Answer(**{**row, **bodies})
+    return map(_typed, read_answers(path, role))
+
+
+def used_answers(path: Path, run_id: str) -> Iterator[Answer]:
+    """The kept answers that one run got or took from the cache; others in the file may be of another endpoint's."""
+    query = (
+        "SELECT * FROM responses WHERE key IN"
+        " (SELECT key FROM attempts WHERE run_id = :run_id AND outcome IN ('answered', 'cached')) ORDER BY created, key"
+    )
+    return map(_typed, _rows(path, query, run_id=run_id))
+
+
+def _typed(row: Mapping[str, Any]) -> Answer:
+    try:
+        bodies = {name: json.loads(row[name]) for name in ("request", "response")}
+    except (RecursionError, ValueError):
+        bodies = {}
+    return Answer(**{**row, **bodies})
 
 
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:

@@ -59,6 +59,7 @@ HUB_DATASETS_FILE = "hub_datasets.json"
 PATCHES_FILE = "patches.json"
 LIMITED_RECORDS_FILE = "limited_records.json"
 CODE_EXECUTION_FILE = "code_execution.json"
+JUDGE_PROMPTS_FILE = "judge_prompts.json"
 """In HELM's output folder, written by our plug-in: data sets of the Hugging Face Hub, patches of HELM, and the like."""
 
 SQL_TOTAL_LIMIT_S = 600.0

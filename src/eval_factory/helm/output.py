@@ -360,6 +360,16 @@ def code_execution(helm_dir: Path) -> CodeExecution | None:
     return _read(file, CodeExecution) if file.is_file() else None
 
 
+def judge_prompts(helm_dir: Path, jury: Jury) -> tuple[str, ...] | None:
+    """SHA-256 of each template of the prompt that the judges were asked with; None where they were not written down.
+
+    Raises HelmError.
+    """
+    file = helm_dir / names.JUDGE_PROMPTS_FILE
+    found: dict[str, list[str]] = _read(file, dict[str, list[str]]) if file.is_file() else {}
+    return tuple(found[jury.annotation]) if jury.annotation in found else None
+
+
 def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:
     """Criterion -> a judge's rating of one answer, as HELM reads it; empty where it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)

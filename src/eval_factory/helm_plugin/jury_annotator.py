@@ -19,6 +19,7 @@ from helm.common.request import Request, RequestResult
 from eval_factory.core.foreign_text import one_line
 from eval_factory.helm import names
 from eval_factory.helm.judge_output import Criteria, UnusableJudgeOutput, parse_judge_output, rating_of_empty
+from eval_factory.helm_plugin import judge_prompts
 from eval_factory.helm_plugin.session import current_session
 
 MOST_TOKENS = 4096
@@ -57,6 +58,7 @@ def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
     if rating_of_empty(answer) is not None:
         return {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM has it
     question = _Question(self._interpolate_prompt(request_state), self._annotation_criteria, answer)
+    judge_prompts.note(self.name, self._prompt_template)
     judges: dict[str, AnnotatorModelInfo] = self._annotator_models
 
     def rated_by(name: str) -> dict[str, Any] | _NotRated:

@@ -23,7 +23,7 @@ from eval_factory.core.foreign_text import LONGEST_LOG_LINE, one_line
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.helm import names
-from eval_factory.helm_plugin import entry_failures, network_guard
+from eval_factory.helm_plugin import entry_failures, judge_prompts, network_guard
 from eval_factory.helm_plugin.capabilities import needed_capability
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import apply, execution_record, hub_revisions
@@ -144,6 +144,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
         hub_revisions.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
         execution_record.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
+        judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
         if (warning := apply.warning()) is not None:
             self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=warning)
         self._session.expect(MODEL_ROLE, len(state.request_states))

@@ -13,6 +13,7 @@ import yaml
 from eval_factory.core.jsonl import json_line
 from eval_factory.core.results import (
     SCHEMA_VERSION,
+    AskedEndpoint,
     InstanceRecord,
     Provenance,
     Score,
@@ -38,9 +39,11 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
         "main_metric": result.main_metric,
         "validity": {
             "reportable": result.reportable,
-            "coverage": result.validity.instances.coverage,
+            "coverage": result.validity.coverage,
+            "not_reportable": list(result.validity.not_reportable),
             "instances": asdict(result.validity.instances),
             "judges": {name: asdict(counts) for name, counts in result.validity.judges.items()},
+            "judgements": None if result.validity.judgements is None else asdict(result.validity.judgements),
             "jury": None if result.validity.jury is None else asdict(result.validity.jury),
             "bounds": {name: list(limits) for name, limits in result.validity.bounds.items()},
             "main_split": result.validity.main_split,
@@ -54,7 +57,17 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
 
 
 def _provenance(record: Provenance) -> dict[str, Any]:
-    return {**asdict(record), "patches": None if record.patches is None else list(record.patches)}
+    return {
+        **asdict(record),
+        "patches": None if record.patches is None else list(record.patches),
+        "endpoints": {role: _endpoint(endpoint) for role, endpoint in record.endpoints.items()},
+    }
+
+
+def _endpoint(record: AskedEndpoint) -> dict[str, Any]:
+    prompts = record.prompt_sha256
+    lists = {"sampling": list(record.sampling), "prompt_sha256": None if prompts is None else list(prompts)}
+    return {**asdict(record), **lists}
 
 
 def usage(record: Usage) -> dict[str, Any]:

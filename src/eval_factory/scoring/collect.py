@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.results import Score, TaskResult, Validity
+from eval_factory.core.results import AskedEndpoint, Instances, Score, TaskResult, Validity
 from eval_factory.data.pins import notes_on_revisions
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
@@ -19,6 +19,14 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.data_notes import notes_on_data
 from eval_factory.scoring.groups import scores_by_group
+from eval_factory.scoring.judgements import (
+    ALL_JUDGES,
+    bounds_over_judgements,
+    judgements_of,
+    judges_that_failed,
+    notes_on_agreement,
+    score_of_all_judges,
+)
 from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, of_the_jury
 from eval_factory.scoring.metric_values import MetricValues, metric_values_of
 from eval_factory.scoring.notes import Importance, Notes
@@ -27,6 +35,7 @@ from eval_factory.scoring.records import InstanceRecords, cached_answers
 from eval_factory.scoring.reportable import is_reportable
 from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
+from eval_factory.scoring.stated_models import endpoints_of, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, tally_requests
 from eval_factory.scoring.usage import usage_of
 from eval_factory.tasks.errata import CORRECTED
@@ -77,15 +86,27 @@ def collect(
         else (tally.failed, failed_as_zero)
     )
     instances = tally.counts(missing)
+    main_is_judged = main_values is not None and is_judged(main_values, jury_metric)
+    judgements = judgements_of(tally.ratings, tally.judges, tally.requested) if main_is_judged else None
+    told_by_jury = main_is_judged or any(is_judged(one, jury_metric) and one.label in scored.scores for one in metrics)
+    not_reportable = judges_that_failed(tally.judges, extra.max_judge_failures) if told_by_jury else ()
+    asked = _endpoints(plan, run, run_id)
+    not_reportable += endpoints_of_other_models(asked, extra.max_model_mismatch)
+    jury_report = tally.ratings.report() if run.jury else None
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan)])
     notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
+    notes.extend(notes_on_models(asked, tally.judges))
+    if jury_report is not None:
+        notes.extend(notes_on_agreement(jury_report, tally.ratings))
     notes.add(Importance.BACKGROUND, *corrections.notes())
     notes.add(Importance.DOUBTFUL if main in scored.scores else Importance.NO_RESULT, *why)
     return TaskResult(
         task=plan.task_name,
         main_metric=main,
-        scores={name: scored.scores[name] for name in sorted(scored.scores, key=lambda name: name != main)} | helms,
+        scores={name: scored.scores[name] for name in sorted(scored.scores, key=lambda name: name != main)}
+        | scored.of_all_judges
+        | helms,
         groups=scores_by_group(main_values, tally.members, missing, failed_as_zero=as_zero, beside=corrected)
         if main_values
         else {},
@@ -93,15 +114,17 @@ def collect(
             instances,
             tally.judges,
             scored.bounds,
-            tally.ratings.report() if run.jury else None,
+            jury_report,
             notes.texts(),
             tally.causes.listed(),
             main_split,
             {split: len(ids) for split, ids in sorted(tally.splits.items())},
+            judgements,
+            not_reportable,
         ),
         usage=usage,
         provenance=provenance_of(
-            plan, run.scenario_name or entry.scenario, tally.prompts.hexdigest(), git_hash, data_bundle
+            plan, run.scenario_name or entry.scenario, tally.prompts.hexdigest(), git_hash, data_bundle, asked
         ),
         instances=InstanceRecords(
             plan,
@@ -112,16 +135,30 @@ def collect(
             jury_metric,
             response_cache.read_changes(plan.rundir.cache_db, plan.model.url, plan.model.model_id),
         ),
-        reportable=is_reportable(main, scored.scores, instances, extra.min_coverage),
-        status="complete" if instances.scored == instances.requested else "partial",
+        reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),
+        status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,
     )
+
+
+def _endpoints(plan: Plan, run: output.HelmRun, run_id: str) -> dict[str, AskedEndpoint]:
+    """The evaluated model and the judges: what they were asked as, and what their answers state."""
+    prompts = None if run.jury is None else output.judge_prompts(plan.rundir.helm, run.jury)
+    answers = response_cache.used_answers(plan.rundir.cache_db, run_id)
+    return endpoints_of(plan.endpoints, answers, {judge.role: prompts for judge in plan.judges})
+
+
+def _is_complete(instances: Instances, tally: Tally) -> bool:
+    """Every instance has a score, and every judge rated what it was asked about."""
+    return instances.scored == instances.requested and not any(judge.failed for judge in tally.judges.values())
 
 
 @dataclass
 class _Scored:
     scores: dict[str, Score] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    of_all_judges: dict[str, Score] = field(default_factory=dict)
+    """A jury's, over the instances that all its judges rated, where some judgement is missing."""
     notes: list[str] = field(default_factory=list)
     """Which scores are absent, and why."""
 
@@ -137,7 +174,11 @@ def _scored(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tal
             found.notes.append(f"{metric.label}: absent, {cause}")
             continue
         found.scores[metric.label] = score
-        limits = bounds_of(metric, missing)
+        judged = is_judged(metric, jury_metric)
+        limits = bounds_over_judgements(metric, tally.ratings, tally.judges) if judged else bounds_of(metric, missing)
+        whole = score_of_all_judges(metric, tally.ratings, tally.judges) if judged else None
+        if whole is not None:
+            found.of_all_judges[metric.label + ALL_JUDGES] = whole
         if limits is not None:
             found.bounds[metric.label] = limits
     return found

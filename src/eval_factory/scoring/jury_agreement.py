@@ -14,21 +14,26 @@ from eval_factory.core.results import JuryReport
 from eval_factory.helm.judge_output import LOWEST_RATING, RATINGS
 from eval_factory.scoring.metric_values import InstanceKey
 
+_WORD_ENDS = r"(?![a-z])"
 _FAMILIES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(rf"(?<![a-z])(?:{pattern})", re.IGNORECASE)
     for name, pattern in {
-        "gpt": r"gpt|chatgpt|o[134](?![a-z0-9])|openai",
-        "claude": r"claude|anthropic",
-        "llama": r"llama|nemotron",
-        "gemini": r"gemini|gemma|medgemma|palm",
-        "mistral": r"mistral|mixtral|ministral|magistral",
-        "qwen": r"qwen|qwq",
-        "deepseek": r"deepseek",
+        "gpt": rf"(?<!cerebras-)(?:chat)?gpt(?!4all|-?j{_WORD_ENDS}|-?neo)|(?<!marco-)o[134](?![a-z0-9])|openai",
+        "claude": rf"claude{_WORD_ENDS}|anthropic|(?:opus(?!-mt)|sonnet|haiku){_WORD_ENDS}",
+        "llama": rf"(?:code|med)?llama{_WORD_ENDS}|nemotron",
+        "gemini": rf"(?:gemini|(?:code|med|pali|recurrent|shield|tx)?gemma|palm){_WORD_ENDS}",
+        "mistral": rf"(?:(?:bio)?mistral|mixtral|ministral|magistral|codestral|devstral|pixtral){_WORD_ENDS}",
+        "qwen": rf"(?:code)?(?:qwen|qwq|qvq){_WORD_ENDS}",
+        "deepseek": rf"deepseek{_WORD_ENDS}",
         "phi": r"phi-?\d",
-        "command": r"command|cohere|aya",
-        "grok": r"grok",
+        "command": rf"command(?:-(?:r7b|r|a|light|nightly)(?![a-z0-9])|$)|(?:cohere|c4ai|aya){_WORD_ENDS}",
+        "grok": rf"grok{_WORD_ENDS}",
     }.items()
 }
+_DERIVED: Mapping[str, re.Pattern[str]] = {
+    "llama": re.compile(rf"(?<![a-z])(?:alpaca|meditron|vicuna){_WORD_ENDS}", re.IGNORECASE)
+}
+"""Models that were made of another family's, where their id does not name another one (`meditron3-qwen2.5`)."""
 
 
 @dataclass
@@ -120,5 +125,13 @@ def _finite(value: float) -> float | None:
 
 
 def family_of(model_id: str) -> str | None:
-    """The family of models that an id names, as far as ids tell; None where they do not."""
-    return next((name for name, pattern in _FAMILIES.items() if pattern.search(model_id)), None)
+    """The family of models that an id names, as far as ids tell; None where they do not.
+
+    The model's own name counts before what stands before it: `openai/` is also how gateways call an API.
+    """
+    provider, _, name = model_id.rpartition("/")
+    for text, families in ((name, _FAMILIES), (name, _DERIVED), (provider, _FAMILIES)):
+        for family, pattern in families.items():
+            if pattern.search(text):
+                return family
+    return None

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from eval_factory import __version__
-from eval_factory.core.results import Provenance
+from eval_factory.core.results import AskedEndpoint, Provenance
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data.fingerprint import hashes_of
 from eval_factory.helm import output
@@ -21,7 +21,12 @@ RECORDED_PACKAGES = (
 
 
 def provenance_of(
-    plan: Plan, scenario: str, prompts_sha256: str, git_hash: str | None, data_bundle: Mapping[str, Any] | None
+    plan: Plan,
+    scenario: str,
+    prompts_sha256: str,
+    git_hash: str | None,
+    data_bundle: Mapping[str, Any] | None,
+    endpoints: Mapping[str, AskedEndpoint] | None = None,
 ) -> Provenance:
     """The record of a finished run; files of the scenario and prompts by their SHA-256.
 
@@ -50,6 +55,7 @@ def provenance_of(
         data_bundle=data_bundle,
         code_execution=_code_execution(plan),
         patches=_patches(plan),
+        endpoints=endpoints or {},
     )
 
 

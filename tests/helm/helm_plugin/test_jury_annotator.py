@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +12,8 @@ import pytest
 from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.helm.names import NOT_JUDGED
-from eval_factory.helm_plugin import jury_annotator
+from eval_factory.helm.names import JUDGE_PROMPTS_FILE, NOT_JUDGED
+from eval_factory.helm_plugin import judge_prompts, jury_annotator
 
 GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
 
@@ -29,6 +32,8 @@ def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, A
         return given
 
     annotator = SimpleNamespace(
+        name="a_bench",
+        _prompt_template="judge {RESPONSE}",
         _interpolate_prompt=lambda _state: "judge this",
         _annotator_models={name: SimpleNamespace(model_name=name, model_deployment=name) for name in answers},
         _auto_client=SimpleNamespace(make_request=ask),
@@ -78,6 +83,25 @@ def test_who_gave_no_judgement_is_written_down_with_the_reason(forgotten: list[s
 def test_no_judge_is_asked_about_an_answer_with_nothing_in_it() -> None:
     helms = {"prompt_text": None, "empty_output_equivalence_judgement": False}
     assert annotated({"a": AssertionError("asked")}, " \n") == helms
+
+
+def test_the_template_of_the_prompt_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge_prompts, "_known", {})
+    monkeypatch.setattr(judge_prompts, "_files", [])
+    file = tmp_path / JUDGE_PROMPTS_FILE
+    file.write_text('{"of": ["an earlier run"]}')
+    judge_prompts.write_down(file)
+    assert not file.exists()
+    for answer in ("one", "two"):
+        annotated({"a": result(GIVEN)}, answer)
+    assert json.loads(file.read_text()) == {"a_bench": [hashlib.sha256(b"judge {RESPONSE}").hexdigest()]}
+    judge_prompts.note("b_bench", "z")
+    judge_prompts.note("b_bench", "a")
+    both = sorted(hashlib.sha256(template).hexdigest() for template in (b"a", b"z"))
+    assert json.loads(file.read_text())["b_bench"] == both
+    other = tmp_path / "of the next run"
+    judge_prompts.write_down(other)
+    assert set(json.loads(other.read_text())) == {"a_bench", "b_bench"}
 
 
 def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,3 +278,15 @@ def test_the_keys_of_a_request_begin_with_its_own() -> None:
     keys = list(openai_api.request_keys("u", body(), "1", variants))
     assert keys[:2] == [openai_api.request_key("u", body(), "1"), openai_api.request_key("u", without, "1")]
     assert len(set(keys)) == len(keys) == 3  # of `stop` this request has none
+
+
+def test_the_model_that_an_answer_states() -> None:
+    assert openai_api.stated_model({"model": " org/m "}) == "org/m"
+    for silent in ({}, {"model": None}, {"model": ["m"]}, {"model": "  "}, "text", None):
+        assert openai_api.stated_model(silent) is None
+
+
+def test_sampling_is_what_is_neither_model_nor_question() -> None:
+    body = {"model": "m", "messages": [1], "prompt": "p", "temperature": 0.0, "stop": ["\n"]}
+    assert openai_api.sampling_of(body) == {"temperature": 0.0, "stop": ["\n"]}
+    assert openai_api.sampling_of("text") == {}

@@ -238,3 +238,22 @@ def test_what_is_no_json_is_not_given(tmp_path: Path) -> None:
     assert kept.holds("k")
     assert not kept.holds("l")
     kept.close()
+
+
+def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    before = response_cache.ResponseCache(path, "before")
+    for key in ("old", "used again", "failed later"):
+        before.save(answer(key), attempt(key))
+    before.close()
+    kept = response_cache.ResponseCache(path, "run")
+    kept.save(answer("new"), attempt("new"))
+    kept.save(answer("unusable"), attempt("unusable"))
+    kept.archive_answer("unusable", replace(attempt("unusable"), outcome="unusable"))
+    kept.journal(replace(attempt("used again"), outcome="cached"))
+    kept.journal(replace(attempt("used again"), outcome="cached"))
+    kept.journal(replace(attempt("failed later"), outcome="failed"))
+    kept.close()
+    assert [found.key for found in response_cache.used_answers(path, "run")] == ["used again", "new"]
+    assert len(list(response_cache.used_answers(path, "before"))) == 3
+    assert list(response_cache.used_answers(tmp_path / "none.db", "run")) == []

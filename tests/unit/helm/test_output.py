@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError
-from eval_factory.helm.names import PATCHES_FILE
-from eval_factory.helm.output import HelmRun, RunSpec, applied_patches
+from eval_factory.helm.names import JUDGE_PROMPTS_FILE, PATCHES_FILE
+from eval_factory.helm.output import HelmRun, Jury, RunSpec, applied_patches, judge_prompts
 
 
 def run_of(folder: Path) -> HelmRun:
@@ -101,3 +101,15 @@ def test_patches_of_a_helm_run_of_several_run_specs(tmp_path: Path) -> None:
     (tmp_path / PATCHES_FILE).write_text("{}")
     with pytest.raises(HelmError):
         applied_patches(tmp_path)
+
+
+def test_the_prompts_of_judges_are_known_where_they_were_written_down(tmp_path: Path) -> None:
+    jury = Jury("a_accuracy", "a", {})
+    assert judge_prompts(tmp_path, jury) is None
+    file = tmp_path / JUDGE_PROMPTS_FILE
+    file.write_text(json.dumps({"a": ["1", "2"], "b": ["3"]}))
+    assert judge_prompts(tmp_path, jury) == ("1", "2")
+    assert judge_prompts(tmp_path, Jury("c_accuracy", "c", {})) is None
+    file.write_text("[1]")
+    with pytest.raises(HelmError):
+        judge_prompts(tmp_path, jury)

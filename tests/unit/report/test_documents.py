@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from eval_factory.core.results import SpentByRole, TaskResult, Usage
+from eval_factory.core.results import Judgements, SpentByRole, TaskResult, Usage
 from eval_factory.report import documents
 from unit.builders import plan
 from unit.report.test_screen import spent
@@ -42,6 +42,15 @@ def test_the_schema_refuses_what_it_does_not_know(result: TaskResult) -> None:
     document = documents.evaluation_config(result, plan().evaluation.as_dict(), "helm-run x")
     with pytest.raises(jsonschema.ValidationError):
         documents.check({**document, "surprise": 1}, documents.EVALUATION_CONFIG_SCHEMA)
+
+
+def test_coverage_goes_over_judgements_where_there_are_such(result: TaskResult) -> None:
+    validity = replace(result.validity, judgements=Judgements(due=8, given=6))
+    document = documents.evaluation_config(replace(result, validity=validity), plan().evaluation.as_dict(), "x")
+    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    assert (document["validity"]["coverage"], document["validity"]["judgements"]) == (0.75, {"due": 8, "given": 6})
+    whole = documents.evaluation_config(result, plan().evaluation.as_dict(), "x")["validity"]
+    assert (whole["coverage"], whole["judgements"], whole["not_reportable"]) == (1.0, None, [])
 
 
 def test_lines(result: TaskResult) -> None:

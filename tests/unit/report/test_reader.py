@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.redaction import Redactor
-from eval_factory.core.results import FailureCause, JudgeCounts, JuryReport, TaskResult
+from eval_factory.core.results import AskedEndpoint, FailureCause, JudgeCounts, Judgements, JuryReport, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import write_reports
@@ -29,8 +29,13 @@ def result(tmp_path: Path) -> TaskResult:
         jury=jury,
         failures=(FailureCause("model", 1, "HTTP 500: no", None),),
         notes=("one", "two"),
+        judgements=Judgements(4, 3),
+        not_reportable=("for a reason",),
     )
-    return replace(made, validity=validity, instances=list(made.instances))
+    asked = AskedEndpoint("org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None)
+    judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))
+    provenance = replace(made.provenance, endpoints={"model": asked, "a": judge})
+    return replace(made, validity=validity, provenance=provenance, instances=list(made.instances))
 
 
 @pytest.fixture

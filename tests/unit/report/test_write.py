@@ -175,3 +175,15 @@ def test_the_page_shows_the_corrected_value_beside_helms_for_each_group_too(resu
     assert "corrected" not in plain
     without = html(replace(result, scores={}), "helm-run")
     assert "<p>exact_match" not in without
+
+
+def test_the_page_says_why_a_score_is_not_reportable(result: TaskResult) -> None:
+    assert "Not reportable" not in html(result, "x")
+    validity = replace(result.validity, not_reportable=("judge <b> failed",))
+    page = html(replace(result, validity=validity, reportable=False), "x")
+    assert "Not reportable: judge &lt;b&gt; failed." in page
+    assert page.count("Not reportable") == 1
+    instances = replace(result.validity.instances, scored=3)
+    gaps = replace(result, validity=replace(validity, instances=instances), reportable=False)
+    assert html(gaps, "x").count("Not reportable") == 2
+    assert "Not reportable: 4 of" in html(replace(result, reportable=False), "x")

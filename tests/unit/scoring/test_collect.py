@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Spent, TaskResult
+from eval_factory.core.results import Judgements, Spent, TaskResult
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.helm import names
 from eval_factory.helm.names import NOT_JUDGED
@@ -264,8 +264,13 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     assert result.validity.instances.unjudged == 1
     assert vars(result.validity.judges["a"]) == {"asked": 3, "scored": 2, "failed": 1, "same_family": None}
     assert vars(result.validity.judges["b"]) == {"asked": 3, "scored": 0, "failed": 3, "same_family": None}
-    assert result.validity.bounds["aci_bench_accuracy"] == pytest.approx((3.0, 13 / 3))
+    # each of the two that judge a rated lacks b's judgement, the third lacks both
+    assert result.validity.bounds["aci_bench_accuracy"] == pytest.approx(((2.5 + 1 + 2.5) / 3, (4.5 + 5 + 4.5) / 3))
     assert result.reportable is False
+    assert result.validity.judgements == Judgements(due=6, given=2)
+    assert result.validity.coverage == pytest.approx(1 / 3)
+    assert [reason.partition(" gave")[0] for reason in result.validity.not_reportable] == ["judge a", "judge b"]
+    assert "aci_bench_accuracy.all_judges" not in result.scores
     lines = list(result.instances)
     assert [line.unjudged for line in lines] == [False, True, False]
     assert [dict(line.metrics) for line in lines] == [
@@ -290,6 +295,121 @@ def test_an_answer_with_nothing_in_it_gets_the_lowest_mark(tmp_path: Path) -> No
     assert result.validity.jury is not None
     assert result.validity.jury.leave_one_out == {"a": 2.5, "b": 2.5}
     assert [line.metrics["aci_bench_accuracy"] for line in result.instances] == [4.0, 1.0]
+
+
+HEARD = {"aci_bench": {"prompt_text": "p", **{name: {"accuracy": {"score": 4}} for name in "ab"}}}
+HALF = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 2}}, "b": None}}
+
+
+def judged_by_both_but(tmp_path: Path, half: int, of: int, flags: dict[str, Any] | None = None) -> TaskResult:
+    """Judge b says nothing of `half` answers."""
+    states = [state(number, "text", annotations=HALF if number < half else HEARD) for number in range(of)]
+    values = [2.0 if number < half else 4.0 for number in range(of)]
+    return result_of(
+        tmp_path, {"config.type": "aci_bench", **(flags or {})}, states=states, metric_specs=[JURY],
+        values={"aci_bench_accuracy": values},
+    )  # fmt: skip
+
+
+def test_a_judge_that_said_nothing_makes_it_another_jury(tmp_path: Path) -> None:
+    result = judged_by_both_but(tmp_path, 20, of=20)
+    assert result.validity.instances.coverage == 1.0  # judge a rated each
+    assert (result.status, result.reportable, result.something_to_ask) == ("partial", False, True)
+    assert (result.validity.judgements, result.validity.coverage) == (Judgements(40, 20), 0.5)
+    (reason,) = result.validity.not_reportable
+    assert reason.startswith("judge b gave no usable judgement of 20 of 20 answers, and max_judge_failures is 0.1: ")
+    assert result.validity.bounds["aci_bench_accuracy"] == (1.5, 3.5)
+    assert result.scores["aci_bench_accuracy"].value == 2.0
+
+
+def test_the_score_over_what_all_judges_rated_stands_beside(tmp_path: Path) -> None:
+    result = judged_by_both_but(tmp_path, 1, of=10)
+    assert (result.reportable, result.status, result.validity.not_reportable) == (True, "partial", ())
+    assert result.validity.judgements == Judgements(20, 19)
+    assert list(result.scores) == ["aci_bench_accuracy", "aci_bench_accuracy.all_judges"]
+    assert result.scores["aci_bench_accuracy"].value == pytest.approx(3.8)
+    whole = result.scores["aci_bench_accuracy.all_judges"]
+    assert (whole.value, whole.stats.count, whole.metric) == (4.0, 9, "aci_bench_accuracy")
+
+
+def test_a_whole_jury_has_one_score(tmp_path: Path) -> None:
+    result = judged_by_both_but(tmp_path, 0, of=3)
+    assert list(result.scores) == ["aci_bench_accuracy"]
+    assert (result.status, result.reportable, result.validity.coverage) == ("complete", True, 1.0)
+    assert result.validity.bounds["aci_bench_accuracy"] == (4.0, 4.0)
+
+
+def test_how_many_judgements_may_be_missing_is_the_users_choice(tmp_path: Path) -> None:
+    accepted = {"config.params.extra.max_judge_failures": 1.0}
+    assert judged_by_both_but(tmp_path, 20, of=20, flags=accepted).reportable
+    strict = {"config.params.extra.max_judge_failures": 0}
+    assert not judged_by_both_but(tmp_path / "b", 1, of=20, flags=strict).reportable
+
+
+def test_who_was_asked_and_what_answers_state_is_kept(tmp_path: Path) -> None:
+    """Only of the answers of this run: others in the cache may be of another endpoint."""
+    judges = [{"name": name, "model_id": "org/judge", "url": f"http://{name}.example/v1"} for name in "ab"]
+    flags = {"config.params.extra.judges": judges}
+    here = plan({"config.type": "aci_bench", "config.output_dir": str(tmp_path / "out"), **flags})
+    here.rundir.helm.mkdir(parents=True)
+    (here.rundir.helm / names.JUDGE_PROMPTS_FILE).write_text(json.dumps({"aci_bench": ["c" * 64], "other": []}))
+    for run_id, stated in (("run", "fallback"), ("before", "org/model")):
+        kept = response_cache.ResponseCache(here.rundir.cache_db, run_id)
+        attempt = response_cache.Attempt(run_id, "model", 1, "answered", 200, None, 1.0, 0.1)
+        kept.save(
+            response_cache.Answer(run_id, "model", "org/model", {"top_p": 1}, {"model": stated}, 1.0, 0.1), attempt
+        )
+        kept.close()
+    result = judged_by_both_but(tmp_path, 0, of=3, flags=flags)
+    endpoints = result.provenance.endpoints
+    assert list(endpoints) == ["model", "a", "b"]
+    assert (endpoints["model"].stated_models, endpoints["model"].sampling) == ({"fallback": 1}, ({"top_p": 1},))
+    assert [(one.model, one.host, one.prompt_sha256) for one in endpoints.values()] == [
+        ("org/model", "host.example", None), ("org/judge", "a.example", ("c" * 64,)),
+        ("org/judge", "b.example", ("c" * 64,)),
+    ]  # fmt: skip
+    (reason,) = result.validity.not_reportable
+    assert reason.startswith("the model: 1 of 1 answers state another model than org/model")
+    assert not result.reportable
+    assert "judges a and b are one model, org/judge: their agreement says nothing" in result.validity.notes
+
+
+def test_a_fallback_may_be_accepted(tmp_path: Path) -> None:
+    assert is_reportable_with_a_fallback(tmp_path / "a", 1)
+    assert not is_reportable_with_a_fallback(tmp_path / "b", 0.99)
+
+
+def is_reportable_with_a_fallback(folder: Path, most: float) -> bool:
+    flags = {"config.output_dir": str(folder / "out"), "config.params.extra.max_model_mismatch": most}
+    here = plan(flags)
+    here.rundir.root.mkdir(parents=True)
+    kept = response_cache.ResponseCache(here.rundir.cache_db, "run")
+    attempt = response_cache.Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1)
+    kept.save(response_cache.Answer("k", "model", "org/model", {}, {"model": "fallback"}, 1.0, 0.1), attempt)
+    kept.close()
+    return result_of(folder, flags, states=[state(0, "yes")], values={"exact_match": [1.0]}).reportable
+
+
+def test_judges_that_agree_beyond_belief_are_a_note(tmp_path: Path) -> None:
+    def rated(mark: int) -> dict[str, Any]:
+        return {"aci_bench": {"prompt_text": "p", **{name: {"accuracy": {"score": mark}} for name in "ab"}}}
+
+    states = [state(number, "text", annotations=rated(1 + number % 5)) for number in range(20)]
+    result = result_of(
+        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
+        values={"aci_bench_accuracy": [1.0 + number % 5 for number in range(20)]},
+    )  # fmt: skip
+    assert [note for note in result.validity.notes if note.startswith("the judges agree more than different models do")]
+    assert result.reportable
+
+
+def test_a_jurys_score_beside_another_main_score_is_not_reported_either(tmp_path: Path) -> None:
+    states = [state(number, "text", annotations=HALF) for number in range(4)]
+    values = {"medec_error_flag_accuracy": FOUR, "aci_bench_accuracy": [2.0] * 4}
+    result = result_of(tmp_path, {"config.type": "medec"}, states=states, metric_specs=[JURY], values=values)
+    assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", False)
+    assert len(result.validity.not_reportable) == 1
+    assert (result.validity.judgements, result.validity.coverage) == (None, 1.0)  # the main score's
 
 
 def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_path: Path) -> None:
@@ -564,7 +684,7 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
     assert result.scores[corrected].stats.count == 2
     assert (result.scores[corrected].metric, result.scores[corrected].split) == (corrected, TEST)
     assert result.validity.notes[-1].startswith(corrected)  # a known defect weighs least
-    assert result.validity.bounds[corrected] == (4.0, 4.0)
+    assert result.validity.bounds[corrected] == (2.5, 4.5)  # judge b rated none
     assert any(
         note.startswith(corrected) and note.endswith("; 1 instance does not count in it")
         for note in result.validity.notes

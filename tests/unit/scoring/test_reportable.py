@@ -64,3 +64,34 @@ def test_a_main_metric_that_helm_did_not_compute_is_said(result: TaskResult) -> 
     none = replace(result, scores={}, something_to_ask=False)
     assert why_not_reportable(none, 1.0) == "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
     assert "coverage 0.5000" in str(why_not_reportable(replace(none, something_to_ask=True), 1.0))
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> TaskResult:
+    return result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
+
+
+def test_a_reason_against_it_is_enough() -> None:
+    assert is_reportable("m", {"m"}, instances(8), 0.0)
+    assert not is_reportable("m", {"m"}, instances(8), 0.0, ["a reason"])
+
+
+def short_of(whole: TaskResult, *reasons: str, scored: int = 4, to_ask: bool = True) -> str:
+    counts = replace(whole.validity.instances, scored=scored)
+    validity = replace(whole.validity, instances=counts, not_reportable=reasons)
+    short = replace(whole, validity=validity, reportable=False, something_to_ask=to_ask)
+    return why_not_reportable(short, 1.0) or ""
+
+
+def test_other_reasons_stand_alone_or_beside(whole: TaskResult) -> None:
+    assert short_of(whole, "one", "two") == "NOT REPORTABLE: one\nNOT REPORTABLE: two"
+    both = short_of(whole, "one", scored=3).splitlines()
+    assert both[0] == "NOT REPORTABLE: coverage 0.7500, min_coverage is 1"
+    assert both[-1] == "NOT REPORTABLE: one"
+
+
+def test_a_main_metric_that_is_absent_is_said(whole: TaskResult) -> None:
+    absent = replace(whole, scores={})
+    none = "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
+    assert short_of(absent, to_ask=False) == none
+    assert short_of(absent, "one", to_ask=False) == f"{none}\nNOT REPORTABLE: one"

@@ -16,7 +16,7 @@ from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.custom.definition import Benchmark
 from unit.builders import plan
-from unit.scoring.test_tally import key, run_of
+from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
 
 NOTHING = Instances(requested=0, scored=0, failed=0, empty=0, truncated=0, filtered=0)
 
@@ -173,3 +173,19 @@ def test_answers_that_speak_to_their_judges_are_said(tmp_path: Path) -> None:
         " what stands in them was not taken for a judgement; look at their scores"
     )
     assert told(tmp_path, seen=replace(asked(WHOLE), injected=2)) == [(Importance.DOUBTFUL, text)]
+
+
+def test_zero_is_no_mark_of_a_jury(tmp_path: Path) -> None:
+    here = judged_plan("org/model", a="judge/a")
+    again = replace(asked(WHOLE), failed={key(0)})
+    instances = replace(NOTHING, requested=2, failed=1)
+    run = run_of(tmp_path, metric_specs=[jury_of(here)])
+    zero = plan({"config.type": "aci_bench", "config.params.extra.on_failure": "zero"})
+    (note,) = [one for one in notes_of(zero, run, instances, again, ()) if "failed" in one.text]
+    assert note.text == (
+        "1 instances failed and count as 0, but in the jury's score: 0 is no mark of a jury's, they are left out of it"
+        " and stand inside its bounds; the same command asks them again"
+    )
+    (excluded,) = [one for one in notes_of(here, run, instances, again, ()) if "failed" in one.text]
+    assert "are left out of the scores; bounds show the range" in excluded.text
+    assert "0 is no mark" not in excluded.text

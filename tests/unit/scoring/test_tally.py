@@ -103,7 +103,7 @@ def test_splits_hold_the_instances_that_were_asked(tmp_path: Path) -> None:
     assert dict(seen.splits) == {"test": {"id0", "id1"}, "valid": {"id2"}, "": {"id3"}}
 
 
-def test_repeated_rows_are_counted_within_their_split_and_told(tmp_path: Path) -> None:
+def test_repeated_rows_are_counted_within_their_split(tmp_path: Path) -> None:
     def row(number: int, gold: str, **instance: Any) -> Entry:
         references = [{"output": {"text": gold}, "tags": ["correct"]}]
         return entry(number, instance={"input": {"text": "the same"}, "references": references, **instance})
@@ -118,9 +118,6 @@ def test_repeated_rows_are_counted_within_their_split_and_told(tmp_path: Path) -
         row(4, "a", perturbation={"name": "typos"}),
     )
     assert (seen.rows.repeated, seen.rows.with_another_gold) == ({"id1"}, {"id3"})
-    notes = [text for _, text in told(tmp_path, seen=seen)]
-    assert any(text.startswith("1 of 5 instances repeat an earlier one") for text in notes)
-    assert any(text.startswith("1 of 5 instances repeat the question") for text in notes)
 
 
 def test_the_hash_of_the_prompts_is_of_ids_and_prompts_in_their_order(tmp_path: Path) -> None:

@@ -1,0 +1,165 @@
+"""Which models answered: what was asked for, and what the answers themselves state. Pure functions.
+
+A gateway may answer with another model than was asked for (its fallback, when the first is down or out of budget), and
+nothing but the `model` in its responses says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.response_cache import Answer
+from eval_factory.scoring.notes import Importance, Note
+
+MOST_LISTED = 20
+"""Of the models that one endpoint's answers state, and of the ways in which it was asked."""
+LONGEST_MODEL = 200
+
+_PROVIDER = re.compile(r"(?:[a-z]+\.)+(?=[a-z])")
+_DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
+_MONTH, _DAY = "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12]\\d|3[01])"
+_RELEASE = re.compile(
+    rf"[-@:](?:20\d\d-{_MONTH}-{_DAY}|20\d\d{_MONTH}{_DAY}|{_MONTH}-20\d\d|{_MONTH}{_DAY}|2\d{_MONTH}|00\d|latest)\Z"
+)
+
+
+def same_model(asked: str, stated: str) -> bool:
+    """Whether an answer is of the model that was asked for, as far as names tell.
+
+    Case does not count, nor what stands before the model's own name (`openai/`, `us.anthropic.`), nor a release at its
+    end where one of the two names none (`-2024-08-06`, `@20250219`, `-0613`, `-002`, `-latest`). Two different
+    releases are two models.
+    """
+    if asked == stated:
+        return True
+    (one, of_one), (other, of_other) = _name_and_release(asked), _name_and_release(stated)
+    return bool(one) and one == other and (of_one == of_other or not of_one or not of_other)
+
+
+def _name_and_release(model: str) -> tuple[str, str]:
+    name = model.strip().casefold().rpartition("/")[2]
+    provider = _PROVIDER.match(name)
+    name = _DEPLOYED_VERSION.sub("", name[provider.end() :] if provider else name)
+    release = _RELEASE.search(name)
+    if release is None:
+        return name, ""
+    named = release[0][1:]
+    return name[: release.start()], "" if named == "latest" else named
+
+
+@dataclass
+class _Seen:
+    """What the answers in one role say."""
+
+    answers: int = 0
+    other: int = 0
+    stated: Counter[str] = field(default_factory=Counter)
+    sampling: Counter[str] = field(default_factory=Counter)
+    """As JSON."""
+
+    def add(self, answer: Answer, asked: str) -> None:
+        self.answers += 1
+        self.sampling[json.dumps(openai_api.sampling_of(answer.request), sort_keys=True)] += 1
+        stated = openai_api.stated_model(answer.response)
+        if stated is not None:
+            self.stated[one_line(stated, LONGEST_MODEL)] += 1
+            self.other += not same_model(asked, stated)
+
+
+def endpoints_of(
+    endpoints: Iterable[EndpointSettings],
+    answers: Iterable[Answer],
+    judge_prompts: Mapping[str, tuple[str, ...] | None],
+) -> dict[str, AskedEndpoint]:
+    """Role -> what was asked for, and what the answers of this result state.
+
+    Args:
+        answers: those that the result is made of, of all roles.
+        judge_prompts: judge -> SHA-256 of the templates of its prompt.
+    """
+    asked = {endpoint.role: endpoint for endpoint in endpoints}
+    seen: dict[str, _Seen] = defaultdict(_Seen)
+    for answer in answers:
+        if answer.role in asked:
+            seen[answer.role].add(answer, asked[answer.role].model_id)
+    return {
+        role: AskedEndpoint(
+            model=endpoint.model_id,
+            host=host_in(endpoint.url),
+            sampling=tuple(json.loads(fields) for fields, _ in seen[role].sampling.most_common(MOST_LISTED)),
+            answers=seen[role].answers,
+            stated_models=dict(seen[role].stated.most_common(MOST_LISTED)),
+            other_model=seen[role].other,
+            prompt_sha256=judge_prompts.get(role),
+        )
+        for role, endpoint in asked.items()
+    }
+
+
+def host_in(url: str) -> str:
+    """Host and port as the URL names them, without whom it signs in as."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def endpoints_of_other_models(endpoints: Mapping[str, AskedEndpoint], most: float) -> tuple[str, ...]:
+    """The endpoints that answered with another model too often, each with what to do.
+
+    Args:
+        most: the greatest share of an endpoint's answers, from 0 to 1, that may state another model than was asked for
+            (`extra.max_model_mismatch`).
+    """
+    return tuple(
+        f"{_what_was_stated(role, endpoint)}, and max_model_mismatch is {most:g}: turn the gateway's fallback off and"
+        " run again with --fresh (answers are kept), or, where this is only another name of the same model, set"
+        " extra.max_model_mismatch to 1"
+        for role, endpoint in endpoints.items()
+        if endpoint.answers and endpoint.other_model / endpoint.answers > most
+    )
+
+
+def notes_on_models(endpoints: Mapping[str, AskedEndpoint], judges: Collection[str]) -> Iterator[Note]:
+    """Answers of another model than was asked for; judges that are one model, or the evaluated one.
+
+    Args:
+        judges: the roles of the jury.
+    """
+    for role, endpoint in endpoints.items():
+        if endpoint.other_model:
+            yield Note(Importance.DOUBTFUL, _what_was_stated(role, endpoint))
+    groups: list[list[str]] = []
+    for judge in (role for role in endpoints if role in judges):
+        model = endpoints[judge].main_model
+        group = next((one for one in groups if same_model(endpoints[one[0]].main_model, model)), None)
+        if group is None:
+            groups.append([judge])
+        else:
+            group.append(judge)
+        evaluated = endpoints.get(MODEL_ROLE)
+        if evaluated is not None and same_model(evaluated.main_model, model):
+            yield Note(Importance.DOUBTFUL, f"judge {judge} is the evaluated model itself, {model}")
+    for group in groups:
+        if len(group) > 1:
+            which = f"judges {', '.join(group[:-1])} and {group[-1]} are one model, {endpoints[group[0]].main_model}"
+            yield Note(Importance.DOUBTFUL, f"{which}: their agreement says nothing")
+
+
+def _what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
+    who = "the model" if role == MODEL_ROLE else f"judge {role}"
+    others = [
+        f"{stated} ({count})"
+        for stated, count in endpoint.stated_models.items()
+        if not same_model(endpoint.model, stated)
+    ]
+    return (
+        f"{who}: {endpoint.other_model} of {endpoint.answers} answers state another model than {endpoint.model},"
+        f" which was asked for: {', '.join(others)}"
+    )

@@ -1,0 +1,180 @@
+"""What was asked for, and what the answers themselves state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import AskedEndpoint
+from eval_factory.endpoint.response_cache import Answer
+from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.stated_models import (
+    LONGEST_MODEL,
+    MOST_LISTED,
+    endpoints_of,
+    endpoints_of_other_models,
+    host_in,
+    notes_on_models,
+    same_model,
+)
+from unit.builders import endpoint_settings
+
+
+@pytest.mark.parametrize(
+    ("asked", "stated"),
+    [
+        ("gpt-4o", "gpt-4o"),
+        ("Org/Model", "org/model"),
+        ("openai/gpt-4o", "gpt-4o"),
+        ("gpt-4o", "azure/gpt-4o"),
+        ("meta/llama-3.3-70b-instruct", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("gpt-4o", "gpt-4o-2024-08-06"),
+        ("gpt-4o-2024-08-06", "gpt-4o"),
+        ("openai/gpt-4o", "gpt-4o-2024-08-06"),
+        ("claude-3-7-sonnet", "claude-3-7-sonnet-20250219"),
+        ("claude-3-7-sonnet@20250219", "claude-3-7-sonnet-20250219"),
+        ("claude-3-7-sonnet-20250219", "us.anthropic.claude-3-7-sonnet-20250219-v1:0"),
+        ("claude-3-7-sonnet-latest", "claude-3-7-sonnet-20250219"),
+        ("gpt-4", "gpt-4-0613"),
+        ("gpt-4", "gpt-4-1106"),
+        ("gpt-4", "gpt-4-1231"),
+        ("mistral-large-latest", "mistral-large-2411"),
+        ("gemini-2.0-flash", "gemini-2.0-flash-001"),
+        ("command-r", "command-r-08-2024"),
+        ("llama3:latest", "llama3"),
+        (" gpt-4o ", "gpt-4o"),
+    ],
+)
+def test_names_of_one_model(asked: str, stated: str) -> None:
+    assert same_model(asked, stated)
+    assert same_model(stated, asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "stated"),
+    [
+        ("gpt-4o", "gpt-4o-mini"),
+        ("gpt-4o-2024-05-13", "gpt-4o-2024-08-06"),
+        ("gpt-4-0613", "gpt-4-1106"),
+        ("gpt-4", "gpt-4-1306"),  # no month
+        ("gpt-4", "gpt-4-0632"),  # no day
+        ("gpt-4", "gpt-4-0600"),
+        ("gpt-4", "gpt-4-2024-13-06"),
+        ("gpt-4", "gpt-4-1106-preview"),
+        ("gpt-4", "gpt-4-32k"),
+        ("llama-3.1-8b", "llama-3.1-70b"),
+        ("org/model", "other"),
+        ("org/model", "org/other"),
+        ("model", "mode"),
+        ("gemini-1.5-pro-001", "gemini-1.5-pro-002"),
+        ("x/", "y/"),
+        ("phi-4", "phi-5"),
+        ("gpt-3.5-turbo", "gpt-4-turbo"),
+        ("x-20251319", "x"),
+    ],
+)
+def test_names_of_two_models(asked: str, stated: str) -> None:
+    assert not same_model(asked, stated)
+    assert not same_model(stated, asked)
+
+
+def answer(role: str, stated: object = None, **request: Any) -> Answer:
+    response: dict[str, Any] = {"choices": [], **({} if stated is None else {"model": stated})}
+    body = {"model": "m", "messages": [], "temperature": 0.0, **request}
+    return Answer("key", role, "m", body, response, 1.0, 0.1)
+
+
+ASKED = (
+    endpoint_settings(role="model", model_id="org/m", url="https://user:pass@Host.example:8443/v1?key=${GATEWAY_KEY}"),
+    endpoint_settings(role="gpt", model_id="gpt-4o", url="http://[::1]/v1"),
+)
+
+
+def test_each_endpoint_is_described_by_its_own_answers() -> None:
+    answers = [
+        answer("model", "fallback"), answer("model", "m"), answer("model", "M"), answer("model", "m"), answer("model"),
+        answer("model", ["no text"]), answer("model", "  "), answer("gpt", "gpt-4o-2024-08-06", max_tokens=9),
+        answer("gpt", "gpt-4o-2024-08-06"), answer("gpt", "gpt-4o", max_tokens=9), answer("somebody else", "x"),
+    ]  # fmt: skip
+    found = endpoints_of(ASKED, answers, {"gpt": ("a" * 64,)})
+    assert list(found) == ["model", "gpt"]
+    assert found["model"] == AskedEndpoint(
+        model="org/m", host="Host.example:8443", sampling=({"temperature": 0.0},), answers=7,
+        stated_models={"m": 2, "fallback": 1, "M": 1}, other_model=1, prompt_sha256=None,
+    )  # fmt: skip
+    assert found["gpt"] == AskedEndpoint(
+        model="gpt-4o", host="[::1]", sampling=({"max_tokens": 9, "temperature": 0.0}, {"temperature": 0.0}), answers=3,
+        stated_models={"gpt-4o-2024-08-06": 2, "gpt-4o": 1}, other_model=0, prompt_sha256=("a" * 64,),
+    )  # fmt: skip
+    assert (found["model"].main_model, found["gpt"].main_model) == ("m", "gpt-4o-2024-08-06")
+
+
+def test_who_never_answered_is_described_too() -> None:
+    silent = endpoints_of(ASKED, [], {})["gpt"]
+    assert (silent.answers, silent.sampling, silent.stated_models, silent.main_model) == (0, (), {}, "gpt-4o")
+
+
+def test_bodies_that_are_only_text_say_nothing() -> None:
+    found = endpoints_of(ASKED, [replace(answer("gpt"), request="[[", response="[[")], {})["gpt"]
+    assert (found.answers, found.other_model, found.sampling) == (1, 0, ({},))
+
+
+def test_what_an_endpoint_states_is_cut_and_on_one_line() -> None:
+    many = [answer("gpt", f"other\x1b {number} " + "x" * 999, seed=number) for number in range(MOST_LISTED + 3)]
+    found = endpoints_of(ASKED, many, {})["gpt"]
+    assert len(found.stated_models) == len(found.sampling) == MOST_LISTED
+    assert found.other_model == MOST_LISTED + 3
+    assert all(len(stated) <= LONGEST_MODEL and "\x1b" not in stated for stated in found.stated_models)
+
+
+def test_a_host_is_without_whom_it_signs_in_as() -> None:
+    assert host_in("demo://baseline") == "baseline"
+    assert host_in("https://a@b:c@h:1/v1") == "h:1"
+
+
+def described(model: str, answers: int = 10, /, **stated: int) -> AskedEndpoint:
+    other = sum(count for name, count in stated.items() if not same_model(model, name))
+    return AskedEndpoint(model, "h", (), answers, stated, other, None)
+
+
+def test_another_model_is_told_and_too_many_of_them_not_reportable() -> None:
+    endpoints = {"model": described("m", m=8, fallback=2), "gpt": described("g", g=9, f=1), "none": described("n", 0)}
+    (reason,) = endpoints_of_other_models(endpoints, 0.1)
+    told = "the model: 2 of 10 answers state another model than m, which was asked for: fallback (2)"
+    assert reason.startswith(f"{told}, and max_model_mismatch is 0.1: ")
+    assert "--fresh" in reason
+    assert "extra.max_model_mismatch" in reason
+    assert endpoints_of_other_models(endpoints, 0.2) == ()
+    assert len(endpoints_of_other_models(endpoints, 0)) == 2
+    assert list(notes_on_models(endpoints, ())) == [
+        (Importance.DOUBTFUL, told),
+        (Importance.DOUBTFUL, "judge gpt: 1 of 10 answers state another model than g, which was asked for: f (1)"),
+    ]
+
+
+def test_answers_that_state_no_model_count_as_answers() -> None:
+    """One fallback among a hundred answers that are silent is one in a hundred."""
+    assert endpoints_of_other_models({"model": described("m", 100, fallback=1)}, 0.1) == ()
+
+
+def test_judges_that_are_one_model_are_told() -> None:
+    endpoints = {
+        "model": described("m", m=10), "a": described("a", x=9, a=1), "b": described("B-latest"),
+        "c": described("c", x=10), "d": described("b-0613"), "e": described("e"), "f": described("f", X=10),
+    }  # fmt: skip
+    told = [note.text for note in notes_on_models(endpoints, "abcdef") if " are one model" in note.text]
+    assert told == [
+        "judges a, c and f are one model, x: their agreement says nothing",
+        "judges b and d are one model, B-latest: their agreement says nothing",
+    ]
+    assert not [note for note in notes_on_models(endpoints, "ae") if "one model" in note.text]
+
+
+def test_a_judge_that_is_the_evaluated_model_is_told() -> None:
+    endpoints = {"model": described("org/m"), "a": described("a", m=10), "b": described("b")}
+    told = [note.text for note in notes_on_models(endpoints, "ab")]
+    assert told[-1] == "judge a is the evaluated model itself, m"
+    assert len(told) == 2
+    assert list(notes_on_models({"a": described("a"), "b": described("b")}, "ab")) == []
