@@ -167,6 +167,7 @@ class Extra(StrictModel):
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
     min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]
+    max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
 
 
 class Params(StrictModel):

@@ -34,6 +34,7 @@ RUNTIME_ONLY = frozenset(
         "config.params.extra.allow_code_execution",  # without it there is no run to compare with
         "config.params.extra.on_failure",
         "config.params.extra.min_coverage",
+        "config.params.extra.max_unreadable",
         "config.params.extra.gpt_judge_api_key",
         "config.params.extra.llama_judge_api_key",
         "config.params.extra.claude_judge_api_key",

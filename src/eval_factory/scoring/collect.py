@@ -12,7 +12,6 @@ from typing import Any
 
 from eval_factory.core.results import Score, TaskResult, Validity
 from eval_factory.data.pins import notes_on_revisions
-from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.plan.run_plan import Plan
@@ -23,8 +22,9 @@ from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, o
 from eval_factory.scoring.metric_values import MetricValues, metric_values_of
 from eval_factory.scoring.notes import Importance, Notes
 from eval_factory.scoring.provenance import provenance_of
-from eval_factory.scoring.records import InstanceRecords, cached_answers
-from eval_factory.scoring.reportable import is_reportable
+from eval_factory.scoring.readability import Readability
+from eval_factory.scoring.records import InstanceRecords, KeptAnswers
+from eval_factory.scoring.reportable import is_readable, is_reportable
 from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
 from eval_factory.scoring.tally import Tally, tally_requests
@@ -53,9 +53,11 @@ def collect(
     main_split = run.main_split(entry.main_split)
     metrics = metric_values_of(run, main_split)
     corrections = Corrections.of(plan, metrics)
-    tally = tally_requests(plan, run, corrections)
+    answers = KeptAnswers.of(plan)
+    readability = Readability.of(plan, run, metrics, answers.raw_to)
+    tally = tally_requests(plan, run, corrections, readability)
     _keep_places(metrics, tally, main_split)
-    metrics += corrections.metrics()
+    metrics += [*corrections.metrics(), *readability.metrics(metrics)]
     jury_metric = run.jury.metric if run.jury else None
     helms = helms_own(metrics, jury_metric, tally)
     metrics = [of_the_jury(metric, tally) if is_judged(metric, jury_metric) else metric for metric in metrics]
@@ -74,9 +76,10 @@ def collect(
         if main_values
         else (tally.failed, failed_as_zero)
     )
-    instances = tally.counts(missing)
+    instances = readability.counted(tally.counts(missing))
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan)])
+    notes.extend(readability.notes(plan, instances, scored.scores))
     notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
     notes.add(Importance.BACKGROUND, *corrections.notes())
     notes.add(Importance.DOUBTFUL if main in scored.scores else Importance.NO_RESULT, *why)
@@ -99,16 +102,9 @@ def collect(
         provenance=provenance_of(
             plan, run.scenario_name or entry.scenario, tally.prompts.hexdigest(), git_hash, data_bundle
         ),
-        instances=InstanceRecords(
-            plan,
-            run,
-            metrics,
-            cached_answers(plan.rundir.cache_db),
-            tally,
-            jury_metric,
-            response_cache.read_changes(plan.rundir.cache_db, plan.model.url, plan.model.model_id),
-        ),
-        reportable=is_reportable(main, scored.scores, instances, extra.min_coverage),
+        instances=InstanceRecords(run, metrics, answers, tally, jury_metric, readability),
+        reportable=is_reportable(main, scored.scores, instances, extra.min_coverage)
+        and is_readable(instances, extra.max_unreadable),
         status="complete" if instances.scored == instances.requested else "partial",
         something_to_ask=tally.something_to_ask,
     )

@@ -236,5 +236,6 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     text = own_lines(context.redactor.text(summary(result, plan.rundir)))
-    minimum = plan.evaluation.run.config.params.extra.min_coverage
-    return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
+    extra = plan.evaluation.run.config.params.extra
+    why_not = why_not_reportable(result, extra.min_coverage, extra.max_unreadable)
+    return Evaluated(result, plan.rundir, text, why_not)

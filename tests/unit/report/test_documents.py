@@ -71,6 +71,18 @@ def test_summary(result: TaskResult) -> None:
     assert text.endswith("/results/x/evaluation_config.yaml")
 
 
+def test_answers_that_say_nothing_are_shown(result: TaskResult) -> None:
+    said = "3 answers say nothing that can be scored"
+    counts = replace(result.validity.instances, unreadable=3)
+    bad = replace(result, reportable=False, validity=replace(result.validity, instances=counts))
+    assert f"; {said}\n" in summary(bad, plan().rundir)
+    assert said in " ".join(html(bad, "helm-run").split())
+    assert said not in summary(result, plan().rundir)
+    line = documents.result_line(replace(next(iter(result.instances)), signs=("refused",)))
+    assert line["signs"] == ["refused"]
+    assert "signs" not in documents.result_line(next(iter(result.instances)))
+
+
 def test_json_lines_hold_no_number_that_is_none() -> None:
     odd = {"a": float("nan"), "b": [1.5, float("inf"), {"c": -float("inf")}], "d": (1, float("nan")), "e": "NaN"}
     lines = list(documents.json_lines([odd, {"a": 1.5}]))

@@ -30,7 +30,8 @@ def result(tmp_path: Path) -> TaskResult:
         failures=(FailureCause("model", 1, "HTTP 500: no", None),),
         notes=("one", "two"),
     )
-    return replace(made, validity=validity, instances=list(made.instances))
+    first, *others = made.instances
+    return replace(made, validity=validity, instances=[replace(first, signs=("unparsed",)), *others])
 
 
 @pytest.fixture
