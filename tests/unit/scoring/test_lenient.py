@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from eval_factory.scoring.lenient import label_in, lenient_metrics
-from eval_factory.scoring.metric_values import MetricValues
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 
 LABELS = ("A", "B", "C", "D")
 
@@ -35,8 +37,8 @@ def test_the_labels_are_the_questions_own() -> None:
     assert label_in("Answer: 10", ("1", "10")) == "10"
 
 
-def metric(label: str, name: str = "exact_match", **more: str) -> MetricValues:
-    values = {("a", 0, None): 1.0, ("b", 0, None): 0.0}
+def metric(label: str, name: str = "exact_match", **more: Any) -> MetricValues:
+    values: dict[InstanceKey, float] = {("a", 0, None): 1.0, ("b", 0, None): 0.0}
     return MetricValues(label, name, 0.5, merged=False, values=values, **more)
 
 

@@ -85,7 +85,7 @@ def test_unreadable_answers_make_a_run_not_reportable(tmp_path: Path, limit: flo
 
 
 def test_options_have_a_lenient_score_beside_helms(here: Plan) -> None:
-    mapping = {"output_mapping": {"A": "yes", "B": "no"}}
+    mapping: dict[str, Any] = {"output_mapping": {"A": "yes", "B": "no"}}
     states = [state(0, "A.", **mapping), state(1, "A", **mapping), state(2, "B", **mapping), state(3, None, **mapping)]
     folder = here.rundir.helm / "runs" / "s" / "r"
     write_run(folder, states, {"exact_match": [0.0, 1.0, 0.0, 0.0]})
