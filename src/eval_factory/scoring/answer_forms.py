@@ -144,11 +144,15 @@ def _reads_sentence(_state: output.RequestState, answer: str) -> bool:
     return text.rstrip(".") == CORRECT or _NUMBERED.match(text) is not None
 
 
-def _reads_query(_state: output.RequestState, answer: str) -> bool:
-    """After HELM's own extraction: what stands between its tags, without backticks and the name of a fence."""
+def _reads_query(state: output.RequestState, answer: str) -> bool:
+    """After HELM's own extraction: what stands between its tags, without backticks and the name of a fence.
+
+    Tags or a fence with nothing in them are an empty answer.
+    """
     tagged = _SQL_TAG.search(answer) if "sql" in answer.lower() else None
     text = (tagged[1] if tagged else answer).strip().replace("`", "").strip()
-    return _QUERY.match(_FENCE_NAME.sub("", text)) is not None
+    query = _FENCE_NAME.sub("", f"{text}\n").strip()
+    return _QUERY.match(query) is not None if query else nothing_is_right(state)
 
 
 FORMS = {

@@ -141,6 +141,13 @@ def test_a_query() -> None:
     assert not any(form.reads(asked, answer) for answer in ("none", "Here is it: SELECT 1", "selected", "```\n```"))
 
 
+@pytest.mark.parametrize("answer", ["<sql></sql>", "```sql\n```", "```\n```"])
+def test_no_query_may_be_what_is_asked_for(answer: str) -> None:
+    form = of_task("ehr_sql")
+    assert form.reads(output.RequestState.model_validate(with_extra(is_impossible=True)), answer)
+    assert not form.reads(state("SELECT 1"), answer)
+
+
 def test_two_labels_that_only_the_prompt_says() -> None:
     form, asked = of_task("medhallu"), state("1")
     assert [form.reads(asked, answer) for answer in ("0", "1", "1.", "2")] == [True, True, False, False]
