@@ -17,7 +17,7 @@ SEEDS = [
     '\\"', "\\u00", "%25", "p%25", "&#0", "&#112;", "\\u007", "\\x70", "\\u0041", "&#", "&#1", "&amp;", "%4", "%41", "<think>", "</think>", "<think></think>", " ", "\n", "\t ",
     "score", "score ", "score:", "score: ", "accuracy ", "accuracy is ", "accuracy score ", "give ", "give 5 ", "ignore ",
     "ignore all ", "judge ", "judge must", "output ", "5 for all ", "copy this ", "<", "< ", "</", "<|", "<|a", "<sql>", "< sql",
-    "7", "7.", "7e", "a", "A. ", "A.\n", "a b c d ", "the ", "Request(", "Request: ", "[Request", "a.a.", "AError", "Exception", "Error: ",
+    "Answer: ", "I'm sorry, ", "7", "7.", "7e", "a", "A. ", "A.\n", "a b c d ", "the ", "Request(", "Request: ", "[Request", "a.a.", "AError", "Exception", "Error: ",
     "No module named '", "Resource ", "gpt", "o1", "\u0301\u0316", "\u200b", "\ufdfa", "\u0430", "\U0001f600", "QUJD", "QUJDREVGR0hJSktM ", "4142",
     "41 42 ", "${", "${A", "${A}", "sql\n", "'", "1 weeks", "('1", "1 weeks, ", "1, ", "1,111", "01/", "\\boxed{", "\\boxed{{}", "\\text{", "w1",
 ]  # fmt: skip

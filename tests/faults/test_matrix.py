@@ -130,12 +130,14 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
     faults = [Fault(kind, FOR_EVER) if kind else None for kind in KINDS]
     with FaultEndpoint(faults, BODY_CANARY) as endpoint:
         outcome = run(tmp_path / "out", endpoint, parallelism=8)
-        assert outcome.returncode == 0, outcome.stderr
+        assert outcome.returncode == 1, outcome.stderr
+        assert "say nothing that can be scored" in outcome.stderr
         each = INSTANCES // len(KINDS)
         counts = outcome.document()["validity"]["instances"]
         assert counts == {
             "requested": INSTANCES, "scored": INSTANCES, "failed": 0, "empty": 3 * each, "truncated": 2 * each,
-            "filtered": each, "unjudged": 0,
+            "filtered": each, "unjudged": 0, "unparsed": each, "refused": 0, "thinking_stripped": 2 * each,
+            "thinking_unfinished": each, "prompt_truncated": 0, "unreadable": 4 * each,
         }  # fmt: skip
         scored = {
             "null": "", "reasoning only": "", "thinks": "B", "cut thinking": "", "cut off": "B", "filtered": "",

@@ -29,7 +29,8 @@ def with_gold(
     def run(task: str, **params: Any) -> Outcome:
         place_data(tmp_path / "out" / "helm", task)
         with ScriptedEndpoint(lambda _prompt: "?") as endpoint:
-            first = run_program(task, endpoint.url, params={"limit_samples": INSTANCES, **params}, env=data_environment)
+            asked = {"limit_samples": INSTANCES, "extra": {"max_unreadable": 1.0}, **params}  # "?" is no answer
+            first = run_program(task, endpoint.url, params=asked, env=data_environment)
             assert first.returncode == 0, first.stderr
             gold = gold_answers(first)
             endpoint.answer = lambda prompt: gold.get(prompt, "")

@@ -48,7 +48,8 @@ class Echo(ScriptedEndpoint):
 
 def test_an_endpoint_that_echoes(run_program: Run) -> None:
     with Echo(lambda _prompt: f"B {KEY}") as endpoint:
-        outcome = run_program(TASK, endpoint.url, params=LIMIT, env={"TEST_MODEL_KEY": KEY})
+        params = {**LIMIT, "extra": {"max_unreadable": 1.0}}  # a letter and a key are no letter
+        outcome = run_program(TASK, endpoint.url, params=params, env={"TEST_MODEL_KEY": KEY})
     assert outcome.returncode == 0, outcome.stderr
     assert_nothing_leaked(outcome, KEY)
 
@@ -56,7 +57,7 @@ def test_an_endpoint_that_echoes(run_program: Run) -> None:
 @pytest.mark.parametrize(("key", "said"), [("secret", "gastric secretion"), ("ollama", "ollama/llama3 says B")])
 def test_a_placeholder_changes_no_answer(key: str, said: str, endpoint: Any, run_program: Run) -> None:
     endpoint.answer = lambda _prompt: said
-    params = {**LIMIT, "extra": {"num_output_tokens": 50}}
+    params = {**LIMIT, "extra": {"num_output_tokens": 50, "max_unreadable": 1.0}}
     outcome = run_program(TASK, endpoint.url, params=params, env={"TEST_MODEL_KEY": key}, model_id="ollama/llama3")
     assert outcome.returncode == 0, outcome.stderr
     lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]

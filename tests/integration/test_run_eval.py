@@ -385,7 +385,8 @@ def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
     folder = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
     before = small_ehr_sql(folder, [COUNT] * len(answers))
     with ScriptedEndpoint(answering(answers)) as endpoint:
-        outcome = run_program("ehr_sql", endpoint.url, params={"parallelism": 8})
+        params = {"parallelism": 8, "extra": {"max_unreadable": 1.0}}  # what writes is no query
+        outcome = run_program("ehr_sql", endpoint.url, params=params)
     assert outcome.returncode == 0, outcome.stderr
     assert (folder / "eicu.sqlite").read_bytes() == before
     assert {file.name for file in folder.iterdir() if file.suffix != ".lock"} == {
@@ -417,7 +418,7 @@ def test_any_value_of_a_query_can_be_written_down_and_compared(run_program: Run,
     gold, answers, *_ = zip(*gold_answer_helm_corrected, strict=True)
     small_ehr_sql(tmp_path / "out" / "helm" / "scenarios" / "ehr_sql", list(gold))
     with ScriptedEndpoint(answering(answers)) as endpoint:
-        outcome = run_program("ehr_sql", endpoint.url)
+        outcome = run_program("ehr_sql", endpoint.url, params={"extra": {"max_unreadable": 1.0}})
     assert outcome.returncode == 0, outcome.stderr
     lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
     name = "ehr_sql_execution_accuracy"

@@ -13,7 +13,7 @@ import yaml
 from eval_factory import api
 from eval_factory.config.evaluation import Request
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.workflows.evaluate import Options
+from eval_factory.workflows.options import Options
 from unit.builders import MINIMAL
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from eval_factory.core import failure_causes, foreign_text, redaction, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import disguised_text, judge_output, packages
-from eval_factory.scoring import medcalc_answers
+from eval_factory.helm import disguised_text, judge_output, output, packages
+from eval_factory.scoring import answer_forms, lenient, medcalc_answers, refusals
 from eval_factory.scoring.correction_rules import Case, medcalc_by_calculator, medec_sentence
 from eval_factory.tasks import quasi_match
 from eval_factory.workflows import failures
@@ -26,6 +26,15 @@ from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
 CRITERIA = {"accuracy": {"score", "explanation"}}
 REDACTOR = redaction.Redactor(["plain-looking-value-77", "q" * 30])
 ADAPTER = openai_api.Adapter({}, [], {}, None, "<think>", "</think>")
+
+DURATION = "('1 weeks', '0 days')"
+STATE = output.RequestState.model_validate(
+    {
+        "instance": {"id": "1", "input": {}, "references": [{"output": {"text": DURATION}, "tags": ["correct"]}]},
+        "train_trial_index": 0,
+        "request": {},
+    }
+)
 
 
 def unusable(text: str, judged: str = "With water.") -> None:
@@ -50,6 +59,11 @@ READERS: dict[str, Callable[[str], object]] = {
     "readings": lambda text: list(disguised_text.readings(text)),
     "squeezing": disguised_text.squeezed,
     "reasoning": ADAPTER.without_reasoning,
+    "reasoning that was cut off": lambda text: ADAPTER.without_reasoning(text, cut_off=True),
+    "refusals": lambda text: refusals.is_refusal(text[: refusals.LONGEST_REFUSAL]),
+    "labels": lambda text: lenient.label_in(text, ("A", "B", "C", "D")),
+    "queries": lambda text: answer_forms.FORMS["sql"].reads(STATE, text),
+    "durations": lambda text: answer_forms.FORMS["value"].reads(STATE, text),
     "parsing": unreadable,
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
     "the last lines": lambda text: failures.raised_at_the_end([text]),

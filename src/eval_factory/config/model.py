@@ -169,6 +169,7 @@ class Extra(StrictModel):
     min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
+    max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
 
 
 class Params(StrictModel):

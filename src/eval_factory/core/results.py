@@ -51,11 +51,29 @@ class Instances:
     truncated: int
     filtered: int
     unjudged: int = 0
+    unparsed: int = 0
+    """Answers that are in none of the forms that the benchmark asks for: HELM reads nothing from them."""
+    refused: int = 0
+    """Answers that decline to answer."""
+    thinking_stripped: int = 0
+    """Answers from which thinking was taken out before they were scored."""
+    thinking_unfinished: int = 0
+    """Answers that were cut off while the model was thinking."""
+    prompt_truncated: int = 0
+    """Prompts that HELM cut to a length."""
+    unreadable: int = 0
+    """Answers that are unparsed, or unfinished thinking, or empty where something had to be said."""
 
     @property
     def coverage(self) -> float:
         """Share of the requested instances that have a score of their own."""
         return self.scored / self.requested if self.requested else 0.0
+
+    @property
+    def unreadable_share(self) -> float:
+        """Of the answers that came."""
+        answered = self.requested - self.failed
+        return self.unreadable / answered if answered else 0.0
 
 
 @dataclass(frozen=True)
@@ -251,6 +269,8 @@ class InstanceRecord:
     """Whether it was answered and no judge said anything usable of it."""
     injection: tuple[str, ...]
     """How the answer speaks to its judges, if it does."""
+    signs: tuple[str, ...] = ()
+    """What the counts of a run say of this one: unparsed, refused, thinking_stripped and so on."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import said_in
+from eval_factory.endpoint.thinking import Split, split_thinking
 
 KEY_VERSION = 1
 CHAT = "chat"
@@ -71,19 +72,9 @@ class Adapter:
         }
         return {**kept, **self.params_to_add}
 
-    def without_reasoning(self, text: str) -> tuple[str, str | None]:
-        """(what is scored, what the model thought before), by the markers in the text.
-
-        A start without an end is thinking that was cut off: nothing after it is an answer. An end without a start
-        belongs to a template that starts the thinking itself.
-        """
-        start, end = self.start_reasoning_token, self.end_reasoning_token
-        before, found_end, after = text.rpartition(end)
-        if found_end:
-            head, found_start, thought = before.partition(start)
-            return (head + after if found_start else after).strip(), (thought if found_start else head)
-        head, found_start, thought = text.partition(start)
-        return (head.strip(), thought) if found_start else (text, None)
+    def without_reasoning(self, text: str, *, cut_off: bool = False) -> Split:
+        """What is scored, and what the model thought before, by the markers in the text."""
+        return split_thinking(text, self.start_reasoning_token, self.end_reasoning_token, cut_off=cut_off)
 
 
 def request_body(

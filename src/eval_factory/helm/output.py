@@ -94,6 +94,9 @@ class RequestState(_HelmRecord):
     train_trial_index: int
     request: dict[str, Any]
     result: Result | None = None
+    output_mapping: dict[str, str] | None = None
+    """Label of an option -> its text, where the question has options."""
+    prompt_truncated: bool = False
     annotations: dict[str, Any] | None = None
 
 
@@ -104,6 +107,8 @@ class _MetricSpec(_HelmRecord):
 
 class _AdapterSpec(_HelmRecord):
     model: str = ""
+    method: str = ""
+    output_mapping_pattern: str | None = None
     max_tokens: int | None = None
 
 

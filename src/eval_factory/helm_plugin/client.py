@@ -311,8 +311,10 @@ class Endpoint:
             self._events.emit(events.WARNING, role=self._role, message=message)
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
-        text, thought = self._adapter.without_reasoning(choice.text)
-        if choice.finish_reason == openai_api.CUT_OFF and not text and self._role == MODEL_ROLE:
+        cut_off = choice.finish_reason == openai_api.CUT_OFF
+        split = self._adapter.without_reasoning(choice.text, cut_off=cut_off)
+        text, thought = split.answer, split.thought
+        if cut_off and not text and self._role == MODEL_ROLE:
             self._warn_of_too_few_tokens(request.max_tokens)
         reasoning = choice.reasoning if thought is None else thought
         if request.echo_prompt and self._settings.endpoint_type == openai_api.CHAT:

@@ -36,6 +36,7 @@ RUNTIME_ONLY = frozenset(
         "config.params.extra.min_coverage",
         "config.params.extra.max_judge_failures",
         "config.params.extra.max_model_mismatch",
+        "config.params.extra.max_unreadable",
         "config.params.extra.gpt_judge_api_key",
         "config.params.extra.llama_judge_api_key",
         "config.params.extra.claude_judge_api_key",

@@ -161,6 +161,7 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         **({"judges": dict(record.judges)} if record.judges else {}),
         **({"unjudged": True} if record.unjudged else {}),
         **({"injection": list(record.injection)} if record.injection else {}),
+        **({"signs": list(record.signs)} if record.signs else {}),
     }
 
 

@@ -127,6 +127,7 @@ def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> 
         judges=outcome.get("judges", {}),
         unjudged=outcome.get("unjudged", False),
         injection=tuple(outcome.get("injection", ())),
+        signs=tuple(outcome.get("signs", ())),
     )
 
 

@@ -80,6 +80,8 @@ def _instances(result: TaskResult) -> str:
     )
     if result.validity.judges:
         line += f", {counts.unjudged} unjudged"
+    if counts.unreadable:
+        line += f"; {counts.unreadable} answers say nothing that can be scored"
     if asked and asked != counts.requested:
         line += f" ({_instances_of(asked)}, each trial and perturbation counted)"
     return line

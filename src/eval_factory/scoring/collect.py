@@ -31,8 +31,9 @@ from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, o
 from eval_factory.scoring.metric_values import MetricValues, metric_values_of
 from eval_factory.scoring.notes import Importance, Notes
 from eval_factory.scoring.provenance import provenance_of
-from eval_factory.scoring.records import InstanceRecords, cached_answers
-from eval_factory.scoring.reportable import is_reportable
+from eval_factory.scoring.readability import Readability
+from eval_factory.scoring.records import InstanceRecords, KeptAnswers
+from eval_factory.scoring.reportable import is_reportable, unreadable
 from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
 from eval_factory.scoring.stated_models import endpoints_of, endpoints_of_other_models, notes_on_models
@@ -63,9 +64,11 @@ def collect(
     main_split = run.main_split(entry.main_split)
     metrics = metric_values_of(run, main_split)
     corrections = Corrections.of(plan, metrics)
-    tally = tally_requests(plan, run, corrections)
+    answers = KeptAnswers.of(plan)
+    readability = Readability.of(plan, run, metrics, answers.raw_to)
+    tally = tally_requests(plan, run, corrections, readability)
     _keep_places(metrics, tally, main_split)
-    metrics += corrections.metrics()
+    metrics += [*corrections.metrics(), *readability.metrics(metrics)]
     jury_metric = run.jury.metric if run.jury else None
     helms = helms_own(metrics, jury_metric, tally)
     metrics = [of_the_jury(metric, tally) if is_judged(metric, jury_metric) else metric for metric in metrics]
@@ -85,16 +88,20 @@ def collect(
         if main_values
         else (tally.failed, failed_as_zero)
     )
-    instances = tally.counts(missing)
+    instances = readability.counted(tally.counts(missing))
     main_is_judged = main_values is not None and is_judged(main_values, jury_metric)
     judgements = judgements_of(tally.ratings, tally.judges, tally.requested) if main_is_judged else None
     told_by_jury = main_is_judged or any(is_judged(one, jury_metric) and one.label in scored.scores for one in metrics)
-    not_reportable = judges_that_failed(tally.judges, extra.max_judge_failures) if told_by_jury else ()
     asked = _endpoints(plan, run, run_id)
-    not_reportable += endpoints_of_other_models(asked, extra.max_model_mismatch)
+    not_reportable = (
+        *unreadable(instances, extra.max_unreadable),
+        *(judges_that_failed(tally.judges, extra.max_judge_failures) if told_by_jury else ()),
+        *endpoints_of_other_models(asked, extra.max_model_mismatch),
+    )
     jury_report = tally.ratings.report() if run.jury else None
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan)])
+    notes.extend(readability.notes(plan, instances, scored.scores))
     notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
     notes.extend(notes_on_models(asked, tally.judges))
     if jury_report is not None:
@@ -126,15 +133,7 @@ def collect(
         provenance=provenance_of(
             plan, run.scenario_name or entry.scenario, tally.prompts.hexdigest(), git_hash, data_bundle, asked
         ),
-        instances=InstanceRecords(
-            plan,
-            run,
-            metrics,
-            cached_answers(plan.rundir.cache_db),
-            tally,
-            jury_metric,
-            response_cache.read_changes(plan.rundir.cache_db, plan.model.url, plan.model.model_id),
-        ),
+        instances=InstanceRecords(run, metrics, answers, tally, jury_metric, readability),
         reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),
         status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,

@@ -11,9 +11,10 @@ from eval_factory.core.results import InstanceRecord
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.helm import output
 from eval_factory.helm.judge_output import injection_signs
-from eval_factory.plan.run_plan import Plan
+from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.jury_scores import is_judged
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, text_of
 from eval_factory.scoring.tally import Tally
 
@@ -24,37 +25,61 @@ class CachedAnswer:
 
     tokens: tuple[int | None, int | None]
     latency_s: float
+    raw: Raw
 
 
-def cached_answers(cache_db: Path) -> dict[str, CachedAnswer]:
-    return {
-        row["key"]: CachedAnswer(openai_api.usage_of(json.loads(row["response"])), row["latency_s"])
-        for row in response_cache.read_answers(cache_db)
-    }
+def cached_answers(cache_db: Path, model: EndpointPlan) -> dict[str, CachedAnswer]:
+    found = {}
+    for row in response_cache.read_answers(cache_db):
+        response = json.loads(row["response"])
+        raw = raw_of(response, model) if row["role"] == model.role else Raw()
+        found[row["key"]] = CachedAnswer(openai_api.usage_of(response), row["latency_s"], raw)
+    return found
+
+
+@dataclass(frozen=True)
+class KeptAnswers:
+    """The kept answer to each of HELM's requests to the model."""
+
+    model: EndpointPlan
+    answers: Mapping[str, CachedAnswer]
+    variants: Sequence[Mapping[str, str | None]]
+    """The changes with which requests were answered that the endpoint refused as they were."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> KeptAnswers:
+        model, cache_db = plan.model, plan.rundir.cache_db
+        variants = response_cache.read_changes(cache_db, model.url, model.model_id)
+        return cls(model, cached_answers(cache_db, model), variants)
+
+    def to(self, state: output.RequestState) -> CachedAnswer | None:
+        """None where it failed, or is not there any more."""
+        body = self.model.body_of(state.request)
+        keys = openai_api.request_keys(self.model.url, body, state.request.get("random"), self.variants)
+        return next((self.answers[kept] for kept in keys if kept in self.answers), None)
+
+    def raw_to(self, state: output.RequestState) -> Raw | None:
+        answer = self.to(state)
+        return None if answer is None else answer.raw
 
 
 @dataclass(frozen=True)
 class InstanceRecords:
     """Every instance with all that is known about its answer, read anew each time it is gone through."""
 
-    plan: Plan
     run: output.HelmRun
     metrics: Sequence[MetricValues]
-    answers: Mapping[str, CachedAnswer]
+    answers: KeptAnswers
     tally: Tally
     jury_metric: str | None
-    variants: Sequence[Mapping[str, str | None]]
-    """The changes with which requests were answered that the endpoint refused as they were."""
+    readability: Readability
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         return map(self._record, self.run.request_states())
 
     def _record(self, state: output.RequestState) -> InstanceRecord:
         key = key_of(state)
-        model = self.plan.model
-        body = model.body_of(state.request)
-        keys = openai_api.request_keys(model.url, body, state.request.get("random"), self.variants)
-        answer = next((self.answers[kept] for kept in keys if kept in self.answers), None)
+        answer = self.answers.to(state)
         tokens = answer.tokens if answer else (None, None)
         failed = has_failed(state)
         result = state.result
@@ -78,6 +103,7 @@ class InstanceRecords:
             judges={} if failed else self.tally.ratings.means_of(key),
             unjudged=key in self.tally.unjudged,
             injection=tuple(injection_signs(text_of(state))) if self.run.jury else (),
+            signs=self.readability.signs_of(key),
         )
 
     def _metrics(self, key: InstanceKey) -> dict[str, float]:

@@ -6,6 +6,19 @@ from collections.abc import Collection
 
 from eval_factory.core.results import Instances, TaskResult
 
+PROMPT = (
+    "set the prompt: adapter_config.custom_system_prompt can ask for the form; where answers are cut off,"
+    " config.params.extra.num_output_tokens grants more"
+)
+TOKENS = (
+    "set config.params.extra.num_output_tokens, 4096 for example: a model that thinks first needs more than"
+    " the benchmark grants"
+)
+MARKERS = (
+    "set adapter_config.start_reasoning_token and end_reasoning_token where the model marks its thinking by other"
+    " words than the configured ones"
+)
+
 
 def is_reportable(
     main_metric: str,
@@ -22,6 +35,34 @@ def is_reportable(
         reasons_against: what else forbids to report the scores (`validity.not_reportable`).
     """
     return main_metric in computed and instances.coverage >= min_coverage and not reasons_against
+
+
+def unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
+    """How many answers say nothing, why, and what to set, the most frequent first; nothing where so many may.
+
+    Args:
+        max_unreadable: the greatest share of them that may not, from 0 to 1 (`extra.max_unreadable`).
+    """
+    if instances.unreadable_share <= max_unreadable:
+        return ()
+    unfinished = instances.thinking_unfinished
+    silent = instances.unreadable - instances.unparsed - unfinished
+    reasons = [
+        (instances.unparsed, "not in the form that the benchmark asks for", PROMPT),
+        (unfinished, "cut off while the model was thinking", TOKENS),
+        (silent, "empty", TOKENS),
+    ]
+    found = sorted((reason for reason in reasons if reason[0]), key=lambda reason: -reason[0])
+    counted = ", ".join(f"{count} {what}" for count, what, _ in found)
+    answered = instances.requested - instances.failed
+    how_many = f"{instances.unreadable} of {answered} answers say nothing that can be scored ({counted})"
+    lines = [
+        f"{how_many}; max_unreadable is {max_unreadable:g}",
+        *dict.fromkeys(advice for _, _, advice in found),
+        MARKERS,
+        "results.jsonl holds the answers, with their `signs`; extra.max_unreadable accepts more of them",
+    ]
+    return ("\n  ".join(lines),)
 
 
 def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:

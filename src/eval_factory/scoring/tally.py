@@ -21,6 +21,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.jury_agreement import Ratings, family_of
 from eval_factory.scoring.metric_values import InstanceKey
+from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.repeated_rows import RepeatedRows
 from eval_factory.scoring.request_states import (
     categories_of,
@@ -89,8 +90,10 @@ class Tally:
         )
 
 
-def tally_requests(plan: Plan, run: output.HelmRun, corrections: Corrections) -> Tally:
-    """Go through a run's requests; each is told to `corrections` too."""
+def tally_requests(
+    plan: Plan, run: output.HelmRun, corrections: Corrections, readability: Readability | None = None
+) -> Tally:
+    """Go through a run's requests; each is told to `corrections` and `readability` too."""
     tally = Tally()
     jury = _Jury.of(plan, run)
     quasi = any(stat.name.name in QUASI_METRICS for stat in run.stats)
@@ -99,6 +102,8 @@ def tally_requests(plan: Plan, run: output.HelmRun, corrections: Corrections) ->
         failed = has_failed(state)
         _count_instance(tally, key, state)
         corrections.add(key, state, None if failed else text_of(state))
+        if readability is not None:
+            readability.add(key, state, None if failed else text_of(state))
         tally.nothing_right += quasi and _has_a_right_answer_of_nothing(state)
         if failed:
             _count_failure(tally, key, state)

@@ -111,6 +111,10 @@ class HelmEntry(StrictModel):
     """None for a run spec of which HELM does not say it."""
     judges: tuple[str, ...] = ()
     parameters: dict[str, ScenarioParameter] = {}
+    answer_labels: tuple[str, ...] = ()
+    """All that an answer may be, where the run does not show it: it is one of these alone."""
+    answer_form: Literal["value", "sentence", "sql"] | None = None
+    """Another form that the prompt asks for (`scoring/answer_forms.py`)."""
     zero_shot: bool = False
     """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
     any_run_spec: bool = False

@@ -177,7 +177,7 @@ def test_what_is_not_needed_has_its_default() -> None:
 NUMBERS = [
     "config.params.request_timeout", "config.params.temperature", "config.params.top_p", "config.params.max_retries",
     "config.params.parallelism", "config.params.limit_samples", "config.params.max_new_tokens",
-    "config.params.extra.max_judge_failures", "config.params.extra.max_model_mismatch",
+    "config.params.extra.max_judge_failures", "config.params.extra.max_model_mismatch", "config.params.extra.max_unreadable",
     "config.params.extra.min_coverage", "config.params.extra.stop_after_failures", "config.params.extra.max_length",
     "target.api_endpoint.requests_per_minute", "target.api_endpoint.tokens_per_minute",
 ]  # fmt: skip

@@ -196,7 +196,8 @@ def adapter(**changes: Any) -> openai_api.Adapter:
     ],
 )
 def test_reasoning_is_not_scored(text: str, scored: str, thought: str | None) -> None:
-    assert adapter().without_reasoning(text) == (scored, thought)
+    split = adapter().without_reasoning(text)
+    assert (split.answer, split.thought) == (scored, thought)
 
 
 def test_adapter_changes_the_body() -> None:

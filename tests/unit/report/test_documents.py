@@ -62,6 +62,12 @@ def test_lines(result: TaskResult) -> None:
     assert (line["completion"], line["metrics"]) == ("<b>yes</b>", {"exact_match": 1.0})
 
 
+def test_signs_of_an_answer_are_in_its_line(result: TaskResult) -> None:
+    line = documents.result_line(replace(next(iter(result.instances)), signs=("refused",)))
+    assert line["signs"] == ["refused"]
+    assert "signs" not in documents.result_line(next(iter(result.instances)))
+
+
 def test_json_lines_hold_no_number_that_is_none() -> None:
     odd = {"a": float("nan"), "b": [1.5, float("inf"), {"c": -float("inf")}], "d": (1, float("nan")), "e": "NaN"}
     lines = list(documents.json_lines([odd, {"a": 1.5}]))

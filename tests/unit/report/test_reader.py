@@ -35,7 +35,9 @@ def result(tmp_path: Path) -> TaskResult:
     asked = AskedEndpoint("org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None)
     judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))
     provenance = replace(made.provenance, endpoints={"model": asked, "a": judge})
-    return replace(made, validity=validity, provenance=provenance, instances=list(made.instances))
+    first, *others = made.instances
+    instances = [replace(first, signs=("unparsed",)), *others]
+    return replace(made, validity=validity, provenance=provenance, instances=instances)
 
 
 @pytest.fixture

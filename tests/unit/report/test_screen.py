@@ -210,3 +210,10 @@ def test_the_headline_shows_the_corrected_value_beside_helms(result: TaskResult)
     fewer, *_ = shown(with_corrected(result, 3))
     assert fewer.endswith("); corrected = 0.7500 over 3 instances  (95 % interval 0.1250 .. 0.8750)")
     assert "corrected" not in "".join(shown(result))
+
+
+def test_answers_that_say_nothing_are_shown(result: TaskResult) -> None:
+    said = "3 answers say nothing that can be scored"
+    counts = replace(result.validity.instances, unreadable=3)
+    assert f"; {said}\n" in summary(changed(result, instances=counts), plan().rundir)
+    assert said not in summary(result, plan().rundir)

@@ -284,8 +284,8 @@ def test_an_answer_with_nothing_in_it_gets_the_lowest_mark(tmp_path: Path) -> No
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": {"accuracy": {"score": 4}}}}
     states = [state(0, "text", annotations=judged), state(1, " ", annotations={"aci_bench": {"prompt_text": None}})]
     result = result_of(
-        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
-        values={"aci_bench_accuracy": [4.0, 0.0]},
+        tmp_path, {"config.type": "aci_bench", "config.params.extra.max_unreadable": 0.5}, states=states,
+        metric_specs=[JURY], values={"aci_bench_accuracy": [4.0, 0.0]},
     )  # fmt: skip
     assert result.scores["aci_bench_accuracy"].value == 2.5
     assert result.scores["aci_bench_accuracy.helm"].value == 2.0
@@ -414,7 +414,7 @@ def test_a_jurys_score_beside_another_main_score_is_not_reported_either(tmp_path
 
 def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_path: Path) -> None:
     unjudged = {"aci_bench": {"prompt_text": "p", "a": None}}
-    states = [state(number, "text", annotations=unjudged) for number in range(4)]
+    states = [state(number, "CORRECT", annotations=unjudged) for number in range(4)]
     result = result_of(
         tmp_path, {"config.type": "medec"}, states=states, metric_specs=[JURY],
         values={"medec_error_flag_accuracy": FOUR, "aci_bench_accuracy": [1.0] * 4},

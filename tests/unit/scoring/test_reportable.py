@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.results import Instances, TaskResult
-from eval_factory.scoring.reportable import is_reportable, why_not_reportable
+from eval_factory.scoring.reportable import MARKERS, PROMPT, TOKENS, is_reportable, unreadable, why_not_reportable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
@@ -95,3 +95,42 @@ def test_a_main_metric_that_is_absent_is_said(whole: TaskResult) -> None:
     none = "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
     assert short_of(absent, to_ask=False) == none
     assert short_of(absent, "one", to_ask=False) == f"{none}\nNOT REPORTABLE: one"
+
+
+TEN = Instances(requested=12, scored=10, failed=2, empty=0, truncated=0, filtered=0)
+
+
+@pytest.mark.parametrize(("count", "readable"), [(0, True), (1, True), (2, False), (10, False)])
+def test_so_many_answers_may_say_nothing(count: int, *, readable: bool) -> None:
+    assert (unreadable(replace(TEN, unreadable=count), 0.1) == ()) is readable
+
+
+def test_the_limit_may_be_all_or_none_of_them() -> None:
+    assert unreadable(replace(TEN, unreadable=10), 1.0) == ()
+    assert unreadable(TEN, 0.0) == ()
+    assert unreadable(replace(TEN, unreadable=1), 0.0) != ()
+    assert unreadable(replace(TEN, requested=2, scored=0), 0.0) == ()  # nothing was answered
+
+
+def told(**counts: int) -> list[str]:
+    (reason,) = unreadable(replace(TEN, **counts), 0.1)
+    return reason.split("\n  ")
+
+
+def test_what_to_set_follows_from_what_is_most_frequent() -> None:
+    first, *advice = told(unreadable=9, unparsed=2, thinking_unfinished=4)
+    assert first == (
+        "9 of 10 answers say nothing that can be scored (4 cut off while the model was thinking, 3 empty,"
+        " 2 not in the form that the benchmark asks for); max_unreadable is 0.1"
+    )
+    assert advice[:-1] == [TOKENS, PROMPT, MARKERS]
+    assert "extra.max_unreadable accepts more" in advice[-1]
+    first, *advice = told(unreadable=2, unparsed=2)
+    assert "(2 not in the form that the benchmark asks for);" in first
+    assert advice[:-1] == [PROMPT, MARKERS]
+
+
+def test_what_to_set_is_named() -> None:
+    text = "\n".join(told(unreadable=5, unparsed=2))
+    for name in ("num_output_tokens", "start_reasoning_token", "end_reasoning_token", "custom_system_prompt"):
+        assert name in text

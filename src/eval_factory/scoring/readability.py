@@ -1,0 +1,190 @@
+"""Answers that nothing was read from: empty, cut off while the model was thinking, in no form that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eval_factory.core.results import Instances, Score
+from eval_factory.endpoint import openai_api
+from eval_factory.helm import output
+from eval_factory.helm.main_metric import chosen_main_metric
+from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.scoring.answer_forms import Form, form_of, nothing_is_right
+from eval_factory.scoring.lenient import LENIENT, METRIC, RULE, label_in, lenient_metrics
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.refusals import is_refusal
+from eval_factory.scoring.request_states import was_filtered
+
+REFUSAL_REASON = "refusal"
+"""What some gateways give as the reason why an answer ended."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """What an answer was before the thinking was taken out of it."""
+
+    stripped: bool = False
+    """Whether something was taken out: what is scored is not what the endpoint gave."""
+    unfinished: bool = False
+    """Whether it ends in the middle of the thinking."""
+    declined: bool = False
+    """Whether the endpoint itself says that the model refused."""
+
+
+def raw_of(response: Any, model: EndpointPlan) -> Raw:
+    """Of an answer as the endpoint gave it."""
+    try:
+        choice = openai_api.read_answer(response, model.endpoint_type)[0]
+    except openai_api.UnusableAnswer:  # kept by an older version
+        return Raw()
+    cut_off = choice.finish_reason == openai_api.CUT_OFF
+    adapter = model.adapter
+    split = adapter.without_reasoning(choice.text, cut_off=cut_off)
+    message = response["choices"][0].get("message") or {}
+    return Raw(
+        stripped=split.answer != choice.text,
+        unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
+        declined=choice.finish_reason == REFUSAL_REASON or bool(message.get("refusal")),
+    )
+
+
+@dataclass
+class Readability:
+    """What was read from the answers of a run, counted request by request."""
+
+    form: Form | None
+    look_up: Callable[[output.RequestState], Raw | None]
+    """The answer to a request as it was kept; None where it is not there any more."""
+    unparsed: set[InstanceKey] = field(default_factory=set)
+    refused: set[InstanceKey] = field(default_factory=set)
+    stripped: set[InstanceKey] = field(default_factory=set)
+    unfinished: set[InstanceKey] = field(default_factory=set)
+    nothing: set[InstanceKey] = field(default_factory=set)
+    """Empty where something had to be said, and not because of unfinished thinking."""
+    prompt_truncated: set[InstanceKey] = field(default_factory=set)
+    lenient: dict[InstanceKey, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        run: output.HelmRun,
+        metrics: Sequence[MetricValues],
+        look_up: Callable[[output.RequestState], Raw | None],
+    ) -> Readability:
+        entry = plan.evaluation.task.helm
+        main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])
+        return cls(form_of(entry, run, main), look_up)
+
+    def add(self, key: InstanceKey, state: output.RequestState, answer: str | None) -> None:
+        """One request. `answer` is None where it failed."""
+        if state.prompt_truncated:
+            self.prompt_truncated.add(key)
+        if answer is None or was_filtered(state):
+            return
+        raw = self.look_up(state) or Raw()
+        if raw.stripped:
+            self.stripped.add(key)
+        found = self.form is not None and bool(answer.strip()) and self.form.reads(state, answer)
+        refused = not found and (raw.declined or is_refusal(answer))
+        self._rate(key, state, "" if refused else answer)
+        if refused:
+            self.refused.add(key)
+        elif not found:
+            self._unread(key, state, answer, raw)
+
+    def _rate(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
+        """By the lenient rule; what HELM finds too is not looked for."""
+        labels = self.form.labels(state) if self.form is not None else {}
+        if self.form is not None and labels:
+            alone = answer.strip()
+            label = alone if alone in labels else label_in(answer, list(labels))
+            self.lenient[key] = float(self.form.is_right(state, label))
+
+    def _unread(self, key: InstanceKey, state: output.RequestState, answer: str, raw: Raw) -> None:
+        """Where nothing of a form was found: open text has none."""
+        if raw.unfinished:
+            self.unfinished.add(key)
+        elif answer.strip():
+            if self.form is not None:
+                self.unparsed.add(key)
+        elif _had_to_say_something(state):
+            self.nothing.add(key)
+
+    def counted(self, instances: Instances) -> Instances:
+        """With what was counted here."""
+        return replace(
+            instances,
+            unparsed=len(self.unparsed),
+            refused=len(self.refused),
+            thinking_stripped=len(self.stripped),
+            thinking_unfinished=len(self.unfinished),
+            prompt_truncated=len(self.prompt_truncated),
+            unreadable=len(self.unparsed | self.unfinished | self.nothing),
+        )
+
+    def metrics(self, metrics: Sequence[MetricValues]) -> list[MetricValues]:
+        """The lenient ones, where questions have options."""
+        return lenient_metrics(metrics, self.lenient) if self.lenient else []
+
+    def signs_of(self, key: InstanceKey) -> tuple[str, ...]:
+        """What is to be said of one instance's answer, by the names of the counts."""
+        return tuple(name for name, keys in self._named() if key in keys)
+
+    def _named(self) -> Iterator[tuple[str, set[InstanceKey]]]:
+        yield "unparsed", self.unparsed
+        yield "refused", self.refused
+        yield "thinking_stripped", self.stripped
+        yield "thinking_unfinished", self.unfinished
+        yield "prompt_truncated", self.prompt_truncated
+
+    def notes(self, plan: Plan, instances: Instances, scores: Mapping[str, Score]) -> Iterator[Note]:
+        """What a reader has to know of it."""
+        answered = instances.requested - instances.failed
+        if self.unparsed and self.form is not None:
+            yield Note(
+                Importance.INCOMPLETE,
+                f"{len(self.unparsed)} of {answered} answers are not in the form that the benchmark asks for"
+                f" ({self.form.about}): HELM's metrics read nothing from them",
+            )
+        if self.unfinished:
+            cut = f"{len(self.unfinished)} of {answered} answers were cut off while the model was thinking"
+            yield Note(Importance.INCOMPLETE, cut)
+        if self.prompt_truncated:
+            length = plan.evaluation.run.config.params.extra.max_length
+            cut = f"{len(self.prompt_truncated)} of {instances.requested} prompts were cut"
+            told = f"{cut} to max_length ({length} tokens): the model saw a part of them only"
+            yield Note(Importance.INCOMPLETE, told)
+        yield from _notes_on_leniency(scores)
+        if self.refused:
+            declined = (
+                f"{len(self.refused)} of {answered} answers decline to answer; they count as HELM's metrics score them"
+            )
+            yield Note(Importance.DOUBTFUL, declined)
+        if self.stripped:
+            adapter = plan.model.adapter
+            yield Note(
+                Importance.DOUBTFUL,
+                f"thinking ({adapter.start_reasoning_token} to {adapter.end_reasoning_token}) was taken out of"
+                f" {len(self.stripped)} of {answered} answers before they were scored: bare HELM scores all of it",
+            )
+
+
+def _notes_on_leniency(scores: Mapping[str, Score]) -> Iterator[Note]:
+    for label, score in scores.items():
+        helm = scores.get(label.replace(LENIENT, "", 1)) if score.metric == METRIC + LENIENT else None
+        if helm is not None and helm.value != score.value:
+            yield Note(
+                Importance.INCOMPLETE,
+                f"{label} is {score.value:.4f}, HELM's own value {helm.value:.4f}: a gap of"
+                f" {score.value - helm.value:+.4f} for answers that name the option in other words or signs"
+                f' ("B.", "(B)", "The answer is B"), read by {RULE}',
+            )
+
+
+def _had_to_say_something(state: output.RequestState) -> bool:
+    """Not where no token was granted (the prompt alone is measured), and not where nothing is a right answer."""
+    return state.request.get("max_tokens") != 0 and not nothing_is_right(state)

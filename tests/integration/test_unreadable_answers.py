@@ -1,0 +1,119 @@
+"""Answers that HELM reads nothing from: counted, read leniently beside HELM's value, and never reported as a score."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.gold import gold_answers
+from integration.support import Outcome, Run
+from scripted_endpoint import ScriptedEndpoint
+
+SAMPLE = "sample_medical_qa"
+FORMS = ("{}.", "({})", "**{}**", "The answer is {}")
+INSTANCES = 8
+PlaceData = Callable[[Path, str], None]
+
+
+def params(**extra: Any) -> dict[str, Any]:
+    return {"limit_samples": INSTANCES, "max_new_tokens": 16, "extra": extra}
+
+
+def read_as_right(run_program: Run, task: str, endpoint: ScriptedEndpoint, env: dict[str, str]) -> Outcome:
+    """A run with right answers, none of which is the letter alone."""
+    endpoint.answer = lambda _prompt: "?"
+    first = run_program(task, endpoint.url, params=params(max_unreadable=1.0), env=env)
+    assert first.returncode == 0, first.stderr
+    gold = gold_answers(first)
+    forms = {prompt: FORMS[number % len(FORMS)].format(letter) for number, (prompt, letter) in enumerate(gold.items())}
+    endpoint.answer = forms.__getitem__
+    return run_program(task, endpoint.url, "--fresh", params=params(), env=env)
+
+
+def check_right_in_other_forms(outcome: Outcome) -> None:
+    validity, scores = outcome.document()["validity"], outcome.scores()
+    assert (scores["exact_match"], scores["exact_match.lenient"]) == (0.0, 1.0)
+    assert validity["instances"]["unparsed"] == validity["instances"]["unreadable"] == INSTANCES
+    assert any(
+        note.startswith("exact_match.lenient is 1.0000, HELM's own value 0.0000: a gap of +1.0000")
+        and "MMLU-Pro" in note
+        for note in validity["notes"]
+    )
+    assert (outcome.returncode, validity["reportable"]) == (1, False)
+    assert "8 not in the form that the benchmark asks for" in outcome.stderr
+    assert "custom_system_prompt" in outcome.stderr
+    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    assert [line["signs"] for line in lines] == [["unparsed"]] * INSTANCES
+
+
+def test_right_answers_in_other_forms(run_program: Run, endpoint: ScriptedEndpoint) -> None:
+    check_right_in_other_forms(read_as_right(run_program, SAMPLE, endpoint, {}))
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("task", ["pubmed_qa", "head_qa"])
+def test_right_answers_in_other_forms_to_real_questions(
+    task: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData,
+    data_environment: dict[str, str],
+) -> None:  # fmt: skip
+    place_data(tmp_path / "out" / "helm", task)
+    check_right_in_other_forms(read_as_right(run_program, task, endpoint, data_environment))
+
+
+@pytest.mark.parametrize("answer", ["<think>The heart has four chambers and so on and on", "<thi"])
+def test_all_cut_off_while_thinking(answer: str, run_program: Run, endpoint: ScriptedEndpoint) -> None:
+    message = {"role": "assistant", "content": answer}
+    endpoint.body = {"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
+    outcome = run_program(SAMPLE, endpoint.url, params={"limit_samples": 4})
+    counts = outcome.document()["validity"]["instances"]
+    assert (counts["thinking_unfinished"], counts["thinking_stripped"], counts["unparsed"]) == (4, 4, 0)
+    assert outcome.returncode == 1
+    assert "4 of 4 answers say nothing that can be scored (4 cut off while the model was thinking)" in outcome.stderr
+    assert "config.params.extra.num_output_tokens" in outcome.stderr
+    assert "adapter_config.start_reasoning_token" in outcome.stderr
+    assert any(note.startswith("thinking (<think> to </think>) was taken out of 4 of 4 answers")
+               for note in outcome.document()["validity"]["notes"])  # fmt: skip
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("task", ["pubmed_qa", "medec"])
+def test_all_empty(task: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData,
+                   data_environment: dict[str, str]) -> None:  # fmt: skip
+    place_data(tmp_path / "out" / "helm", task)
+    endpoint.answer = lambda _prompt: ""
+    outcome = run_program(task, endpoint.url, params={"limit_samples": 4}, env=data_environment)
+    assert outcome.document()["validity"]["instances"]["unreadable"] == 4
+    assert outcome.returncode == 1
+    assert "(4 empty); max_unreadable is 0.1" in outcome.stderr
+
+
+@pytest.mark.medical_data
+def test_prompts_that_helm_cut_are_counted(
+    run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData, medical_data: Path,
+    data_environment: dict[str, str],
+) -> None:  # fmt: skip
+    place_data(tmp_path / "out" / "helm", "pubmed_qa")
+    env = {**data_environment, "TIKTOKEN_CACHE_DIR": str(medical_data / "tiktoken")}
+    endpoint.answer = lambda _prompt: "A"
+    extra = {"max_length": 300}
+    outcome = run_program("pubmed_qa", endpoint.url, params={"limit_samples": 6, "extra": extra}, env=env)
+    assert outcome.returncode == 0, outcome.stderr
+    states = json.loads(next((outcome.output_dir / "helm").glob("runs/*/*/scenario_state.json")).read_text("utf-8"))
+    cut = sum(state["prompt_truncated"] for state in states["request_states"])
+    assert cut >= 1
+    assert outcome.document()["validity"]["instances"]["prompt_truncated"] == cut
+    notes = outcome.document()["validity"]["notes"]
+    assert f"{cut} of 6 prompts were cut to max_length (300 tokens): the model saw a part of them only" in notes
+
+
+def test_thinking_that_was_taken_out_is_said(run_program: Run, endpoint: ScriptedEndpoint) -> None:
+    endpoint.answer = lambda prompt: "<think>hm</think> B" if len(prompt) % 2 else "B"
+    outcome = run_program(SAMPLE, endpoint.url, params={"limit_samples": 10})
+    assert outcome.returncode == 0, outcome.stderr
+    stripped = outcome.document()["validity"]["instances"]["thinking_stripped"]
+    assert 1 <= stripped < 10
+    assert f"taken out of {stripped} of 10 answers" in "\n".join(outcome.document()["validity"]["notes"])

@@ -1,0 +1,54 @@
+"""The markers of thinking, whole and begun."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.endpoint.thinking import Split, split_thinking
+
+START, END = "<think>", "</think>"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("B", Split("B", None)),
+        (" B ", Split(" B ", None)),
+        ("<think>hm</think>\n\nB", Split("B", "hm")),
+        ("hm</think> B", Split("B", "hm")),
+        ("Well. <think>hm</think>B", Split("Well. B", "hm")),
+        ("<think>a</think>x</think>B", Split("B", "a</think>x")),
+        ("<think>hm", Split("", "hm", unfinished=True)),
+        ("Well. <think>hm", Split("Well.", "hm", unfinished=True)),
+    ],
+)
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_what_stands_between_the_markers_is_thinking(text: str, expected: Split, *, cut_off: bool) -> None:
+    assert split_thinking(text, START, END, cut_off=cut_off) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<", ""),
+        ("<t", ""),
+        ("\n<think", ""),
+        ("Well. <thi", "Well."),
+        ("Well. <thin \n", "Well."),
+        ("<thi<thi", "<thi"),
+    ],
+)
+def test_a_begun_marker_at_the_end_of_what_was_cut_off_is_thinking(text: str, answer: str) -> None:
+    assert split_thinking(text, START, END, cut_off=True) == Split(answer, "", unfinished=True)
+    assert split_thinking(text, START, END) == Split(text, None)
+
+
+@pytest.mark.parametrize("text", ["", "B", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"])
+def test_other_ends_are_none(text: str) -> None:
+    assert split_thinking(text, START, END, cut_off=True) == Split(text, None)
+
+
+@pytest.mark.parametrize(("text", "answer"), [("B", "B"), ("Be", ""), ("1", "1"), ("x Beg", "x Beg"), ("x Begi", "x")])
+def test_a_letter_may_be_an_answer_where_a_marker_is_a_word(text: str, answer: str) -> None:
+    assert split_thinking(text, "Begin:", "End:", cut_off=True).answer == answer
+    assert split_thinking("1", "1)", "2)", cut_off=True) == Split("1", None)

@@ -1,0 +1,100 @@
+"""The kept answers behind HELM's requests, and what is said of an instance because of them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import TaskResult
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.helm import output
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.collect import collect
+from eval_factory.scoring.readability import Raw
+from eval_factory.scoring.records import KeptAnswers
+from unit.builders import plan
+from unit.scoring.test_collect import state, write_run
+
+THOUGHT = "<think>hm</think>yes"
+
+
+def keep(here: Plan, *asked: dict[str, Any], content: str = THOUGHT, role: str = "model") -> None:
+    """An answer to each request of these states."""
+    here.rundir.cache_db.parent.mkdir(parents=True, exist_ok=True)
+    with closing(ResponseCache(here.rundir.cache_db, "run")) as cache:
+        for one in asked:
+            body = here.model.body_of(one["request"])
+            key = here.model.key_of(body, None)
+            response = {
+                "choices": [{"message": {"content": content}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+            }
+            answer = Answer(key, role, "org/model", body, response, 1.0, 0.5)
+            cache.save(answer, Attempt(key, role, 1, "answered", 200, None, 1.0, 0.5, 3, 4), None)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Plan:
+    return plan({"config.output_dir": str(tmp_path / "out")})
+
+
+def result_of(here: Plan, *states: dict[str, Any]) -> TaskResult:
+    folder = here.rundir.helm / "runs" / "s" / "r"
+    write_run(folder, list(states), {"exact_match": [1.0] * len(states)})
+    return collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
+
+
+def test_thinking_that_was_taken_out_is_known_from_what_was_kept(here: Plan) -> None:
+    states = [state(number, "yes") for number in range(3)]
+    keep(here, states[0])
+    keep(here, states[1], content="yes")
+    result = result_of(here, *states)
+    assert result.validity.instances.thinking_stripped == 1
+    assert [line.signs for line in result.instances] == [("thinking_stripped",), (), ()]
+    assert [(line.prompt_tokens, line.completion_tokens, line.latency_s) for line in result.instances] == [
+        (3, 4, 0.5), (3, 4, 0.5), (None, None, None),
+    ]  # fmt: skip
+    assert any(
+        note.startswith("thinking (<think> to </think>) was taken out of 1 of 3") for note in result.validity.notes
+    )
+
+
+def test_what_a_judge_thought_is_no_matter_of_the_models(here: Plan) -> None:
+    asked = state(0, "yes")
+    keep(here, asked, role="gpt")
+    answer = KeptAnswers.of(here).to(output.RequestState.model_validate(asked))
+    assert answer is not None
+    assert answer.raw == Raw()
+
+
+def test_an_answer_is_found_by_its_request(here: Plan) -> None:
+    keep(here, state(0, "yes"))
+    answers = KeptAnswers.of(here)
+    assert answers.raw_to(output.RequestState.model_validate(state(0, "yes"))) == Raw(stripped=True)
+    assert answers.raw_to(output.RequestState.model_validate(state(1, "yes"))) is None
+
+
+@pytest.mark.parametrize(("limit", "reportable"), [(0.5, True), (0.4, False)])
+def test_unreadable_answers_make_a_run_not_reportable(tmp_path: Path, limit: float, *, reportable: bool) -> None:
+    here = plan({"config.output_dir": str(tmp_path), "config.params.extra.max_unreadable": limit})
+    result = result_of(here, state(0, "yes"), state(1, " "))
+    assert (result.reportable, result.validity.instances.unreadable) == (reportable, 1)
+
+
+def test_options_have_a_lenient_score_beside_helms(here: Plan) -> None:
+    mapping: dict[str, Any] = {"output_mapping": {"A": "yes", "B": "no"}}
+    states = [state(0, "A.", **mapping), state(1, "A", **mapping), state(2, "B", **mapping), state(3, None, **mapping)]
+    folder = here.rundir.helm / "runs" / "s" / "r"
+    write_run(folder, states, {"exact_match": [0.0, 1.0, 0.0, 0.0]})
+    spec = '{"name": "r", "metric_specs": [], "adapter_spec": {"method": "multiple_choice_joint"}}'
+    (folder / "run_spec.json").write_text(spec)
+    result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
+    assert result.scores["exact_match"].value == pytest.approx(1 / 3)
+    assert result.scores["exact_match.lenient"].value == pytest.approx(2 / 3)
+    assert result.validity.bounds["exact_match.lenient"] == (0.5, 0.75)
+    assert (result.validity.instances.unparsed, result.main_metric) == (1, "exact_match")
+    assert next(iter(result.instances)).metrics == {"exact_match": 0.0, "exact_match.lenient": 1.0}
+    assert any(note.startswith("exact_match.lenient is 0.6667") for note in result.validity.notes)
