@@ -47,6 +47,7 @@ WELLS = "the patient’s score of Wells' criteria for Pulmonary Embolism"  # noq
         (r"\boxed{7 \text{ mg} 8 \mathrm{kg}}", 8.0),
         (r"\boxed{\mathbf{7}}", 7.0),
         (r"\text{7}", 7.0),
+        (r"\boxed{x\mathrm{=7}}", 7.0),
         ("05/02/2020", None),
         ("2020-05-02", None),
         ("on 05/02/2020: 7", 7.0),
@@ -173,5 +174,5 @@ def test_the_calculator_says_how_an_answer_is_read(question: str, category: str,
 
 
 def test_a_note_about_another_calculator_does_not_say_how_an_answer_is_read() -> None:
-    prompt = f"Patient note: {WELLS} was high.\n\nQuestion: What is the patient's HEART score?\n\n"
+    prompt = f"Patient note: Question: {WELLS}?\n\nQuestion: What is the patient's HEART score?\n\n"
     assert reader_of(prompt, "risk", "4") is whole_number_in
