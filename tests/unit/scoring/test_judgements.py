@@ -53,6 +53,7 @@ def test_each_judge_owes_a_judgement_of_each_answer() -> None:
     assert judgements_of(said, JUDGES, asked) == Judgements(due=9, given=4)
     assert judgements_of(said, JUDGES, asked).coverage == pytest.approx(4 / 9)
     assert judgements_of(said, ("a", "d"), {key(0), key(1)}) == Judgements(due=4, given=2)
+    assert judgements_of(said, JUDGES, {key(1)}) == Judgements(due=3, given=1)
 
 
 def test_where_no_judgement_is_due_none_is_missing() -> None:
@@ -108,6 +109,12 @@ def test_bounds_fill_in_each_missing_judgement() -> None:
 def test_bounds_go_by_judges_whose_criteria_are_several() -> None:
     said = ratings({"a": (5, 3, 4)})
     assert bounds_over_judgements(metric(said), said, ("a", "b")) == (2.5, 4.5)
+
+
+def test_the_ends_of_the_scale_belong_to_it() -> None:
+    lowest, highest = ratings({"a": 1}), ratings({"a": 5})
+    assert bounds_over_judgements(metric(lowest), lowest, ("a", "b")) == (1.0, 3.0)
+    assert bounds_over_judgements(metric(highest), highest, ("a", "b")) == (3.0, 5.0)
 
 
 def test_bounds_of_a_whole_jury_are_the_score_to_the_last_digit() -> None:

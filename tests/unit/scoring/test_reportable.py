@@ -94,6 +94,7 @@ def test_a_main_metric_that_is_absent_is_said(whole: TaskResult) -> None:
     absent = replace(whole, scores={})
     none = "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
     assert short_of(absent, to_ask=False) == none
+    assert short_of(absent).startswith("NOT REPORTABLE: coverage 1.0000, min_coverage is 1\n  run the same command")
     assert short_of(absent, "one", to_ask=False) == f"{none}\nNOT REPORTABLE: one"
 
 
