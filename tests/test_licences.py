@@ -45,8 +45,9 @@ def locked(lock: Path) -> Iterator[tuple[str, str | None]]:
 
 def statement_of(package: metadata.PackageMetadata) -> str:
     """All that the metadata say of the licence: expression, text, classifiers."""
+    found = [text for field in ("License-Expression", "License") for text in package.get_all(field) or []]
     classifiers = [text for text in package.get_all("Classifier") or [] if text.startswith("License ::")]
-    return "\n".join(filter(None, [package.get("License-Expression"), package.get("License"), *classifiers]))
+    return "\n".join(found + classifiers)
 
 
 def copyleft_in(statement: str) -> set[str]:
