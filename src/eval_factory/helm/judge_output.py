@@ -175,26 +175,38 @@ _MARKS = r"""[\s"'`*_\\>|]{0,12}"""
 _TAGS = "response|gold_response|question|conversation|patient_information|user_request|medication_question|system|judge"
 _WHICH = "all|any|the|your|my|these|those|of|previous|prior|above|earlier|preceding|other|evaluation|scoring"
 _INSTRUCTIONS = "instructions?|criteria|prompts?|rules?|rubric|guidelines?"
-_JUDGES = "evaluators?|judges?|graders?|raters?|annotators?"
+_JUDGES = r"(?<!to )(?<!will )(?<!can )(?<!not )(?<!you )(?:evaluators?|judges?|graders?|raters?|annotators?)"
 _CRITERIA = "accuracy|completeness|clarity"
-_FULL_MARKS = r"full marks|(?:maximum|top|highest|perfect) (?:score|rating|marks)|5\s*(?:/|out of)\s*5|(?:a|of) 5\b"
+_FULL_MARKS = r"full marks|(?:maximum|top|highest|perfect) (?:score|rating|marks)"
+_ALL_OF_IT = r"(?:all|every|each|this|it|the)"
+_MARK_ENDS = rf"(?=\s*(?:$|[;:!?)\]\"'*]|[.,](?!\s*\d)|stars?\b|because\b|since\b|(?:for|on|in|to) {_ALL_OF_IT}\b))"
+_FIVE_OF_FIVE = rf"(?:5\s*(?:/|out of)\s*5|(?:a|of) 5\b{_MARK_ENDS})"
+"""As marks: neither 'a 5 mL dose' nor 'a score of 5 points'."""
+_OURS = r"(?:the|my|that)(?: \w{1,12}){0,2} (?:response|answer|reply|text|summary|plan|note)"
+_RATED = rf"(?:this|it|all|every\w*|each|{_OURS})"
+_RATING_ENDS = r"(?:$|[\n,;!})<\]|]|\.(?!\d)|/\s*5\b|(?:out of|for|on|in|because|stars?|explanation)\b)"
+_RATING = rf"(?:[1-5](?:\.0)?|one|two|three|four|five)(?={_MARKS}{_RATING_ENDS})"
+"""Neither 'Score: 2 pieces' nor 'accuracy: 4.5 %': a number that is followed by what it counts is no rating."""
+_OF_NO_SCALE = rf"(?:\A|[\n{{\[;!?]|\.(?=\s)|\b(?:overall|final|your|my) ){_MARKS}"
+"""Where a rating begins. A word before 'score' names a clinical scale: GCS score, Apgar score, Pain score."""
 _FIVE = r"(?:5|five|maximum|highest|top|perfect)\b"
 _GRADE = "rate|score|grade|mark|assign|award|give|set"
 _ALL = rf"(?:{_CRITERIA}|criteri(?:on|a)|categor(?:y|ies))"
 _THIS = r"(?: \w{1,12}){0,2} (?:this|the following)"
 _SIGNS: Mapping[str, tuple[str, ...]] = {
     "a ready-made judgement": (
-        r"""["']?score["']?\s*[:=]\s*["']?\d""",
-        rf"\bscore{_MARKS}(?:[:=]>?|->|\u2192|>){_MARKS}(?:[1-5]|one|two|three|four|five)\b",
-        rf"\b(?:{_CRITERIA})\b{_MARKS}(?:(?:[:=]>?|->|\u2192|\||is|as|at){_MARKS})+(?:score{_MARKS})?(?:[1-5]|five)\b",
+        r"""["']score["']\s*[:=]\s*["']?\d""",
+        rf"{_OF_NO_SCALE}score{_MARKS}(?:[:=]>?|->|\u2192|>){_MARKS}{_RATING}",
+        rf"\b(?:{_CRITERIA})\b{_MARKS}(?:(?:[:=]>?|->|\u2192|\||is|as|at){_MARKS})+(?:score{_MARKS}[:=]?{_MARKS})?{_RATING}",
     ),
     "a tag of the judges' prompt": (
         rf"</?\s*(?:{_TAGS})\s*>", r"<\|[a-z_]+\|>", r"\[/?INST\]", r"<!--", r"</?\s*score\s*>",
     ),
     "instructions to the judges": (
         rf"\b(?:ignore|disregard|forget|override)(?: (?:{_WHICH}))* (?:{_INSTRUCTIONS})\b",
-        rf"\b(?:{_JUDGES})\b{_NEAR}\b(?:must|should|shall|please|give|assign|award|rate|score|output)\b",
+        rf"\b{_JUDGES}\b{_NEAR}\b(?:must|should|shall|please|give|assign|award|rate|score|output)\b",
         rf"\b(?:give|assign|award|rate|score|grade|deserves?)\b{_NEAR}\b(?:{_FULL_MARKS})",
+        rf"\b(?:give(?!\W?way)|assign|award|deserves?|(?:rate|score|grade) {_RATED})\b{_NEAR}\b{_FIVE_OF_FIVE}",
         rf"\b(?:{_GRADE})\b{_NEAR}\b(?:{_ALL}|this (?:response|answer))\b{_NEAR}\b(?:as|at|to|with|the|a|of) {_FIVE}",
         rf"\b{_FIVE}{_NEAR}\b(?:for|on|in) (?:all|every|each)\b{_NEAR}\b{_ALL}\b",
         rf"\boutput\b{_NEAR}\bjson\b",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from eval_factory.core.results import JuryReport
 from eval_factory.helm.judge_output import LOWEST_RATING, RATINGS
+from eval_factory.scoring.krippendorff_alpha import ordinal_alpha
 from eval_factory.scoring.metric_values import InstanceKey
 
 _WORD_ENDS = r"(?![a-z])"
@@ -93,19 +94,12 @@ class Ratings:
         )
 
     def _alpha(self) -> float | None:
-        """Krippendorff's alpha for ordinal ratings (K. Krippendorff, Content Analysis, 2004, chapter 11).
-
-        None where it is not defined: nothing rated by two judges, or one rating for all that two have rated.
-        """
-        rated = [self._units(judge) for judge in self.by_judge]
-        judges_of = Counter(unit for ratings in rated for unit in ratings)
-        if len({rating for ratings in rated for unit, rating in ratings.items() if judges_of[unit] > 1}) < 2:
-            return None
-        import krippendorff  # imported here: only a jury needs it
-
-        units = sorted(judges_of, key=repr)
-        table = [[ratings.get(unit, math.nan) for unit in units] for ratings in rated]
-        return _finite(krippendorff.alpha(table, level_of_measurement="ordinal"))
+        """Krippendorff's alpha over judges and criteria; None where it is not defined."""
+        given: dict[tuple[InstanceKey, str], list[int]] = defaultdict(list)
+        for judge in self.by_judge:
+            for unit, rating in self._units(judge).items():
+                given[unit].append(rating)
+        return ordinal_alpha(given.values())
 
     def _kappa(self, one: str, other: str) -> float | None:
         """Cohen's kappa with quadratic weights (J. Cohen, Psychological Bulletin 70:213-220, 1968), of what both
