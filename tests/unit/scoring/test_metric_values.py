@@ -31,8 +31,16 @@ def test_each_metric_in_each_split_has_its_instances_values(tmp_path: Path) -> N
 
 def test_a_score_says_what_it_is_of() -> None:
     stats = Stats(1, 0.5, None, None, None, None, None)
-    score = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos").score(0.5, stats)
-    assert (score.value, score.stats, score.metric, score.split, score.perturbation) == (0.5, stats, "em", "valid", "typos")
+    score = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos").score(
+        0.5, stats
+    )
+    assert (score.value, score.stats, score.metric, score.split, score.perturbation) == (
+        0.5,
+        stats,
+        "em",
+        "valid",
+        "typos",
+    )
 
 
 def test_what_is_no_score_or_was_never_computed_is_left_out(tmp_path: Path) -> None:
