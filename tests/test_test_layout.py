@@ -19,13 +19,49 @@ MIRROR_NOTHING = {
     "test_linear.py": "times the readers of texts in many modules",
 }
 """Files under tests/unit, and why they stand for no source file."""
+TESTED_ELSEWHERE = {
+    "__main__.py": "tests/integration/test_drop_in.py",  # a process
+    "cli/data.py": "tests/integration/data/test_data_commands.py",
+    "cli/leaderboard.py": "tests/integration/test_leaderboard.py",
+    "core/kernel_sandbox.py": "tests/helm/helm_plugin/patches/test_confined_process.py",  # only in a process of its own
+    "data/fetch.py": "tests/unit/data/test_pull.py",
+    "data/hub.py": "tests/unit/data/test_importing.py",
+    "data/script_process.py": "tests/unit/data/test_pull.py",
+    "demo/benchmark.py": "tests/integration/test_package_install.py",  # imports HELM
+    "helm/disguised_text.py": "tests/unit/helm/test_judge_output_injections.py",
+    "helm_plugin/judge_prompts.py": "tests/helm/helm_plugin/test_jury_annotator.py",
+    "helm_plugin/log_filter.py": "tests/integration/test_real_data.py",  # its import begins a helm-run
+    "helm_plugin/patches/confined_worker.py": "tests/helm/helm_plugin/patches/test_confined_process.py",
+    "helm_plugin/patches/execution_record.py": "tests/helm/helm_plugin/patches/test_executed_answers.py",
+    "helm_plugin/patches/hub_revisions.py": "tests/helm/helm_plugin/patches/test_pinned_downloads.py",
+    "helm_plugin/patches/registry.py": "tests/helm/helm_plugin/patches/test_patch_registry.py",
+    "helm_plugin/patches/sql_worker.py": "tests/helm/helm_plugin/patches/test_sql_execution.py",
+    "helm_plugin/plugin.py": "tests/integration/test_patches.py",  # its import patches HELM
+    "helm_plugin/session.py": "tests/helm/helm_plugin/test_client.py",
+    "scoring/records.py": "tests/unit/scoring/test_collect.py",
+    "tasks/custom/prompt_check.py": "tests/unit/tasks/custom/test_definition.py",
+    "tasks/custom/table_check.py": "tests/unit/tasks/custom/test_definition.py",
+    "tasks/user_data/files.py": "tests/unit/tasks/user_data/test_layout.py",
+    "workflows/leaderboard/bundle_data.py": "tests/unit/workflows/leaderboard/test_request.py",
+}
+"""Modules without a test file of their name -> the tests that reach them, through the module that uses them."""
+NOTHING_TO_TEST = {
+    "core/garbage.py": "one call with three numbers",
+    "core/results.py": "records",
+    "workflows/options.py": "records",
+    "executors/base.py": "a protocol and records",
+}
 NOT_IN_UNIT_TESTS = {"helm": "tests/helm", "subprocess": "tests/integration", "summ_eval": "tests/helm"}
 UNIT_FILES = sorted(UNIT.rglob("*.py"))
 
 
-def mirrored(test: Path) -> Path | None:
-    """The source file: of `core/test_rundir.py` and of `core/test_rundir_locks.py` it is `core/rundir.py`."""
-    folder, words = PACKAGE / test.relative_to(UNIT).parent, test.stem.removeprefix("test_").split("_")
+def mirrored(test: Path, kind: Path = UNIT) -> Path | None:
+    """The source file: of `core/test_rundir.py` and of `core/test_rundir_locks.py` it is `core/rundir.py`.
+
+    Args:
+        kind: the folder of tests that mirrors the source.
+    """
+    folder, words = PACKAGE / test.relative_to(kind).parent, test.stem.removeprefix("test_").split("_")
     names = ["_".join(words[:count]) for count in range(len(words), 0, -1)]
     return next((folder / f"{name}.py" for name in names if (folder / f"{name}.py").is_file()), None)
 
@@ -54,6 +90,19 @@ def test_a_unit_test_stands_for_a_source_file_and_needs_no_helm(file: Path) -> N
 def test_the_exceptions_are_there_and_few() -> None:
     assert set(MIRROR_NOTHING) <= {file.relative_to(UNIT).as_posix() for file in UNIT_FILES}
     assert len(MIRROR_NOTHING) < 6
+
+
+def test_every_module_has_a_test_of_its_name() -> None:
+    """In tests/unit, or in tests/helm or tests/integration where it needs HELM or a process."""
+    kinds = (UNIT, TESTS / "helm", TESTS / "integration")
+    tested = {mirrored(test, kind) for kind in kinds for test in kind.rglob("test_*.py")}
+    modules = {file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py"}
+    without = {file.relative_to(PACKAGE).as_posix() for file in modules - tested}
+    excepted = TESTED_ELSEWHERE.keys() | NOTHING_TO_TEST.keys()
+    assert without - excepted == set(), "write a test that mirrors it"
+    assert excepted - without == set(), "an exception is no longer needed"
+    assert not TESTED_ELSEWHERE.keys() & NOTHING_TO_TEST.keys()
+    assert [test for test in TESTED_ELSEWHERE.values() if not (TESTS.parent / test).is_file()] == []
 
 
 def test_names_of_test_files_are_unique() -> None:

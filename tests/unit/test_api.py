@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Options, dict[
         raise Asked
 
     monkeypatch.setattr("eval_factory.workflows.evaluate.evaluate", workflow)
-    monkeypatch.setattr("eval_factory.workflows.evaluate.dry_run", workflow)
+    monkeypatch.setattr("eval_factory.workflows.dry_run.dry_run", workflow)
     return found
 
 
@@ -76,7 +76,7 @@ def test_a_dry_run_returns_a_record_and_writes_nothing(tmp_path: Path, capsys: p
     assert "parallelism: 2" in found.text
     assert found.would_stop == ()
     assert screen.getvalue() == "warning: keys without an effect here: config.params: task\n"
-    assert (capsys.readouterr().out, os.listdir(tmp_path)) == ("", ["x.yml"])
+    assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [file])
 
 
 def test_what_is_wrong_with_the_users_data_is_told_and_not_raised(tmp_path: Path) -> None:

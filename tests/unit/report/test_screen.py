@@ -152,7 +152,8 @@ def plain_usage() -> Usage:
 @pytest.mark.parametrize("unknown", ["ci_low", "ci_high"])
 def test_an_interval_that_is_not_defined_is_not_shown(unknown: str, result: TaskResult) -> None:
     score = result.scores["exact_match"]
-    without = replace(score, stats=replace(score.stats, **{unknown: None}))
+    changes: dict[str, Any] = {unknown: None}
+    without = replace(score, stats=replace(score.stats, **changes))
     first, *_ = shown(replace(result, scores={"exact_match": without}))
     assert first == "pubmed_qa: exact_match = 0.5000"
 

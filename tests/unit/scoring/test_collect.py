@@ -404,7 +404,7 @@ def test_judges_that_agree_beyond_belief_are_a_note(tmp_path: Path) -> None:
 
 
 def test_a_jurys_score_beside_another_main_score_is_not_reported_either(tmp_path: Path) -> None:
-    states = [state(number, "text", annotations=HALF) for number in range(4)]
+    states = [state(number, "CORRECT", annotations=HALF) for number in range(4)]
     values = {"medec_error_flag_accuracy": FOUR, "aci_bench_accuracy": [2.0] * 4}
     result = result_of(tmp_path, {"config.type": "medec"}, states=states, metric_specs=[JURY], values=values)
     assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", False)

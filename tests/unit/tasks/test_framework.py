@@ -103,7 +103,7 @@ def test_it_is_read_once() -> None:
 
 
 def test_the_file_in_a_wheel_is_before_that_of_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(framework.resources, "files", lambda _package: tmp_path)
+    monkeypatch.setattr("importlib.resources.files", lambda _package: tmp_path)
     checkout = Path(framework.__file__).resolve().parents[3] / "framework.yml"
     assert framework_path() == checkout
     (tmp_path / "framework.yml").touch()

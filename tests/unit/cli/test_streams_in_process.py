@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -11,7 +12,6 @@ from typing import Any, TextIO
 
 import pytest
 
-from eval_factory.cli import streams
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 
 
@@ -21,11 +21,10 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
     reads, writes = os.pipe()
     stream = os.fdopen(writes, "w", encoding="utf-8")
     yield reads, stream
-    for close in (lambda: os.close(reads), stream.close):
-        try:
-            close()
-        except OSError:  # a test has closed it
-            continue
+    with contextlib.suppress(OSError):  # a test has closed it
+        os.close(reads)
+    with contextlib.suppress(OSError):
+        stream.close()
 
 
 class Full(io.StringIO):
@@ -118,7 +117,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         found.append(arguments)
         raise Started
 
-    monkeypatch.setattr(streams.os, "execv", execv)
+    monkeypatch.setattr("os.execv", execv)
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "eval_factory", "ls"])
     monkeypatch.setenv("PYTHONUTF8", "0")
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
@@ -151,7 +150,7 @@ def test_helm_run_gets_utf_8_and_streams_take_any_text(
     assert (latin.errors, utf_8.errors) == ("backslashreplace", "strict")
     latin.write("é \u2028")
     latin.flush()
-    assert latin.buffer.getvalue() == b"\xe9 \\u2028"  # type: ignore[attr-defined]
+    assert latin.buffer.getvalue() == b"\xe9 \\u2028"
 
 
 @pytest.mark.usefixtures("started")
@@ -179,7 +178,7 @@ def test_a_descriptor_that_was_closed_is_opened(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "utf-8")
     with monkeypatch.context() as patched:
-        patched.setattr(streams.os, "fstat", fstat)
-        patched.setattr(streams.os, "open", lambda *arguments: opened.append(arguments))
+        patched.setattr("os.fstat", fstat)
+        patched.setattr("os.open", lambda *arguments: opened.append(arguments))
         make_ready()
     assert opened == [(os.devnull, os.O_RDWR)]
