@@ -43,6 +43,7 @@ TESTED_ELSEWHERE = {
     "tasks/custom/table_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/user_data/files.py": "tests/unit/tasks/user_data/test_layout.py",
     "workflows/leaderboard/bundle_data.py": "tests/unit/workflows/leaderboard/test_request.py",
+    "workflows/leaderboard/checks.py": "tests/integration/test_leaderboard.py",
 }
 """Modules without a test file of their name -> the tests that reach them, through the module that uses them."""
 NOTHING_TO_TEST = {
