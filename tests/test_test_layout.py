@@ -34,11 +34,9 @@ TESTED_ELSEWHERE = {
     "helm_plugin/patches/confined_worker.py": "tests/helm/helm_plugin/patches/test_confined_process.py",
     "helm_plugin/patches/execution_record.py": "tests/helm/helm_plugin/patches/test_executed_answers.py",
     "helm_plugin/patches/hub_revisions.py": "tests/helm/helm_plugin/patches/test_pinned_downloads.py",
-    "helm_plugin/patches/registry.py": "tests/helm/helm_plugin/patches/test_patch_registry.py",
     "helm_plugin/patches/sql_worker.py": "tests/helm/helm_plugin/patches/test_sql_execution.py",
     "helm_plugin/plugin.py": "tests/integration/test_patches.py",  # its import patches HELM
     "helm_plugin/session.py": "tests/helm/helm_plugin/test_client.py",
-    "scoring/records.py": "tests/unit/scoring/test_collect.py",
     "tasks/custom/prompt_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/custom/table_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/user_data/files.py": "tests/unit/tasks/user_data/test_layout.py",
