@@ -61,5 +61,5 @@ def varied_answer(prompt: str) -> str:
         return str(number % 6)
     if "SQL" in prompt:
         return ("SELECT 1", "SELECT count(*) FROM patient", "no such thing", "")[number % 4]
-    offered = sorted(set(re.findall(r"^([A-D])[.)] ", prompt, re.MULTILINE))) or list("ABCD")
+    offered: list[str] = sorted(set(re.findall(r"^([A-D])[.)] ", prompt, re.MULTILINE))) or list("ABCD")
     return offered[number % len(offered)]
