@@ -276,7 +276,7 @@ def accounted_for(folder: Path, jury: bool) -> dict[str, Any]:
 
 
 def run_config(folder: Path, kind: str, url: str) -> Path:
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = {"max_unreadable": 1.0}
     if kind == "jury":
         extra["judges"] = [{"name": name, "model_id": f"judge/{name}"} for name in JUDGES]
     params = {"limit_samples": INSTANCES, "max_retries": 0, "request_timeout": 20, "extra": extra}

@@ -65,7 +65,8 @@ def test_a_run_from_a_bundle_contacts_the_endpoint_only(
     task: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run
 ) -> None:
     arguments = ("--offline", "--data_dir", str(real_bundle))
-    outcome = run_program(task, endpoint.url, *arguments, params={"limit_samples": INSTANCES})
+    params = {"limit_samples": INSTANCES, "extra": {"max_unreadable": 1.0}}  # of ehr_sql: what is no query
+    outcome = run_program(task, endpoint.url, *arguments, params=params)
     assert outcome.returncode == 0, outcome.stderr
     assert len(endpoint.requests) == INSTANCES
     assert_nothing_else_was_wanted(outcome)
@@ -241,7 +242,7 @@ def test_what_becomes_of_the_bundle_while_the_model_is_asked_is_no_matter(
 
     endpoint.answer = answer
     arguments = ("--offline", "--data_dir", str(bundle), "--no_preflight")
-    params = {"limit_samples": INSTANCES, "parallelism": 1}
+    params = {"limit_samples": INSTANCES, "parallelism": 1, "extra": {"max_unreadable": 1.0}}
     outcome = run_program(task, endpoint.url, *arguments, params=params)
     assert outcome.returncode == 0, outcome.stderr
     assert begun.is_set()

@@ -43,11 +43,11 @@ def raw_of(response: Any, model: EndpointPlan) -> Raw:
     cut_off = choice.finish_reason == openai_api.CUT_OFF
     adapter = model.adapter
     split = adapter.without_reasoning(choice.text, cut_off=cut_off)
-    message = response["choices"][0].get("message") or {}
+    message = response["choices"][0].get("message")
     return Raw(
         stripped=split.answer != choice.text,
         unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
-        declined=choice.finish_reason == REFUSAL_REASON or bool(message.get("refusal")),
+        declined=choice.finish_reason == REFUSAL_REASON or (isinstance(message, dict) and bool(message.get("refusal"))),
     )
 
 

@@ -132,7 +132,9 @@ def test_what_an_answer_was_before(response: dict[str, Any], expected: Raw) -> N
 
 
 def test_a_completion_has_no_message() -> None:
-    response = {"choices": [{"text": "<think>hm</think>B", "finish_reason": "stop"}]}
+    response: dict[str, Any] = {"choices": [{"text": "<think>hm</think>B", "finish_reason": "stop"}]}
+    assert raw_of(response, model("completions")) == Raw(stripped=True)
+    response["choices"][0]["message"] = "odd"
     assert raw_of(response, model("completions")) == Raw(stripped=True)
 
 
