@@ -20,6 +20,7 @@ def test_so_many_answers_may_say_nothing(unreadable: int, *, readable: bool) -> 
 
 
 def test_the_limit_may_be_all_or_none_of_them() -> None:
+    assert replace(TEN, unreadable=1).unreadable_share == 0.1  # of the ten that came
     assert is_readable(replace(TEN, unreadable=10), 1.0)
     assert is_readable(TEN, 0.0)
     assert not is_readable(replace(TEN, unreadable=1), 0.0)
