@@ -86,7 +86,8 @@ def test_prompts_that_were_cut_are_counted_whatever_came(answer: str | None) -> 
 
 
 @pytest.mark.parametrize(
-    ("answer", "value"), [("B", 1.0), ("(B)", 1.0), ("A", 0.0), ("A.", 0.0), ("", 0.0), ("?", 0.0), (REFUSAL, 0.0)]
+    ("answer", "value"),
+    [("B", 1.0), ("(B)", 1.0), ("A", 0.0), ("A.", 0.0), ("", 0.0), ("?", 0.0), ("I cannot answer B.", 0.0)],
 )
 def test_the_lenient_value(answer: str, value: float) -> None:
     assert read(answer).lenient == {KEY: value}

@@ -107,6 +107,7 @@ def test_so_many_answers_may_say_nothing(count: int, *, readable: bool) -> None:
 
 
 def test_the_limit_may_be_all_or_none_of_them() -> None:
+    assert replace(TEN, unreadable=1).unreadable_share == 0.1  # of the ten that came
     assert unreadable(replace(TEN, unreadable=10), 1.0) == ()
     assert unreadable(TEN, 0.0) == ()
     assert unreadable(replace(TEN, unreadable=1), 0.0) != ()
