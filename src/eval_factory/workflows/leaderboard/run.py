@@ -25,7 +25,7 @@ from eval_factory.executors.open_files import make_room
 from eval_factory.executors.process import run_logged
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
-from eval_factory.helm.packages import look_for_helm
+from eval_factory.helm.packages import look_for_helm, refuse_unsupported_helm
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.context import RunContext, hold
 from eval_factory.workflows.evaluate import probe_all
@@ -63,7 +63,7 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     """
     job = checked_job(request, env, screen)
     plan = job.plans[0]
-    look_for_helm()
+    look_for_prerequisites(job)
     bundle = plan.evaluation.run.config.params.extra.data_dir
     if bundle is not None:
         refuse_inside(Path(bundle).expanduser(), job.rundir.root, "an output folder")
@@ -76,6 +76,16 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
         ran = run_each(context, job, replace(settings, probed=answered))
         with not_to_be_hung_up():
             return report(context, job, ran)
+
+
+def look_for_prerequisites(job: Job) -> None:
+    """
+    Raises:
+        PrerequisiteError: HELM is not installed, or in a version that an entry cannot be run with.
+    """
+    look_for_helm()
+    for run_spec in {entry.run_spec for entry in job.to_run(job.plans[0])}:
+        refuse_unsupported_helm(job.row.name, run_spec)
 
 
 def prepare(context: RunContext, job: Job) -> None:
