@@ -12,7 +12,7 @@ IMPORT_PARTS = """
 import json, sys
 sys.argv = ["helm-run"]
 from eval_factory.helm_plugin.patches import optional_deps
-optional_deps.answer_for_torch()
+optional_deps.replace_missing_torch()
 from helm.common.object_spec import get_class_by_name
 errors = {}
 for name, path in json.load(sys.stdin).items():

@@ -16,7 +16,7 @@ WITH_BOTH = """
 import json, sys
 from eval_factory.helm_plugin.patches import optional_deps
 from eval_factory.helm_plugin.patches.extractive_measures import DataStatsMetric
-optional_deps.answer_for_spacy_model()
+optional_deps.replace_missing_spacy_model()
 from summ_eval.data_stats_metric import DataStatsMetric as Theirs
 ours, theirs = DataStatsMetric(), Theirs()
 for summary, source in json.load(sys.stdin):
