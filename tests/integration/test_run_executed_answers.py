@@ -206,7 +206,8 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
     problems(tmp_path / "out" / "helm", len(answers))
     problems(tmp_path / "bare", len(answers))
     with answering(answers) as endpoint:
-        outcome = run_program(HUMANEVAL, endpoint.url, "--allow-code-execution", env=OFFLINE)
+        params = {"extra": {"max_unreadable": 1.0}}  # one of them is empty
+        outcome = run_program(HUMANEVAL, endpoint.url, "--allow-code-execution", params=params, env=OFFLINE)
         assert outcome.returncode == 0, outcome.stderr
         bare = bare_helm(tmp_path / "bare", "code:dataset=humaneval", endpoint.url, OFFLINE)
     theirs = {stat["name"]["name"]: stat.get("mean") for stat in bare if "perturbation" not in stat["name"]}
