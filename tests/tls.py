@@ -18,7 +18,7 @@ from loopback import serving
 def certificate(folder: Path) -> tuple[Path, Path]:
     """A self-signed certificate for 127.0.0.1, and its key."""
     if shutil.which("openssl") is None:
-        pytest.skip("openssl is not there to make a certificate")
+        pytest.skip("needs openssl, to make a certificate")
     files = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
         [

@@ -168,7 +168,7 @@ def test_answers_that_attack_find_nothing(
     sandbox: str, tmp_path: Path, run_program: Run, canary_server: tuple[int, list[bytes]]
 ) -> None:
     if sandbox == "bubblewrap" and not bubblewrap_works():
-        pytest.skip("bubblewrap is not there, or not permitted")
+        pytest.skip("needs bubblewrap (bwrap), and the right to make namespaces")
     if sandbox != "bubblewrap" and not has_landlock():
         pytest.skip("needs Landlock with scopes (Linux 6.12)")
     port, heard = canary_server

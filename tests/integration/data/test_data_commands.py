@@ -120,7 +120,7 @@ def as_a_user() -> tuple[str, ...]:
     if os.geteuid() != 0:
         return ()
     if shutil.which("setpriv") is None:
-        pytest.skip("root may read and write everything, and there is no setpriv to take that away")
+        pytest.skip("needs a user that is not root, or setpriv: root may read and write everything")
     return ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 
 

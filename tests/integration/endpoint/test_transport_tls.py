@@ -4,50 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
-from eval_factory.endpoint.endpoint_settings import OAuthSettings
-from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
+from eval_factory.endpoint.sign_in import SignInError
 from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError
 from tls import certificate, served
-
-TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A handshake that fails is what is tested."""
-
-
-class _Answers(BaseHTTPRequestHandler):
-    """The same document to everybody: a token to one, an answer to another."""
-
-    def do_POST(self) -> None:
-        data = json.dumps(TOKEN).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self) -> None:
-        self.do_POST()
-
-    def log_message(self, *_: object) -> None:
-        pass
+from token_answers import TOKEN, Answers, Server, forget_proxies_and_certificates, token_from
 
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*CERTIFICATE_VARIABLES, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
+    forget_proxies_and_certificates(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +28,8 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def url(pem: tuple[Path, Path]) -> Iterator[str]:
-    with served(_Server(("127.0.0.1", 0), _Answers), *pem) as base:
+    with served(Server(("127.0.0.1", 0), Answers), *pem) as base:
         yield f"{base}/token"
-
-
-def token_from(url: str, folder: Path) -> str | None:
-    env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-0123456789", "OPENAI_TOKEN_URL": url}
-    sign_in = OAuthSignIn(
-        OAuthSettings("openai", None, None), env=env, redactor=Redactor(), say=lambda _: None, folder=folder
-    )
-    return sign_in.header()
 
 
 @pytest.mark.parametrize("variable", CERTIFICATE_VARIABLES)

@@ -2,63 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.redaction import Redactor
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint import transport
-from eval_factory.endpoint.endpoint_settings import OAuthSettings
-from eval_factory.endpoint.sign_in import OAuthSignIn
 from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
 from loopback import serving
-
-TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A handshake that fails is what is tested."""
-
-
-class _Answers(BaseHTTPRequestHandler):
-    """The same document to everybody: a token to one, an answer to another."""
-
-    def do_POST(self) -> None:
-        data = json.dumps(TOKEN).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self) -> None:
-        self.do_POST()
-
-    def log_message(self, *_: object) -> None:
-        pass
+from token_answers import Answers, Server, forget_proxies_and_certificates, token_from
 
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*CERTIFICATE_VARIABLES, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-
-
-def token_from(url: str, folder: Path) -> str | None:
-    env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-0123456789", "OPENAI_TOKEN_URL": url}
-    sign_in = OAuthSignIn(
-        OAuthSettings("openai", None, None), env=env, redactor=Redactor(), say=lambda _: None, folder=folder
-    )
-    return sign_in.header()
+    forget_proxies_and_certificates(monkeypatch)
 
 
 def test_the_first_variable_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,13 +49,13 @@ def test_a_proxy_of_another_kind_is_refused_by_its_variable(tmp_path: Path, monk
     Transport("https://host/v1", timeout_s=5, connections=1)
 
 
-class _SlowReader(_Answers):
+class _SlowReader(Answers):
     """Takes a request's body in pieces, with pauses between them."""
 
     protocol_version = "HTTP/1.1"  # connections are used again
     pause_s = 0.0
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name of http.server
         left = int(self.headers["Content-Length"])
         while left > 0:
             piece = self.rfile.read(min(left, 1 << 20))
@@ -107,7 +68,7 @@ class _SlowReader(_Answers):
 
 @pytest.fixture
 def slow() -> Iterator[str]:
-    server = _Server(("127.0.0.1", 0), _SlowReader)
+    server = Server(("127.0.0.1", 0), _SlowReader)
     server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
     serving(server)
     yield f"http://127.0.0.1:{server.server_address[1]}/v1"

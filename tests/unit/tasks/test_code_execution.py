@@ -49,6 +49,20 @@ def test_what_executes_nothing_is_not_refused() -> None:
         assert evaluation({"config.type": f"helm:{entry}"}).run.config.params.extra.allow_code_execution is False
 
 
+LEADERBOARD = [
+    "leaderboard",
+    "run",
+    "lite",
+    "--conf",
+    "own.conf",
+    "--model",
+    "m",
+    "--model_url",
+    "https://h.example/v1",
+    "--dry_run",
+]
+
+
 @pytest.mark.parametrize("flag", ["--allow_code_execution", "--allow-code-execution"])
 def test_the_flag_in_both_spellings(flag: str, tmp_path: Path) -> None:
     arguments = [
@@ -68,23 +82,11 @@ def test_a_leaderboards_entries_too(flag: str, tmp_path: Path, monkeypatch: pyte
     Path("own.conf").write_text(
         'entries: [{description: "code:dataset=humaneval,model=code", priority: 1}, {description: "boolq:model=text", priority: 1}]'
     )
-    arguments = [
-        "leaderboard",
-        "run",
-        "lite",
-        "--conf",
-        "own.conf",
-        "--model",
-        "m",
-        "--model_url",
-        "https://h.example/v1",
-        "--dry_run",
-    ]
-    refused = click.testing.CliRunner().invoke(cli, arguments)
+    refused = click.testing.CliRunner().invoke(cli, LEADERBOARD)
     assert isinstance(refused.exception, ConfigError)
     assert "own.conf: code executes what a model answers" in str(refused.exception)
     assert "--allow_code_execution" in str(refused.exception)
-    assert click.testing.CliRunner().invoke(cli, [*arguments, flag]).exit_code == 0
+    assert click.testing.CliRunner().invoke(cli, [*LEADERBOARD, flag]).exit_code == 0
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -97,17 +99,5 @@ def test_a_function_that_is_called_with_the_answers_is_one_of_helms(
         evaluation({"config.type": "helm:boolq:process_output=os.system", KEY: allowed})
     monkeypatch.chdir(tmp_path)
     Path("own.conf").write_text('entries: [{description: "boolq:model=text,process_output=os.system", priority: 1}]')
-    arguments = [
-        "leaderboard",
-        "run",
-        "lite",
-        "--conf",
-        "own.conf",
-        "--model",
-        "m",
-        "--model_url",
-        "https://h.example/v1",
-        "--dry_run",
-    ]
-    refused = click.testing.CliRunner().invoke(cli, [*arguments, *(["--allow_code_execution"] if allowed else [])])
+    refused = click.testing.CliRunner().invoke(cli, [*LEADERBOARD, *(["--allow_code_execution"] if allowed else [])])
     assert "process_output names a function" in str(refused.exception)

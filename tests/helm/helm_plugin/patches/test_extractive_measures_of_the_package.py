@@ -27,7 +27,8 @@ print("the same")
 """
 
 needs_the_package = pytest.mark.skipif(
-    importlib.util.find_spec("summ_eval") is None or importlib.util.find_spec("gin") is None, reason="needs summ-eval"
+    importlib.util.find_spec("summ_eval") is None or importlib.util.find_spec("gin") is None,
+    reason="needs summ-eval and gin-config (requirements-dev.lock)",
 )
 
 

@@ -178,7 +178,7 @@ def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatc
     process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
     environment = Path(f"/proc/{process.pid}/environ")
     if not environment.exists():
-        pytest.skip("needs Linux")
+        pytest.skip("needs Linux: /proc")
     assert b"sk-canary" not in environment.read_bytes()
 
 

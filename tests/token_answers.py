@@ -1,0 +1,51 @@
+"""A server that gives the same token document to everybody, and a sign-in that asks for it."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.redaction import Redactor
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
+from eval_factory.endpoint.sign_in import OAuthSignIn
+from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES
+
+TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}
+
+
+class Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A handshake that fails is what is tested."""
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A token to one, an answer to another."""
+
+    def do_POST(self) -> None:
+        data = json.dumps(TOKEN).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def forget_proxies_and_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*CERTIFICATE_VARIABLES, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def token_from(url: str, folder: Path) -> str | None:
+    env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-0123456789", "OPENAI_TOKEN_URL": url}
+    settings = OAuthSettings("openai", None, None)
+    return OAuthSignIn(settings, env=env, redactor=Redactor(), say=lambda _: None, folder=folder).header()
