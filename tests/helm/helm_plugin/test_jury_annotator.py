@@ -87,7 +87,7 @@ def test_no_judge_is_asked_about_an_answer_with_nothing_in_it() -> None:
 
 def test_the_template_of_the_prompt_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge_prompts, "_known", {})
-    monkeypatch.setattr(judge_prompts, "_files", [])
+    monkeypatch.setattr(judge_prompts._record, "file", None)
     file = tmp_path / JUDGE_PROMPTS_FILE
     file.write_text('{"of": ["an earlier run"]}')
     judge_prompts.write_down(file)

@@ -29,9 +29,10 @@ from eval_factory.helm_plugin.patches.confined_process import (
 
 LINUX = sys.platform.startswith("linux")
 LANDLOCK = ctypes.CDLL(None).syscall(444, None, 0, 1) if LINUX else 0
-needs_landlock = pytest.mark.skipif(LANDLOCK < 1, reason="the kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(LANDLOCK < 1, reason="needs a kernel with Landlock (Linux 5.13)")
 needs_seccomp = pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "aarch64") or not LINUX, reason="calls are not known"
+    platform.machine() not in ("x86_64", "aarch64") or not LINUX,
+    reason="needs Linux on x86_64 or aarch64: its call numbers",
 )
 
 PROBLEM = {
@@ -94,7 +95,7 @@ def test_files_that_are_not_named_are_shut(tmp_path: Path) -> None:
     assert found == ["", "", shut, shut, shut, shut, shut, ""]
 
 
-@pytest.mark.skipif(LANDLOCK < 4, reason="needs Linux 6.7")
+@pytest.mark.skipif(LANDLOCK < 4, reason="needs Landlock for TCP (Linux 6.7)")
 @pytest.mark.parametrize("tcp", [False, True])
 def test_connections_are_shut_unless_they_are_asked_for(tcp: bool, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -164,7 +165,7 @@ def test_limits(tmp_path: Path) -> None:
     assert in_child(lambda: None, write, open_many) == ["", ""]
 
 
-@pytest.mark.skipif(not LINUX, reason="Linux's")
+@pytest.mark.skipif(not LINUX, reason="needs Linux")
 def test_private_memory_is_roots_alone() -> None:
     """The owner of its files in /proc is root then, whoever runs it."""
     libc = ctypes.CDLL(None)
@@ -180,7 +181,7 @@ def test_private_memory_is_roots_alone() -> None:
     os.close(into)
 
 
-@pytest.mark.skipif(not LINUX, reason="Linux's")
+@pytest.mark.skipif(not LINUX, reason="needs Linux")
 def test_rights_and_lives_that_are_given_up() -> None:
     out, into = os.pipe()
     if (child := os.fork()) == 0:
@@ -368,4 +369,4 @@ def test_what_an_earlier_run_wrote_is_not_kept(tmp_path: Path) -> None:
         "still_can": ["x"],
     }
     execution_record._known.clear()
-    execution_record._files.clear()
+    execution_record._record.file = None
