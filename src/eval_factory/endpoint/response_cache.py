@@ -330,13 +330,13 @@ def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
     return map(_typed, read_answers(path, role))
 
 
-def used_answers(path: Path, run_id: str) -> Iterator[Answer]:
-    """The kept answers that one run got or took from the cache; others in the file may be of another endpoint's."""
-    query = (
-        "SELECT * FROM responses WHERE key IN"
-        " (SELECT key FROM attempts WHERE run_id = :run_id AND outcome IN ('answered', 'cached')) ORDER BY created, key"
-    )
-    return map(_typed, _rows(path, query, run_id=run_id))
+def used_keys(path: Path, run_id: str) -> frozenset[str]:
+    """Of the answers that one run got or took from the cache; others in the file may be of another endpoint's.
+
+    One that was archived since is not kept any more, and its key still stands here.
+    """
+    query = "SELECT DISTINCT key FROM attempts WHERE run_id = :run_id AND outcome IN ('answered', 'cached')"
+    return frozenset(row["key"] for row in _rows(path, query, run_id=run_id))
 
 
 def _typed(row: Mapping[str, Any]) -> Answer:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from eval_factory.core.helm_run_settings import ALL_FILES, WITHOUT
+
 ALLOWED = frozenset(
     {
         "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
@@ -16,8 +18,8 @@ ALLOWED = frozenset(
         "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
         "HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_ENDPOINT",
         "HF_TOKEN", "NLTK_DATA", "TIKTOKEN_CACHE_DIR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
-        "MEDICAL_DATA_ALL_FILES", "NVCF_STATUS_URL", "OAUTHLIB_INSECURE_TRANSPORT", "SYSTEMROOT",
-        "EVAL_FACTORY_WITHOUT",
+        ALL_FILES, "NVCF_STATUS_URL", "OAUTHLIB_INSECURE_TRANSPORT", "SYSTEMROOT",
+        WITHOUT,
     }
 )  # fmt: skip
 ALLOWED_PREFIXES = ("LC_",)

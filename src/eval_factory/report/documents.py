@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import resources
 from typing import Any
 
 import yaml
 
-from eval_factory.core.jsonl import json_line
 from eval_factory.core.results import (
     SCHEMA_VERSION,
     AskedEndpoint,
@@ -163,11 +162,6 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         **({"injection": list(record.injection)} if record.injection else {}),
         **({"signs": list(record.signs)} if record.signs else {}),
     }
-
-
-def json_lines(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Each line with its newline."""
-    return (json_line(line) + "\n" for line in lines)
 
 
 class _Dumper(yaml.SafeDumper):

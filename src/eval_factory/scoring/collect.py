@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.results import AskedEndpoint, Instances, Score, TaskResult, Validity
+from eval_factory.core.results import Instances, Score, TaskResult, Validity
 from eval_factory.data.pins import notes_on_revisions
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
@@ -36,7 +36,7 @@ from eval_factory.scoring.records import InstanceRecords, KeptAnswers
 from eval_factory.scoring.reportable import is_reportable, unreadable
 from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
-from eval_factory.scoring.stated_models import endpoints_of, endpoints_of_other_models, notes_on_models
+from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, tally_requests
 from eval_factory.scoring.usage import usage_of
 from eval_factory.tasks.errata import CORRECTED
@@ -64,7 +64,8 @@ def collect(
     main_split = run.main_split(entry.main_split)
     metrics = metric_values_of(run, main_split)
     corrections = Corrections.of(plan, metrics)
-    answers = KeptAnswers.of(plan)
+    stated = StatedModels(plan.endpoints, response_cache.used_keys(plan.rundir.cache_db, run_id))
+    answers = KeptAnswers.of(plan, stated.add)
     readability = Readability.of(plan, run, metrics, answers.raw_to)
     tally = tally_requests(plan, run, corrections, readability)
     _keep_places(metrics, tally, main_split)
@@ -92,7 +93,8 @@ def collect(
     main_is_judged = main_values is not None and is_judged(main_values, jury_metric)
     judgements = judgements_of(tally.ratings, tally.judges, tally.requested) if main_is_judged else None
     told_by_jury = main_is_judged or any(is_judged(one, jury_metric) and one.label in scored.scores for one in metrics)
-    asked = _endpoints(plan, run, run_id)
+    prompts = None if run.jury is None else output.judge_prompts(plan.rundir.helm, run.jury)
+    asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
     not_reportable = (
         *unreadable(instances, extra.max_unreadable),
         *(judges_that_failed(tally.judges, extra.max_judge_failures) if told_by_jury else ()),
@@ -138,13 +140,6 @@ def collect(
         status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,
     )
-
-
-def _endpoints(plan: Plan, run: output.HelmRun, run_id: str) -> dict[str, AskedEndpoint]:
-    """The evaluated model and the judges: what they were asked as, and what their answers state."""
-    prompts = None if run.jury is None else output.judge_prompts(plan.rundir.helm, run.jury)
-    answers = response_cache.used_answers(plan.rundir.cache_db, run_id)
-    return endpoints_of(plan.endpoints, answers, {judge.role: prompts for judge in plan.judges})
 
 
 def _is_complete(instances: Instances, tally: Tally) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from eval_factory.core.results import InstanceRecord
 from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
 from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
@@ -28,15 +27,6 @@ class CachedAnswer:
     raw: Raw
 
 
-def cached_answers(cache_db: Path, model: EndpointPlan) -> dict[str, CachedAnswer]:
-    found = {}
-    for row in response_cache.read_answers(cache_db):
-        response = json.loads(row["response"])
-        raw = raw_of(response, model) if row["role"] == model.role else Raw()
-        found[row["key"]] = CachedAnswer(openai_api.usage_of(response), row["latency_s"], raw)
-    return found
-
-
 @dataclass(frozen=True)
 class KeptAnswers:
     """The kept answer to each of HELM's requests to the model."""
@@ -47,10 +37,15 @@ class KeptAnswers:
     """The changes with which requests were answered that the endpoint refused as they were."""
 
     @classmethod
-    def of(cls, plan: Plan) -> KeptAnswers:
+    def of(cls, plan: Plan, tell: Callable[[Answer], None] = lambda _answer: None) -> KeptAnswers:
+        """Goes through all kept answers, once; `tell` is told of each."""
         model, cache_db = plan.model, plan.rundir.cache_db
-        variants = response_cache.read_changes(cache_db, model.url, model.model_id)
-        return cls(model, cached_answers(cache_db, model), variants)
+        found = {}
+        for answer in response_cache.typed_answers(cache_db):
+            tell(answer)
+            raw = raw_of(answer.response, model) if answer.role == model.role else Raw()
+            found[answer.key] = CachedAnswer(answer.tokens, answer.latency_s, raw)
+        return cls(model, found, response_cache.read_changes(cache_db, model.url, model.model_id))
 
     def to(self, state: output.RequestState) -> CachedAnswer | None:
         """None where it failed, or is not there any more."""

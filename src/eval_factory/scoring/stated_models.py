@@ -75,34 +75,40 @@ class _Seen:
             self.other += not same_model(asked, stated)
 
 
-def endpoints_of(
-    endpoints: Iterable[EndpointSettings],
-    answers: Iterable[Answer],
-    judge_prompts: Mapping[str, tuple[str, ...] | None],
-) -> dict[str, AskedEndpoint]:
-    """Role -> what was asked for, and what the answers of this result state.
+class StatedModels:
+    """Role by role what was asked for, and what the answers of a result state."""
 
-    Args:
-        answers: those that the result is made of, of all roles.
-        judge_prompts: judge -> SHA-256 of the templates of its prompt.
-    """
-    asked = {endpoint.role: endpoint for endpoint in endpoints}
-    seen: dict[str, _Seen] = defaultdict(_Seen)
-    for answer in answers:
-        if answer.role in asked:
-            seen[answer.role].add(answer, asked[answer.role].model_id)
-    return {
-        role: AskedEndpoint(
-            model=endpoint.model_id,
-            host=host_in(endpoint.url),
-            sampling=tuple(json.loads(fields) for fields, _ in seen[role].sampling.most_common(MOST_LISTED)),
-            answers=seen[role].answers,
-            stated_models=dict(seen[role].stated.most_common(MOST_LISTED)),
-            other_model=seen[role].other,
-            prompt_sha256=judge_prompts.get(role),
-        )
-        for role, endpoint in asked.items()
-    }
+    def __init__(self, endpoints: Iterable[EndpointSettings], used: Collection[str]) -> None:
+        """
+        Args:
+            used: keys of the answers that the result is made of, of all roles.
+        """
+        self._asked = {endpoint.role: endpoint for endpoint in endpoints}
+        self._used = used
+        self._seen: dict[str, _Seen] = defaultdict(_Seen)
+
+    def add(self, answer: Answer) -> None:
+        """One kept answer; others than the used ones do not count."""
+        if answer.role in self._asked and answer.key in self._used:
+            self._seen[answer.role].add(answer, self._asked[answer.role].model_id)
+
+    def endpoints(self, judge_prompts: Mapping[str, tuple[str, ...] | None]) -> dict[str, AskedEndpoint]:
+        """
+        Args:
+            judge_prompts: judge -> SHA-256 of the templates of its prompt.
+        """
+        return {
+            role: AskedEndpoint(
+                model=endpoint.model_id,
+                host=host_in(endpoint.url),
+                sampling=tuple(json.loads(fields) for fields, _ in self._seen[role].sampling.most_common(MOST_LISTED)),
+                answers=self._seen[role].answers,
+                stated_models=dict(self._seen[role].stated.most_common(MOST_LISTED)),
+                other_model=self._seen[role].other,
+                prompt_sha256=judge_prompts.get(role),
+            )
+            for role, endpoint in self._asked.items()
+        }
 
 
 def host_in(url: str) -> str:

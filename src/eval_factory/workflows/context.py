@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
@@ -50,11 +50,13 @@ def redactor_of(evaluation: Evaluation, env: Mapping[str, str]) -> Redactor:
     return Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
 
 
-def show_warnings(evaluation: Evaluation, screen: TextIO) -> list[str]:
-    """The warnings about the configuration, on the screen; returned for the log."""
-    warnings = [f"warning: {text}" for text in evaluation.warnings]
-    screen.writelines(f"{line}\n" for line in warnings)
-    return warnings
+def warnings_of(evaluation: Evaluation) -> list[str]:
+    """The warnings about the configuration, as lines for the screen and the log."""
+    return [f"warning: {text}" for text in evaluation.warnings]
+
+
+def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:
+    screen.writelines(f"{line}\n" for line in warnings_of(evaluation))
 
 
 @contextmanager
@@ -63,7 +65,6 @@ def hold(
     env: Mapping[str, str],
     screen: TextIO,
     *,
-    warnings: Sequence[str] = (),
     fresh: bool = False,
     debug: bool = False,
 ) -> Iterator[RunContext]:
@@ -81,7 +82,7 @@ def hold(
         redactor.learn(key)
     claim(plan.rundir, fresh=fresh)
     with plan.rundir.locked(lambda text: print(text, file=screen)) as lock:
-        log = open_log(plan.rundir, redactor, debug=debug, beginning=[*warnings, *keys.lines])
+        log = open_log(plan.rundir, redactor, debug=debug, beginning=[*warnings_of(plan.evaluation), *keys.lines])
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         yield RunContext(plan.rundir, lock, env, redactor, log, screen)

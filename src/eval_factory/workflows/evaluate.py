@@ -65,10 +65,10 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug)
-    warnings = show_warnings(evaluation, screen)
+    show_warnings(evaluation, screen)
     look_for_prerequisites(evaluation, plan)
     bundle = find_bundle(plan, env)
-    with hold(plan, env, screen, warnings=warnings, fresh=options.fresh, debug=options.debug) as context:
+    with hold(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
         settings = settings_of(plan, bundle, context.env)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)

@@ -254,6 +254,7 @@ def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> N
     kept.journal(replace(attempt("used again"), outcome="cached"))
     kept.journal(replace(attempt("failed later"), outcome="failed"))
     kept.close()
-    assert [found.key for found in response_cache.used_answers(path, "run")] == ["used again", "new"]
-    assert len(list(response_cache.used_answers(path, "before"))) == 3
-    assert list(response_cache.used_answers(tmp_path / "none.db", "run")) == []
+    used = response_cache.used_keys(path, "run")
+    assert [found.key for found in response_cache.typed_answers(path) if found.key in used] == ["used again", "new"]
+    assert len(response_cache.used_keys(path, "before")) == 3
+    assert response_cache.used_keys(tmp_path / "none.db", "run") == frozenset()

@@ -68,17 +68,6 @@ def test_signs_of_an_answer_are_in_its_line(result: TaskResult) -> None:
     assert "signs" not in documents.result_line(next(iter(result.instances)))
 
 
-def test_json_lines_hold_no_number_that_is_none() -> None:
-    odd = {"a": float("nan"), "b": [1.5, float("inf"), {"c": -float("inf")}], "d": (1, float("nan")), "e": "NaN"}
-    lines = list(documents.json_lines([odd, {"a": 1.5}]))
-    assert lines == ['{"a": null, "b": [1.5, null, {"c": null}], "d": [1, null], "e": "NaN"}\n', '{"a": 1.5}\n']
-
-
-def test_json_lines_are_lines_to_every_reader() -> None:
-    text = "".join(documents.json_lines([{"a": "x\u2028y\x85\ud800", "b": float("inf")}, {"a": 1}]))
-    assert text == '{"a": "x\\u2028y\\u0085\\ud800", "b": null}\n{"a": 1}\n'
-
-
 def test_usage_is_of_this_run_at_the_top_and_then_of_all_runs() -> None:
     both = {"gpt": spent(4, 40), "model": spent(3, None)}
     usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)

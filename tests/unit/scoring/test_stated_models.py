@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import AskedEndpoint
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.stated_models import (
     LONGEST_MODEL,
     MOST_LISTED,
-    endpoints_of,
+    StatedModels,
     endpoints_of_other_models,
     host_in,
     notes_on_models,
@@ -86,6 +87,15 @@ def answer(role: str, stated: object = None, **request: Any) -> Answer:
     return Answer("key", role, "m", body, response, 1.0, 0.1)
 
 
+def endpoints_of(
+    endpoints: tuple[EndpointSettings, ...], answers: list[Answer], judge_prompts: dict[str, tuple[str, ...] | None]
+) -> dict[str, AskedEndpoint]:
+    stated = StatedModels(endpoints, {"key"})
+    for one in answers:
+        stated.add(one)
+    return stated.endpoints(judge_prompts)
+
+
 ASKED = (
     endpoint_settings(role="model", model_id="org/m", url="https://user:pass@Host.example:8443/v1?key=${GATEWAY_KEY}"),
     endpoint_settings(role="gpt", model_id="gpt-4o", url="http://[::1]/v1"),
@@ -109,6 +119,11 @@ def test_each_endpoint_is_described_by_its_own_answers() -> None:
         stated_models={"gpt-4o-2024-08-06": 2, "gpt-4o": 1}, other_model=0, prompt_sha256=("a" * 64,),
     )  # fmt: skip
     assert (found["model"].main_model, found["gpt"].main_model) == ("m", "gpt-4o-2024-08-06")
+
+
+def test_answers_that_the_result_is_not_made_of_do_not_count() -> None:
+    found = endpoints_of(ASKED, [replace(answer("gpt", "other"), key="of an earlier run"), answer("gpt")], {})["gpt"]
+    assert (found.answers, found.stated_models) == (1, {})
 
 
 def test_who_never_answered_is_described_too() -> None:

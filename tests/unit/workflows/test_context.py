@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.redaction import REDACTED
-from eval_factory.workflows.context import HUB_TOKEN, hold, redactor_of, show_warnings
+from eval_factory.workflows.context import HUB_TOKEN, hold, redactor_of, show_warnings, warnings_of
 from unit.builders import evaluation, plan
 
 KEY, TOKEN = "plain-looking-key-77", "plain-looking-token-88"
@@ -26,19 +26,19 @@ def test_the_keys_and_the_token_of_the_hub_are_redacted(tmp_path: Path) -> None:
     assert HUB_TOKEN == "HF_TOKEN"
 
 
-def test_warnings_are_shown_and_returned_for_the_log() -> None:
+def test_warnings_are_lines_of_the_screen() -> None:
     screen = io.StringIO()
     here = evaluation({"config.params.task": "pubmed_qa"})
-    told = show_warnings(here, screen)
-    assert told == ["warning: keys without an effect here: config.params: task"]
-    assert screen.getvalue() == f"{told[0]}\n"
-    assert show_warnings(evaluation(), screen) == []
+    show_warnings(here, screen)
+    show_warnings(evaluation(), screen)
+    told = "warning: keys without an effect here: config.params: task"
+    assert (screen.getvalue(), warnings_of(here)) == (f"{told}\n", [told])
 
 
 def test_what_happens_is_told_to_the_log_the_screen_or_both(tmp_path: Path) -> None:
     screen = io.StringIO()
-    here = plan(flags(tmp_path))
-    with hold(here, {"MY_KEY": KEY}, screen, warnings=["warning: first"]) as context:
+    here = plan({**flags(tmp_path), "config.params.task": "pubmed_qa"})
+    with hold(here, {"MY_KEY": KEY}, screen) as context:
         screen.truncate(0)
         screen.seek(0)
         context.say(f"said {KEY}")
@@ -47,7 +47,7 @@ def test_what_happens_is_told_to_the_log_the_screen_or_both(tmp_path: Path) -> N
         context.log.debug("unseen")
     log = here.rundir.program_log.read_text("utf-8")
     assert screen.getvalue() == f"said {KEY}\nwarning: warned\nshown\n"
-    assert "INFO warning: first\n" in log
+    assert "INFO warning: keys without an effect here: config.params: task\n" in log
     assert f"INFO said {REDACTED}\n" in log
     assert "WARNING warned\n" in log
     assert "shown" not in log

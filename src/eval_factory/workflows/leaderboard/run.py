@@ -67,8 +67,7 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
     bundle = plan.evaluation.run.config.params.extra.data_dir
     if bundle is not None:
         refuse_inside(Path(bundle).expanduser(), job.rundir.root, "an output folder")
-    warnings = [f"warning: {text}" for text in plan.evaluation.warnings]
-    with hold(plan, env, screen, warnings=warnings, debug=request.debug) as context:
+    with hold(plan, env, screen, debug=request.debug) as context:
         prepare(context, job)
         make_room(plan.model.parallelism * (1 + len(plan.prescribed)))
         answered = None if request.no_preflight else probe(context, job)
