@@ -1,0 +1,53 @@
+"""What is written down of MedHELM's leaderboard is what the installed HELM's run specs say."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from helm.benchmark.adaptation.adapter_spec import AdapterSpec
+from helm.benchmark.run_spec import get_run_spec_function
+from helm.benchmark.run_specs import medhelm_run_specs
+from helm.benchmark.runner import downsample_eval_instances
+from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
+from helm.common.request import Request
+
+from eval_factory.scoring.run_environment import SEEDS
+from eval_factory.tasks.medhelm_leaderboard import load_medhelm_leaderboard
+
+BOARD = load_medhelm_leaderboard()
+ARGUMENTS = {"subject": "lab_anemia", "condition": "chronic_pain", "subset": "icliniq", "data_path": "x"}
+
+
+def adapter_of(run_spec: str, monkeypatch: pytest.MonkeyPatch) -> AdapterSpec:
+    device = SimpleNamespace(get_torch_device_name=lambda: "cpu")  # HELM's own asks torch, which is not installed
+    monkeypatch.setitem(sys.modules, "helm.common.gpu_utils", device)
+    function: Any = get_run_spec_function(run_spec)
+    assert function.__module__ == medhelm_run_specs.__name__
+    takes = inspect.signature(function).parameters
+    return function(**{name: value for name, value in ARGUMENTS.items() if name in takes}).adapter_spec
+
+
+@pytest.mark.parametrize("run_spec", BOARD.run_specs)
+def test_a_plain_run_asks_as_the_leaderboard_did(run_spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter, entry = adapter_of(run_spec, monkeypatch), BOARD.run_specs[run_spec]
+    assert (adapter.max_tokens, adapter.temperature) == (entry.max_tokens, BOARD.temperature)
+    assert adapter.num_train_trials == BOARD.num_train_trials
+    function: Any = get_run_spec_function(run_spec)
+    length = inspect.signature(function).parameters.get("max_length")
+    assert entry.max_length == (None if length is None else length.default)
+
+
+def test_helm_asks_with_this_top_p() -> None:
+    assert Request(model="a/b", model_deployment="a/b").top_p == BOARD.top_p
+
+
+def test_helm_draws_a_sample_with_this_seed() -> None:
+    instances = [Instance(Input(text=str(number)), [], split=TEST_SPLIT, id=str(number)) for number in range(50)]
+    drawn = downsample_eval_instances(instances, 5, [TEST_SPLIT])
+    chosen = np.random.RandomState(SEEDS["helm_sample"]).choice(np.arange(50), 5, replace=False)
+    assert [instance.id for instance in drawn] == [str(number) for number in chosen]

@@ -1,0 +1,74 @@
+"""What is written down of MedHELM's leaderboard fits the tasks and the data that eval-factory knows."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from eval_factory.data.sources import load_sources
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
+from eval_factory.tasks.run_specs import load_index
+
+NOT_ON_IT = {"medbullets_freetext", "sample_medical_qa", "custom"}
+
+
+def test_every_task_but_three_is_on_it_and_nothing_else_is() -> None:
+    tasks = {task.name: task.helm.run_spec for task in load_framework().evaluations}
+    on_it = set(load_medhelm_leaderboard().run_specs)
+    assert {name for name, run_spec in tasks.items() if run_spec not in on_it} == NOT_ON_IT
+    assert on_it <= set(tasks.values())
+
+
+def test_it_tells_of_the_version_of_the_index() -> None:
+    assert load_medhelm_leaderboard().helm == load_index().helm
+
+
+def test_its_arguments_are_what_the_tasks_take() -> None:
+    tasks = load_framework().evaluations
+    for run_spec, entry in load_medhelm_leaderboard().run_specs.items():
+        for name, values in entry.arguments.items():
+            rules = [task.helm.parameters[name] for task in tasks if task.helm.run_spec == run_spec]
+            taken = {value for rule in rules for value in (*rule.allowed, rule.fixed)}
+            assert set(values) <= taken, run_spec
+        takes_length = "max_length" in load_index().run_specs[run_spec].known_parameters
+        assert (entry.max_length is not None) is takes_length
+
+
+def test_the_revision_is_unknown_where_helm_takes_a_branch() -> None:
+    sources, entries = load_sources(), load_medhelm_leaderboard().run_specs
+    for name, task in sources.tasks.items():
+        listing = task.listing is not None and task.listing.upstream is not None
+        if name in entries and (listing or any(file.upstream for file in task.files)):
+            assert entries[name].newest_data, name
+
+
+@pytest.mark.parametrize(
+    ("given", "not_run"),
+    [
+        ({}, None),
+        ({"subject": "a"}, None),
+        ({"subject": "b"}, "subject=b"),
+        ({"subject": "a", "language": "es"}, "language=es"),
+        ({"number": 1}, None),
+    ],
+)
+def test_arguments_with_which_it_has_a_result(given: dict[str, object], not_run: str | None) -> None:
+    entry = LeaderboardEntry(max_tokens=1, arguments={"subject": ("a",), "number": ("1",)})
+    assert entry.argument_not_run(given) == not_run
+
+
+def test_an_entry_may_differ_from_all_others() -> None:
+    plain, own = (
+        LeaderboardEntry(max_tokens=1),
+        LeaderboardEntry(max_tokens=1, max_eval_instances=100, num_output_tokens={"b": 3}),
+    )
+    board = load_medhelm_leaderboard().model_copy(update={"num_output_tokens": {"a": 1, "b": 2}})
+    assert (board.most_instances(plain), board.most_instances(own)) == (1000, 100)
+    assert board.tokens_by_model(plain) == {"a": 1, "b": 2}
+    assert board.tokens_by_model(own) == {"a": 1, "b": 3}
+
+
+def test_a_key_that_is_not_known_is_a_mistake() -> None:
+    with pytest.raises(ValidationError, match="tokens"):
+        MedhelmLeaderboard.model_validate({**load_medhelm_leaderboard().model_dump(), "tokens": 1})
