@@ -24,7 +24,7 @@ from scripted_endpoint import ScriptedEndpoint
 TASK = "sample_medical_qa"
 FILES = [
     "evaluation_config.yaml", "results.yml", "run_config.yml", "instances.jsonl", "results.jsonl", "cache.db",
-    "report.html", "responses/model.jsonl", "logs/eval-factory.log", "logs/helm-run.log", "logs/events.jsonl",
+    "report.html", "packages.txt", "responses/model.jsonl", "logs/eval-factory.log", "logs/helm-run.log", "logs/events.jsonl",
     "model_configs/model_deployments.yaml", "model_configs/model_metadata.yaml",
 ]  # fmt: skip
 

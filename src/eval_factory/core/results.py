@@ -241,6 +241,44 @@ class Provenance:
     """Names of the patches of HELM that were applied; None where they were not written down."""
     endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)
     """`model` and each judge -> what it was."""
+    dataset_revisions: Mapping[str, str] = field(default_factory=dict)
+    """File, folder or data set of the Hub -> the commit at which it was read; what has no known one is not there."""
+    platform: Mapping[str, str] = field(default_factory=dict)
+    """The kind of machine and interpreter."""
+    framework_sha256: str | None = None
+    """Of framework.yml, which holds the tasks and all default values."""
+    lock_sha256: str | None = None
+    """Of packages.txt in the output folder: every installed package with its version."""
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    """What is drawn at random -> the seed that it is drawn with."""
+    started_at: str | None = None
+    """When the helm-run that made the result began, in UTC (ISO 8601)."""
+    ended_at: str | None = None
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One setting of a run that is not what MedHELM's leaderboard ran."""
+
+    setting: str
+    leaderboard: str | int | float
+    """`unknown` where nobody wrote it down."""
+    here: str | int | float
+    effect: str
+    """What it may do to the score."""
+
+
+@dataclass(frozen=True)
+class Comparability:
+    """Whether a score may stand beside those of MedHELM's leaderboard, as far as settings tell."""
+
+    medhelm_settings: bool | None
+    """None: the leaderboard has no result to compare with."""
+    reason: str | None = None
+    """Why there is none."""
+    deviations: tuple[Deviation, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What is no deviation and may be taken for one, or for no such."""
 
 
 @dataclass(frozen=True)
@@ -291,3 +329,5 @@ class TaskResult:
     status: str
     something_to_ask: bool
     """Whether the same command would ask for anything again."""
+    comparability: Comparability | None = None
+    """None: of a version that did not say it."""

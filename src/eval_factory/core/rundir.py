@@ -169,6 +169,11 @@ class RunDir:
         return self.root / ".leaderboard_state.json"
 
     @property
+    def packages(self) -> Path:
+        """Every installed package with its version, when the result was written."""
+        return self.root / "packages.txt"
+
+    @property
     def events(self) -> Path:
         return self.logs / "events.jsonl"
 
@@ -214,7 +219,7 @@ class RunDir:
 
     def writes(self, name: str) -> bool:
         """Whether a file of that name in the folder itself is one that is written here whole or not at all."""
-        kept = (self.run_config, self.leaderboard, self.leaderboard_state, self.run_state, self.own_data)
+        kept = (self.run_config, self.packages, self.leaderboard, self.leaderboard_state, self.run_state, self.own_data)
         names = {file.name for file in (*self.results, *kept, self.marker, self.lock_holder)}
         return name in names or fnmatchcase(name, self.run_entries_of("*").name)
 

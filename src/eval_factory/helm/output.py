@@ -105,16 +105,21 @@ class _MetricSpec(_HelmRecord):
     args: dict[str, Any] = {}
 
 
-class _AdapterSpec(_HelmRecord):
+class AdapterSpec(_HelmRecord):
+    """How HELM makes requests of instances. What it did not write down is None."""
+
     model: str = ""
     method: str = ""
     output_mapping_pattern: str | None = None
     max_tokens: int | None = None
+    temperature: float | None = None
+    max_train_instances: int | None = None
+    num_train_trials: int = 1
 
 
 class RunSpec(_HelmRecord):
     name: str
-    adapter_spec: _AdapterSpec = _AdapterSpec()
+    adapter_spec: AdapterSpec = AdapterSpec()
     metric_specs: list[_MetricSpec] = []
 
 

@@ -13,6 +13,7 @@ import yaml
 from eval_factory.core.results import (
     SCHEMA_VERSION,
     AskedEndpoint,
+    Comparability,
     InstanceRecord,
     Provenance,
     Score,
@@ -50,9 +51,22 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
             "failures": [asdict(failure) for failure in result.validity.failures],
             "notes": list(result.validity.notes),
         },
+        "comparability": _comparability(result.comparability),
         "usage": usage(result.usage),
         "provenance": _provenance(result.provenance),
     }
+
+
+def _comparability(record: Comparability | None) -> dict[str, Any] | None:
+    """What is empty is left out: of a run with the leaderboard's settings one line is left."""
+    if record is None:
+        return None
+    told = {
+        "reason": record.reason,
+        "deviations": [asdict(deviation) for deviation in record.deviations],
+        "remarks": list(record.remarks),
+    }
+    return {"medhelm_settings": record.medhelm_settings, **{name: found for name, found in told.items() if found}}
 
 
 def _provenance(record: Provenance) -> dict[str, Any]:

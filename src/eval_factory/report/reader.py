@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import (
+    Comparability,
     InstanceRecord,
     Instances,
     Provenance,
@@ -71,6 +72,7 @@ def load_result(folder: Path | str) -> StoredResult:
         reportable=validity["reportable"],
         status=document["status"],
         something_to_ask=document["status"] == "partial",
+        comparability=_COMPARABILITY(document.get("comparability")),
     )
     return StoredResult(result, rundir.root, document["command"], document["config"], document["target"])
 
@@ -149,12 +151,13 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _reader_of(kind: type[Any]) -> Callable[[Any], Any]:
+def _reader_of(kind: Any) -> Callable[[Any], Any]:
     """Takes a document apart into the record, and the records in it."""
     return TypeAdapter(kind).validate_python
 
 
 _VALIDITY, _PROVENANCE, _SPENT, _INSTANCES = map(_reader_of, (Validity, Provenance, Spent, Instances))
+_COMPARABILITY = _reader_of(Comparability | None)
 _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
 
 

@@ -11,12 +11,15 @@ from eval_factory import __version__
 from eval_factory.core.results import AskedEndpoint, Provenance
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data.fingerprint import hashes_of
+from eval_factory.data.pins import revisions_of
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import run_environment
 from eval_factory.tasks.errata import load_errata
 
 RECORDED_PACKAGES = (
-    "crfm-helm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic",
+    "crfm-helm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic", "pandas",
+    "pyarrow", "huggingface-hub", "openpyxl", "python-docx", "tiktoken", "pyyaml", "jinja2",
 )  # fmt: skip
 
 
@@ -27,11 +30,13 @@ def provenance_of(
     git_hash: str | None,
     data_bundle: Mapping[str, Any] | None,
     endpoints: Mapping[str, AskedEndpoint] | None = None,
+    run_id: str = "",
 ) -> Provenance:
     """The record of a finished run; files of the scenario and prompts by their SHA-256.
 
     Args:
         data_bundle: the record of the bundle as it was when the run began.
+        run_id: of the helm-run that made the result.
     """
     files = output.scenario_files(plan.rundir.helm, scenario)
     data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
@@ -41,6 +46,7 @@ def provenance_of(
     if plan.evaluation.benchmark is not None:
         data.update(plan.evaluation.benchmark.sha256)
     endpoint = plan.evaluation.run.target.api_endpoint
+    started_at, ended_at = run_environment.began_and_ended(plan.rundir.events, run_id)
     return Provenance(
         eval_factory=__version__,
         helm=_version("crfm-helm"),
@@ -56,6 +62,13 @@ def provenance_of(
         code_execution=_code_execution(plan),
         patches=_patches(plan),
         endpoints=endpoints or {},
+        dataset_revisions=revisions_of(plan, data),
+        platform=run_environment.platform_of_this(),
+        framework_sha256=run_environment.framework_sha256(),
+        lock_sha256=run_environment.lock_sha256(),
+        seeds=run_environment.SEEDS,
+        started_at=started_at,
+        ended_at=ended_at,
     )
 
 

@@ -17,6 +17,7 @@ from eval_factory.core import events as event_names
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
+from eval_factory.core.rundir import write_atomic
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import read_answers_by_role
@@ -173,12 +174,14 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     from eval_factory.report.write import write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.reportable import why_not_reportable
+    from eval_factory.scoring.run_environment import installed_packages
 
     collect_rarely()  # the records of a run live to its end
     started = time.monotonic()
     home = framework_path().parent
     commit = git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
+    write_atomic(plan.rundir.packages, installed_packages())
     write_reports(
         result,
         plan.rundir,

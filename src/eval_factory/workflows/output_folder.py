@@ -48,7 +48,13 @@ def is_ours(rundir: RunDir) -> bool:
 
 def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
     """What stands there under names that a run writes to, or `--fresh` deletes; another's cache.db is only renamed."""
-    files = (*rundir.results, rundir.run_config, rundir.leaderboard, *(rundir.answers if fresh else ()))
+    files = (
+        *rundir.results,
+        rundir.run_config,
+        rundir.packages,
+        rundir.leaderboard,
+        *(rundir.answers if fresh else ()),
+    )
     yield from (path for path in files if os.path.lexists(path))
     for folder in (rundir.responses, rundir.model_configs, rundir.helm_runs):
         if folder.is_dir() and any(folder.iterdir()):
@@ -88,6 +94,7 @@ def start_over(rundir: RunDir) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     for path in (
         rundir.run_state,
+        rundir.packages,
         *rundir.results,
         *(rundir.answers if response_cache.is_ours(rundir.cache_db) else ()),
     ):

@@ -93,7 +93,7 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
         return None
     if _recorded(rundir) == (plan.identity, data_files):
         return None
-    return rundir.archive((*rundir.results, rundir.run_config))
+    return rundir.archive((*rundir.results, rundir.run_config, rundir.packages))
 
 
 def _recorded(rundir: RunDir) -> tuple[str, dict[str, str]] | None:

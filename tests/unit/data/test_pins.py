@@ -10,8 +10,8 @@ import pytest
 from eval_factory.core.helm_run_settings import Pins
 from eval_factory.data import pins
 from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.pins import notes_on_revisions, pins_of
-from eval_factory.data.sources import HubDataset, SourceFile, Sources, TaskSources, load_sources
+from eval_factory.data.pins import notes_on_revisions, pins_of, revisions_of, unlike_pinned
+from eval_factory.data.sources import HubDataset, Listing, SourceFile, Sources, TaskSources, load_sources
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
@@ -26,6 +26,18 @@ def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = {
         "medec": TaskSources(scenario="medec", files=(moving, fixed)),
         "head_qa": TaskSources(scenario="head_qa", files=(fixed,)),
+        "aci_bench": TaskSources(
+            scenario="aci_bench",
+            files=(
+                SourceFile(path="known.json", url=f"{{raw}}/{PINNED}/known.json", sha256="a" * 64),
+                SourceFile(path="any.json", url=f"{{raw}}/{OTHER}/any.json"),
+                SourceFile(path="longer.json", url=f"{{raw}}/{PINNED}0/longer.json"),
+            ),
+        ),
+        "medbullets": TaskSources(
+            scenario="notes", listing=Listing(url="{raw}", files=f"{{raw}}/{PINNED}/notes/", count=1)
+        ),
+        "medication_qa": TaskSources(scenario="notes", listing=Listing(url="{raw}", files="{raw}/main/", count=1)),
         "pubmed_qa": TaskSources(
             scenario="pubmed_qa",
             hub=(
@@ -89,3 +101,40 @@ def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None
     here = task("pubmed_qa", tmp_path)
     assert notes_on_revisions(here) == []
     assert loaded(here, pinned=PINNED, script=OTHER, newest=OTHER, unknown=OTHER) == []
+
+
+def read_data_sets(here: Plan, *revisions: str) -> Plan:
+    """Written down as those that a run of it read."""
+    here.rundir.helm.mkdir(parents=True)
+    read = [
+        {"id": f"org/{name}", "config": "default", "revision": revision, "folder": "x"}
+        for name, revision in zip(("pinned", "script", "newest"), revisions, strict=True)
+    ]
+    (here.rundir.helm / HUB_DATASETS_FILE).write_text(json.dumps(read))
+    return here
+
+
+def test_the_revisions_of_data_sets_that_were_read(tmp_path: Path) -> None:
+    here = read_data_sets(task("pubmed_qa", tmp_path), OTHER, PINNED, UNKNOWN_REVISION)
+    assert revisions_of(here, {}) == {"hub:org/pinned": OTHER, "hub:org/script": PINNED}
+    assert list(unlike_pinned(here, {})) == [("org/pinned", PINNED, OTHER)]
+
+
+def test_the_revisions_of_files_that_were_read(tmp_path: Path) -> None:
+    here, folder = task("aci_bench", tmp_path), "scenarios/aci_bench"
+    files = {f"{folder}/known.json": "a" * 64, f"{folder}/any.json": "b" * 64, f"{folder}/longer.json": "c" * 64}
+    assert revisions_of(here, files) == {f"{folder}/known.json": PINNED, f"{folder}/any.json": OTHER}
+    assert list(unlike_pinned(here, files)) == []
+    edited = {**files, f"{folder}/known.json": "d" * 64, f"{folder}/any.json": "e" * 64}
+    assert revisions_of(here, edited) == {f"{folder}/any.json": OTHER}
+    assert list(unlike_pinned(here, edited)) == [(f"{folder}/known.json", "a" * 64, "d" * 64)]
+    assert revisions_of(here, {}) == {}
+    assert list(unlike_pinned(here, {})) == []
+
+
+def test_the_revision_of_a_folder_whose_files_are_listed(tmp_path: Path) -> None:
+    assert revisions_of(task("medbullets", tmp_path), {"scenarios/notes/1.txt": "a" * 64}) == {
+        "scenarios/notes": PINNED
+    }
+    assert revisions_of(task("medbullets", tmp_path), {"scenarios/notes2/1.txt": "a" * 64}) == {}
+    assert revisions_of(task("medication_qa", tmp_path), {"scenarios/notes/1.txt": "a" * 64}) == {}

@@ -11,7 +11,16 @@ import yaml
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.redaction import Redactor
-from eval_factory.core.results import AskedEndpoint, FailureCause, JudgeCounts, Judgements, JuryReport, TaskResult
+from eval_factory.core.results import (
+    AskedEndpoint,
+    Comparability,
+    Deviation,
+    FailureCause,
+    JudgeCounts,
+    Judgements,
+    JuryReport,
+    TaskResult,
+)
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import write_reports
@@ -34,10 +43,17 @@ def result(tmp_path: Path) -> TaskResult:
     )
     asked = AskedEndpoint("org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None)
     judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))
-    provenance = replace(made.provenance, endpoints={"model": asked, "a": judge})
+    provenance = replace(
+        made.provenance,
+        endpoints={"model": asked, "a": judge},
+        dataset_revisions={"hub:a/b": "1" * 40},
+        started_at="2001-09-09T01:46:40Z",
+        ended_at="2001-09-09T01:47:10Z",
+    )
     first, *others = made.instances
     instances = [replace(first, signs=("unparsed",)), *others]
-    return replace(made, validity=validity, provenance=provenance, instances=instances)
+    stamp = Comparability(False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",))
+    return replace(made, validity=validity, provenance=provenance, instances=instances, comparability=stamp)
 
 
 @pytest.fixture
@@ -59,6 +75,30 @@ def test_it_is_the_same(result: TaskResult, folder: Path) -> None:
     assert stored.config["type"] == "pubmed_qa"
     assert stored.target["api_endpoint"]["model_id"] == "org/model"
     assert load_result(folder / "evaluation_config.yaml").result.scores == result.scores
+
+
+@pytest.mark.parametrize(
+    ("stamp", "stored"),
+    [
+        (None, None),
+        (Comparability(True), {"medhelm_settings": True}),
+        (Comparability(None, "no"), {"medhelm_settings": None, "reason": "no"}),
+    ],
+)
+def test_a_stamp_without_deviations_is_one_line(
+    stamp: Comparability | None, stored: dict[str, object] | None, result: TaskResult, tmp_path: Path
+) -> None:
+    rundir = RunDir(tmp_path / "again")
+    rundir.create()
+    config = plan().evaluation.as_dict()
+    stamped = replace(result, comparability=stamp)
+    write_reports(stamped, rundir, config=config, command="c", redactor=Redactor(), responses={})
+    document = yaml.safe_load(rundir.evaluation_config.read_text())
+    assert document["comparability"] == stored
+    assert load_result(rundir.root).result.comparability == stamp
+    del document["comparability"]  # of an earlier version
+    rundir.evaluation_config.write_text(yaml.safe_dump(document))
+    assert load_result(rundir.root).result.comparability is None
 
 
 def test_there_is_none(tmp_path: Path) -> None:

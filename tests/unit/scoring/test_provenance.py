@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.helm.names import PATCHES_FILE
+from eval_factory.scoring import run_environment
 from eval_factory.scoring.provenance import provenance_of
 from unit.builders import plan
 
@@ -22,3 +23,21 @@ def test_the_patches_that_its_run_spec_met(tmp_path: Path, task: str | None, exp
         applied = [{"name": "always", "run_specs": None}, {"name": "of_medec", "run_specs": ["medec"]}]
         (made.rundir.helm / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {}}))
     assert provenance_of(made, "scenario", "0" * 64, None, None).patches == expected
+
+
+def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
+    made = plan({"config.type": "pubmed_qa", "config.output_dir": str(tmp_path)})
+    data = made.rundir.helm / "scenarios" / "pubmed_qa" / "data"
+    data.mkdir(parents=True)
+    (data / "test_set.json").write_text("edited")
+    made.rundir.events.parent.mkdir()
+    made.rundir.events.write_text(json.dumps({"time": 1e9, "run_id": "mine"}))
+    record = provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="mine")
+    assert (record.started_at, record.ended_at) == ("2001-09-09T01:46:40Z", "2001-09-09T01:46:40Z")
+    assert record.platform == run_environment.platform_of_this()
+    assert record.framework_sha256 == run_environment.framework_sha256()
+    assert record.lock_sha256 == run_environment.lock_sha256()
+    assert record.seeds == {"helm_sample": 0, "helm_examples": 0}
+    assert record.dataset_files.keys() == {"scenarios/pubmed_qa/data/test_set.json"}
+    assert record.dataset_revisions == {}  # what was edited is of no commit
+    assert provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="other").started_at is None

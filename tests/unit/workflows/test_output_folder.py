@@ -38,7 +38,7 @@ def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tup
     "name",
     [
         "responses/a.txt", "model_configs/x", "helm/runs/v1/scores.json", "report.html", "results.yml", "run_config.yml",
-        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "leaderboard.json",
+        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "leaderboard.json", "packages.txt",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("fresh", [True, False])
@@ -95,7 +95,7 @@ def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: 
 
 @pytest.mark.parametrize("left", ["cache.db", "logs/eval-factory.log", ".run_state.json", ".leaderboard_state.json"])
 def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_path: Path) -> None:
-    put(tmp_path, "responses/model.jsonl", "report.html", "helm/runs/eval-factory/x/stats.json")
+    put(tmp_path, "responses/model.jsonl", "report.html", "packages.txt", "helm/runs/eval-factory/x/stats.json")
     if left == "cache.db":
         response_cache.create_or_check(tmp_path / left)
     else:
@@ -104,6 +104,7 @@ def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_
     start_over(RunDir(tmp_path))
     assert not (tmp_path / "responses").exists()
     assert not (tmp_path / "report.html").exists()
+    assert not (tmp_path / "packages.txt").exists()
     assert not (tmp_path / "cache.db").exists()
 
 

@@ -27,6 +27,7 @@ def with_result(made: Plan, own: dict[str, str]) -> None:
     made.rundir.root.mkdir(exist_ok=True)
     made.rundir.evaluation_config.write_text(yaml.safe_dump(document))
     made.rundir.report_html.write_text("x")
+    made.rundir.packages.write_text("x")
     made.rundir.run_config.write_text("x")
 
 
@@ -46,7 +47,8 @@ def test_other_results_are_archived_and_not_lost(why: str, tmp_path: Path) -> No
     aside = archive_other_results(made, {"data_path/a": "9"} if why == "other data" else OWN)
     assert aside is not None
     assert aside.name.startswith("results.set-aside-")
-    assert {path.name for path in aside.iterdir()} == {"evaluation_config.yaml", "report.html", "run_config.yml"}
+    names = {"evaluation_config.yaml", "packages.txt", "report.html", "run_config.yml"}
+    assert {path.name for path in aside.iterdir()} == names
     assert list(tmp_path.iterdir()) == [aside]
     assert archive_other_results(made, OWN) is None
 
