@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eval_factory.core.failure_causes import line_of
-from eval_factory.core.results import FailureCause, JuryReport, Score, Spent, TaskResult, Usage
+from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5
 MOST_CAUSES = 5
+MOST_DEVIATIONS = 3
 
 
 def summary(result: TaskResult, rundir: RunDir) -> str:
@@ -23,6 +24,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
         *_failures(validity.failures),
         *_jury(validity.jury),
         *_usage(result.usage),
+        *_comparability(result.comparability),
         *(f"  note: {note}" for note in validity.notes[:MOST_NOTES]),
     ]
     if (more := len(validity.notes) - MOST_NOTES) > 0:
@@ -112,6 +114,21 @@ def _usage(usage: Usage) -> Iterator[str]:
         yield from (f"    {role}: {_spent(spent)}" for role, spent in usage.this_run.roles.items())
     if usage.runs > 1:
         yield f"  with the {usage.runs - 1} {_plural(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
+
+
+def _comparability(record: Comparability | None) -> Iterator[str]:
+    """In one line; all of it stands in the file and the page."""
+    if record is None:
+        return
+    if record.medhelm_settings is None:
+        yield f"  {record.reason}"
+    elif record.medhelm_settings:
+        yield "  settings: those of MedHELM's leaderboard"
+    else:
+        shown = [f"{one.setting} {one.here} (there {one.leaderboard})" for one in record.deviations[:MOST_DEVIATIONS]]
+        more = len(record.deviations) - len(shown)
+        rest = f" and {more} more, see comparability" if more else ""
+        yield f"  settings unlike those of MedHELM's leaderboard: {'; '.join(shown)}{rest}"
 
 
 def _spent(spent: Spent) -> str:

@@ -16,6 +16,7 @@ from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.comparability import RunFacts, comparability_of
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.data_notes import notes_on_data
 from eval_factory.scoring.groups import scores_by_group
@@ -110,6 +111,8 @@ def collect(
         notes.extend(notes_on_agreement(jury_report, tally.ratings))
     notes.add(Importance.BACKGROUND, *corrections.notes())
     notes.add(Importance.DOUBTFUL if main in scored.scores else Importance.NO_RESULT, *why)
+    scenario = run.scenario_name or entry.scenario
+    provenance = provenance_of(plan, scenario, tally.prompts.hexdigest(), git_hash, data_bundle, asked, run_id)
     return TaskResult(
         task=plan.task_name,
         main_metric=main,
@@ -132,13 +135,14 @@ def collect(
             not_reportable,
         ),
         usage=usage,
-        provenance=provenance_of(
-            plan, run.scenario_name or entry.scenario, tally.prompts.hexdigest(), git_hash, data_bundle, asked
-        ),
+        provenance=provenance,
         instances=InstanceRecords(run, metrics, answers, tally, jury_metric, readability),
         reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),
         status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,
+        comparability=comparability_of(
+            RunFacts(plan, run.run_spec.adapter_spec, instances, sum(map(len, tally.splits.values())), provenance)
+        ),
     )
 
 

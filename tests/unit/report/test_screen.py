@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import (
+    Comparability,
+    Deviation,
     FailureCause,
     JudgeCounts,
     JuryReport,
@@ -141,8 +143,37 @@ def test_the_whole_summary_of_a_plain_run(result: TaskResult) -> None:
         f"pubmed_qa: exact_match = 0.5000  (95 % interval {score.ci_low:.4f} .. {score.ci_high:.4f})",
         "  instances: 4 of 4 scored; 0 failed, 0 empty, 0 cut off, 0 filtered",
         "  requests: 7 sent, 1 from the cache, 2 retries",
+        "  settings: those of MedHELM's leaderboard",
         f"  results: {plan().rundir.evaluation_config}",
     ]
+
+
+def line_on_comparability(result: TaskResult, record: Comparability | None) -> list[str]:
+    """What the summary says beside what it says of a result of an earlier version."""
+    before = shown(replace(result, comparability=None))
+    return [line for line in shown(replace(result, comparability=record)) if line not in before]
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (1, "s0 0 (there other)"),
+        (3, "s0 0 (there other); s1 1 (there other); s2 2 (there other)"),
+        (5, "s0 0 (there other); s1 1 (there other); s2 2 (there other) and 2 more, see comparability"),
+    ],
+)
+def test_settings_that_are_not_the_leaderboards(count: int, told: str, result: TaskResult) -> None:
+    deviations = tuple(Deviation(f"s{number}", "other", number, "effect") for number in range(count))
+    line = f"  settings unlike those of MedHELM's leaderboard: {told}"
+    assert line_on_comparability(result, Comparability(False, None, deviations)) == [line]
+
+
+def test_where_the_leaderboard_has_no_such_result_that_is_said(result: TaskResult) -> None:
+    assert line_on_comparability(result, Comparability(None, "nothing to compare with")) == [
+        "  nothing to compare with"
+    ]
+    assert line_on_comparability(result, Comparability(True)) == ["  settings: those of MedHELM's leaderboard"]
+    assert line_on_comparability(result, None) == []
 
 
 def plain_usage() -> Usage:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from eval_factory.core.redaction import REDACTED, Redactor
-from eval_factory.core.results import FailureCause, SpentByRole, TaskResult, Usage
+from eval_factory.core.results import Comparability, Deviation, FailureCause, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.write import _response_line, html, write_reports
 from unit.builders import plan
@@ -35,6 +35,27 @@ def test_html_escapes_and_loads_nothing(result: TaskResult) -> None:
     assert "exact_match" in page
     assert "http" not in page
     assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("stamp", "told"),
+    [
+        (Comparability(True), "The settings are those of\nthe leaderboard."),
+        (Comparability(None, "no <such> result"), "<p>no &lt;such&gt; result.</p>"),
+        (
+            Comparability(False, None, (Deviation("top_p", 1.0, 0.5, "odd <effect>"),), ("a remark",)),
+            '<td>top_p</td><td>1.0</td><td>0.5</td><td class="wide">odd &lt;effect&gt;</td>',
+        ),
+    ],
+)
+def test_the_page_says_whether_the_settings_are_the_leaderboards(
+    stamp: Comparability, told: str, result: TaskResult
+) -> None:
+    page = html(replace(result, comparability=stamp), "c")
+    assert told in page
+    assert ("<li>a remark</li>" in page) is bool(stamp.remarks)
+    assert ("These settings are not the leaderboard's" in page) is bool(stamp.deviations)
+    assert "leaderboard" not in html(replace(result, comparability=None), "c")
 
 
 def test_the_page_holds_all_of_it_printable(result: TaskResult) -> None:

@@ -1,0 +1,260 @@
+"""Whether a run was made with the settings of MedHELM's leaderboard: each deviation from what it ran, with its effect.
+
+What the leaderboard ran stands in `tasks/medhelm_leaderboard.yml`. What was asked here is taken from the requests that
+were answered, not from the configuration alone: an endpoint may refuse a field, and a user may change any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Comparability, Deviation, Instances, Provenance
+from eval_factory.data.pins import unlike_pinned
+from eval_factory.endpoint.openai_api import CHAT
+from eval_factory.helm import names
+from eval_factory.helm.output import AdapterSpec
+from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.scoring.stated_models import same_model
+from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
+from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.user_data.layout import DATA_PATH
+
+LONGEST_VALUE = 200
+UNKNOWN = "unknown"
+NOT_SENT = "not sent"
+MAX_LENGTH, VERSION = "max_length", "version"
+TOKENS = ("max_tokens", "max_completion_tokens")
+"""Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
+COMPARED = frozenset({*TOKENS, "temperature", "top_p"})
+"""Fields of a request that are compared by their values."""
+
+NO_RESULT = "MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
+RUN_ENTRY = "a run entry of HELM's is not compared with MedHELM's leaderboard, as the tasks of 'eval-factory ls' are"
+OWN_DEFAULT = {
+    "temperature": "the model's own default was used, as HELM's client has it for OpenAI's reasoning models alone",
+    "top_p": "the model's own default was used",
+}
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a finished run."""
+
+    plan: Plan
+    adapter: AdapterSpec
+    """As HELM ran it."""
+    instances: Instances
+    asked: int
+    """Different instances: a trial of the same one is none."""
+    provenance: Provenance
+
+    @property
+    def model(self) -> AskedEndpoint | None:
+        return self.provenance.endpoints.get(MODEL_ROLE)
+
+
+def comparability_of(facts: RunFacts) -> Comparability:
+    """The stamp of a finished run. Raises HelmError."""
+    board = load_medhelm_leaderboard()
+    helm = facts.plan.evaluation.task.helm
+    if helm.any_run_spec:
+        return Comparability(None, RUN_ENTRY)
+    entry = board.run_specs.get(helm.run_spec)
+    if entry is None:
+        return Comparability(None, NO_RESULT.format(what=facts.plan.task_name))
+    not_run = entry.argument_not_run(_chosen(facts.plan))
+    if not_run is not None:
+        return Comparability(None, NO_RESULT.format(what=f"{facts.plan.task_name} with {not_run}"))
+    deviations = (
+        *_of_sampling(facts, board, entry),
+        *_of_requests(facts),
+        *_of_prompts(facts, entry),
+        *_of_sample(facts, board, entry),
+        *_of_data(facts, entry),
+        *_of_scoring(facts),
+        *_of_judges(facts, board),
+    )
+    return Comparability(not deviations, None, deviations, tuple(_remarks(facts, entry)))
+
+
+def _chosen(plan: Plan) -> dict[str, object]:
+    """Arguments that choose what is evaluated, but for those that have HELM's default."""
+    known = load_index().run_specs[plan.evaluation.task.helm.run_spec].known_parameters
+    return {
+        name: value
+        for name, value in plan.scenario_arguments.items()
+        if name not in (DATA_PATH, MAX_LENGTH, VERSION) and known.get(name, {}).get("default") != value
+    }
+
+
+def _of_sampling(facts: RunFacts, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
+    sent = _sent(facts)
+    by_model = board.tokens_by_model(entry)
+    asked = facts.plan.model.model_id
+    granted = next((tokens for name, tokens in by_model.items() if same_model(name, asked)), entry.max_tokens)
+    tokens = _values(sent, _token_names(facts.plan))
+    if tokens not in ([granted], []):
+        more = f"{_listed(sorted(set(by_model.values())))} tokens to {_listed(map(_short, by_model))}"
+        effect = f"answers are cut off at another length; the leaderboard granted {more}"
+        yield Deviation("max_tokens", granted, _one(tokens), effect)
+    expected: dict[str, Any] = {"temperature": board.temperature, "top_p": board.top_p}
+    effects = {"temperature": "answers vary from run to run", "top_p": "answers are drawn from another set of tokens"}
+    for name, value in expected.items():
+        here = _values(sent, (name,))
+        if here not in ([value], []):
+            yield Deviation(name, value, _one(here), OWN_DEFAULT[name] if NOT_SENT in here else effects[name])
+
+
+def _sent(facts: RunFacts) -> Sequence[dict[str, Any]]:
+    """The fields of answered requests; where none was answered, what was to be sent."""
+    if facts.model is not None and facts.model.sampling:
+        return [dict(fields) for fields in facts.model.sampling]
+    top_p = facts.plan.model.top_p
+    if facts.adapter.max_tokens is None or facts.adapter.temperature is None:  # HELM did not write its adapter down
+        return []
+    limits = {"max_tokens": facts.adapter.max_tokens, "temperature": facts.adapter.temperature}
+    return [{**limits, "top_p": 1.0 if top_p is None else top_p}]
+
+
+def _token_names(plan: Plan) -> tuple[str, ...]:
+    renamed = plan.model.adapter.params_to_rename.get(TOKENS[0])
+    return TOKENS if renamed is None else (*TOKENS, renamed)
+
+
+def _values(sent: Sequence[dict[str, Any]], fields: Sequence[str]) -> list[Any]:
+    """Each value that requests had of a field, under one of its names."""
+    found: list[Any] = []
+    for one in sent:
+        value = next((one[name] for name in fields if name in one), NOT_SENT)
+        if value not in found:
+            found.append(value)
+    return found
+
+
+def _one(values: Sequence[Any]) -> str | int | float:
+    """As it stands in the record: the number itself where there is one."""
+    first: str | int | float = values[0]
+    return first if len(values) == 1 and type(first) in (int, float) else _listed(values)
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _short(model: str) -> str:
+    return model.rpartition("/")[2]
+
+
+def _of_requests(facts: RunFacts) -> Iterator[Deviation]:
+    """What the user changed of requests beside the fields that are compared by value."""
+    model = facts.plan.model
+    if model.endpoint_type != CHAT:
+        yield Deviation("endpoint type", CHAT, model.endpoint_type, "the model sees the prompt without its chat format")
+    elif model.adapter.custom_system_prompt is not None:
+        yield Deviation(
+            "system prompt", "none", "custom_system_prompt", "the model is told more than the benchmark says"
+        )
+    effect = "the endpoint may answer otherwise"
+    compared = {*COMPARED, *_token_names(facts.plan)}
+    for name, value in model.adapter.params_to_add.items():
+        if name not in compared:
+            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), LONGEST_VALUE), effect)
+    for old, new in model.adapter.params_to_rename.items():
+        if old != TOKENS[0]:
+            yield Deviation(f"params_to_rename: {old}", old, new, effect)
+
+
+def _of_prompts(facts: RunFacts, entry: LeaderboardEntry) -> Iterator[Deviation]:
+    given = facts.plan.evaluation.run.config.params.extra.max_length
+    if given != entry.max_length:
+        leaderboard = "none" if entry.max_length is None else entry.max_length
+        cut = facts.instances.prompt_truncated
+        effect = "other records are left out, or shown in part"
+        if entry.max_length is None:
+            effect = f"{cut} of {facts.instances.requested} prompts were cut"
+        yield Deviation("max_length", leaderboard, "none" if given is None else given, effect)
+    trials = facts.adapter.num_train_trials
+    expected = load_medhelm_leaderboard().num_train_trials
+    if trials != expected:
+        yield Deviation("num_train_trials", expected, trials, "each instance is asked with other examples, too")
+
+
+def _of_sample(facts: RunFacts, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
+    most = board.most_instances(entry)
+    limit = facts.plan.evaluation.run.config.params.limit_samples
+    known = facts.plan.evaluation.task.about.instances
+    if facts.asked > most:
+        how = f"set limit_samples to {most}, and HELM draws the same ones"
+        yield Deviation("limit_samples", most, "none" if limit is None else limit, f"{facts.asked} instances; {how}")
+    elif limit is not None and limit < most and facts.asked == limit != known:
+        yield Deviation(
+            "limit_samples", most, limit, f"a part of the leaderboard's instances: {facts.asked} were asked"
+        )
+    if failed := facts.instances.failed:
+        zero = facts.plan.evaluation.run.config.params.extra.on_failure == "zero"
+        yield Deviation("failed instances", 0, failed, "they count as 0" if zero else "they are left out of the score")
+
+
+def _of_data(facts: RunFacts, entry: LeaderboardEntry) -> Iterator[Deviation]:
+    plan, provenance = facts.plan, facts.provenance
+    if DATA_PATH in plan.scenario_arguments:
+        effect = "nobody can tell whether your files hold what the leaderboard's did"
+        yield Deviation("data", UNKNOWN, "your own files (provenance.dataset_files)", effect)
+    elif entry.newest_data:
+        here = _listed(sorted(set(provenance.dataset_revisions.values()))) or UNKNOWN
+        effect = "HELM reads the newest revision of these data, and nobody wrote down which one the leaderboard read"
+        yield Deviation("data revision", UNKNOWN, here, effect)
+    else:
+        for name, pinned, here in unlike_pinned(plan, provenance.dataset_files):
+            yield Deviation(f"data: {name}", pinned, here, "other questions or answers may have been asked")
+
+
+def _of_scoring(facts: RunFacts) -> Iterator[Deviation]:
+    if stripped := facts.instances.thinking_stripped:
+        effect = f"bare HELM scores all of the text; thinking was taken out of {stripped} answers"
+        yield Deviation("thinking", "scored", "taken out", effect)
+    if unjudged := facts.instances.unjudged:
+        effect = f"{unjudged} answers without a judgement; HELM's own value stands beside, named .helm"
+        yield Deviation("answers without a judgement", "rated 1", "left out of the score", effect)
+
+
+def _of_judges(facts: RunFacts, board: MedhelmLeaderboard) -> Iterator[Deviation]:
+    judges = facts.plan.judges
+    if not judges:
+        return
+    expected = [_short(deployment) for deployment in names.DEFAULT_JURY.values()]
+    asked = {judge.role: facts.provenance.endpoints.get(judge.role) for judge in judges}
+    models = [_models_of(judge, asked[judge.role]) for judge in judges]
+    if len(models) != len(expected) or not all(_has(model, models) for model in expected):
+        stated = _listed(names_of[-1] for names_of in models)
+        yield Deviation("judges", _listed(expected), stated, "another jury rates by another standard")
+    for judge in judges:
+        endpoint = asked[judge.role]
+        sent = [dict(fields) for fields in endpoint.sampling] if endpoint is not None else []
+        settings = {"temperature": board.temperature, "top_p": board.top_p, "max_tokens": board.judge_max_tokens}
+        for name, value in settings.items():
+            here = _values(sent, TOKENS if name in TOKENS else (name,))
+            if here not in ([value], []):
+                yield Deviation(f"judge {judge.role}: {name}", value, _one(here), "its ratings may be others")
+
+
+def _models_of(judge: EndpointPlan, asked: AskedEndpoint | None) -> tuple[str, ...]:
+    """What was asked for, and what its answers state."""
+    return (judge.model_id,) if asked is None else (judge.model_id, asked.main_model)
+
+
+def _has(model: str, juries: Sequence[tuple[str, ...]]) -> bool:
+    return any(all(same_model(model, name) for name in names_of) for names_of in juries)
+
+
+def _remarks(facts: RunFacts, entry: LeaderboardEntry) -> Iterator[str]:
+    """What is no deviation, and may be taken for one, or for no such."""
+    wanted = facts.plan.evaluation.run.config.params.extra.num_train_trials
+    if wanted not in (None, 1) and facts.adapter.max_train_instances == 0:
+        yield f"num_train_trials: {wanted} has no effect: the prompts hold no examples, so HELM makes one trial"
+    if entry.collapsed is not None:
+        rows, kept = entry.collapsed.rows, entry.collapsed.instances
+        yield f"of the data's {rows} rows HELM keeps {kept}, on the leaderboard too: the same text counts once"

@@ -1,0 +1,381 @@
+"""What a run was asked with -> whether it may stand beside MedHELM's leaderboard, and each reason why not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import AskedEndpoint, Comparability, Deviation, Instances, Provenance
+from eval_factory.core.rundir import RunDir
+from eval_factory.helm.names import HUB_DATASETS_FILE
+from eval_factory.helm.output import AdapterSpec
+from eval_factory.scoring.comparability import RunFacts, comparability_of
+from unit.builders import plan
+
+MODEL = "target.api_endpoint.model_id"
+EXTRA = "config.params.extra"
+CHANGES = "target.api_endpoint.adapter_config"
+PLAIN: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "top_p": 1}
+ALL = Instances(requested=1000, scored=1000, failed=0, empty=0, truncated=0, filtered=0)
+JUDGE: dict[str, Any] = {"max_tokens": 4096, "temperature": 0.0, "top_p": 1}
+JURY = {"gpt": "gpt-4o-2024-05-13", "llama": "meta/llama-3.3-70b-instruct", "claude": "claude-3-7-sonnet-20250219"}
+GRANTED_MORE = (
+    "the leaderboard granted 4000 tokens to deepseek-r1, gemini-2.5-pro-preview-05-06, gpt-5-2025-08-07,"
+    " gpt-5-mini-2025-08-07, o3-mini-2025-01-31, o4-mini-2025-04-16"
+)
+
+
+def endpoint(model: str, *sampling: dict[str, Any], stated: str | None = None) -> AskedEndpoint:
+    return AskedEndpoint(model, "host", sampling, 1, {stated: 1} if stated else {}, 0, None)
+
+
+def provenance(**changes: Any) -> Provenance:
+    return replace(Provenance("1", "0.5.16", "3.11", {}, {}, "0" * 64, "v1", 4, None, "m"), **changes)
+
+
+def facts_of(
+    flags: dict[str, Any] | None = None,
+    *sampling: dict[str, Any],
+    asked: int = 1000,
+    judges: dict[str, AskedEndpoint] | None = None,
+    adapter: dict[str, Any] | None = None,
+    **changes: Any,
+) -> RunFacts:
+    """A run of pubmed_qa, all of it; `changes` are counts of instances, or of the provenance."""
+    here = plan(flags)
+    counts = {name: changes.pop(name) for name in list(changes) if name in Instances.__dataclass_fields__}
+    model = endpoint(here.model.model_id, *(sampling or (PLAIN,)))
+    made = provenance(endpoints={"model": model, **(judges or {})}, **changes)
+    spec = AdapterSpec.model_validate(
+        {"max_tokens": 1, "temperature": 0.0, "max_train_instances": 0, **(adapter or {})}
+    )
+    return RunFacts(here, spec, replace(ALL, **counts), asked, made)
+
+
+def told(*args: Any, **changes: Any) -> Comparability:
+    return comparability_of(facts_of(*args, **changes))
+
+
+def deviations(*args: Any, **changes: Any) -> list[Deviation]:
+    found = told(*args, **changes)
+    assert found.medhelm_settings is (not found.deviations)
+    return list(found.deviations)
+
+
+def test_a_plain_run_has_the_leaderboards_settings() -> None:
+    assert told() == Comparability(medhelm_settings=True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "here"),
+    [
+        ([{**PLAIN, "max_tokens": 16}], 16),
+        ([PLAIN, {**PLAIN, "max_tokens": 16}], "1, 16"),
+        ([{"temperature": 0.0, "top_p": 1}], "not sent"),
+        ([{"temperature": 0.0, "top_p": 1, "max_completion_tokens": 16}], 16),
+    ],
+)
+def test_another_number_of_tokens(sent: list[dict[str, Any]], here: str | int) -> None:
+    (found,) = deviations(None, *sent)
+    assert found == Deviation("max_tokens", 1, here, f"answers are cut off at another length; {GRANTED_MORE}")
+
+
+def test_tokens_may_be_sent_under_another_name() -> None:
+    others = {"temperature": 0.0, "top_p": 1}
+    assert deviations(None, {**others, "max_completion_tokens": 1}) == []
+    renamed = {f"{CHANGES}.params_to_rename": {"max_tokens": "max_output_tokens"}}
+    assert deviations(renamed, {**others, "max_output_tokens": 1}) == []
+    assert [one.setting for one in deviations(None, {**others, "max_output_tokens": 1})] == ["max_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "granted"),
+    [
+        ("pubmed_qa", "deepseek-ai/deepseek-r1", 4000),
+        ("pubmed_qa", "azure/o3-mini-2025-01-31", 4000),
+        ("pubmed_qa", "o3-mini", 4000),
+        ("pubmed_qa", "openai/gpt-4o-2024-05-13", 1),
+        ("pubmed_qa", "deepseek-r1-distill", 1),
+    ],
+)
+def test_models_that_think_were_granted_more(task: str, model: str, granted: int) -> None:
+    flags = {"config.type": task, MODEL: model}
+    assert deviations(flags, {**PLAIN, "max_tokens": granted}) == []
+    (other,) = deviations(flags, {**PLAIN, "max_tokens": granted + 1})
+    assert (other.leaderboard, other.here) == (granted, granted + 1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "there", "effect"),
+    [
+        ("temperature", 0.7, 0.0, "answers vary from run to run"),
+        ("top_p", 0.5, 1.0, "answers are drawn from another set of tokens"),
+    ],
+)
+def test_sampling(field: str, value: float, there: float, effect: str) -> None:
+    assert deviations(None, {**PLAIN, field: value}) == [Deviation(field, there, value, effect)]
+    left_out = {name: given for name, given in PLAIN.items() if name != field}
+    (found,) = deviations(None, left_out)
+    assert (found.setting, found.leaderboard, found.here) == (field, there, "not sent")
+    assert found.effect.startswith("the model's own default was used")
+    assert ("reasoning models" in found.effect) is (field == "temperature")
+    (both,) = deviations(None, PLAIN, {**PLAIN, field: value})
+    assert both.here == f"{PLAIN[field]}, {value}"
+
+
+def test_where_nothing_was_answered_what_was_to_be_sent_counts() -> None:
+    def of(flags: dict[str, Any] | None = None, **adapter: Any) -> list[tuple[str, object]]:
+        facts = facts_of(flags, adapter=adapter)
+        unanswered = endpoint("org/model")
+        for endpoints in ({}, {"model": unanswered}):
+            found = comparability_of(replace(facts, provenance=replace(facts.provenance, endpoints=endpoints)))
+        return [(one.setting, one.here) for one in found.deviations]
+
+    assert of() == []
+    assert of(max_tokens=5) == [("max_tokens", 5)]
+    assert of(temperature=1.0) == [("temperature", 1.0)]
+    assert of({"config.params.top_p": 0.5}) == [("top_p", 0.5)]
+    assert of({"config.params.top_p": 1.0}) == []
+    assert of(max_tokens=None, temperature=1.0) == of(max_tokens=5, temperature=None) == []  # not known
+
+
+def test_fields_that_the_user_adds_or_renames() -> None:
+    effect = "the endpoint may answer otherwise"
+    added = {f"{CHANGES}.params_to_add": {"reasoning_effort": "low", "top_p": 0.5, "max_completion_tokens": 1}}
+    assert deviations(added, PLAIN) == [Deviation("params_to_add: reasoning_effort", "not sent", "low", effect)]
+    (long,) = deviations({f"{CHANGES}.params_to_add": {"stop": "x" * 999}})
+    assert len(str(long.here)) == 200
+    renamed = {f"{CHANGES}.params_to_rename": {"temperature": "heat", "max_tokens": "max_new"}}
+    assert deviations(renamed, PLAIN) == [Deviation("params_to_rename: temperature", "temperature", "heat", effect)]
+    limit = {f"{CHANGES}.params_to_rename": {"max_tokens": "max_new"}, f"{CHANGES}.params_to_add": {"max_new": 1}}
+    assert deviations(limit, {"temperature": 0.0, "top_p": 1, "max_new": 1}) == []
+
+
+def test_a_system_prompt() -> None:
+    prompt = {f"{CHANGES}.custom_system_prompt": "Be brief."}
+    effect = "the model is told more than the benchmark says"
+    assert deviations(prompt) == [Deviation("system prompt", "none", "custom_system_prompt", effect)]
+    completions = {**prompt, "target.api_endpoint.type": "completions"}  # which have none
+    effect = "the model sees the prompt without its chat format"
+    assert deviations(completions) == [Deviation("endpoint type", "chat", "completions", effect)]
+
+
+def test_a_limit_on_prompts() -> None:
+    found = deviations({f"{EXTRA}.max_length": 2048}, prompt_truncated=4)
+    assert found == [Deviation("max_length", "none", 2048, "4 of 1000 prompts were cut")]
+
+
+@pytest.mark.parametrize(("given", "there"), [(None, True), (100_000, True), (5000, False)])
+def test_a_scenario_that_limits_records_itself(given: int | None, there: bool) -> None:
+    flags = {"config.type": "ehrshot", f"{EXTRA}.subject": "lab_anemia", f"{EXTRA}.data_path": "/data"}
+    found = [one for one in deviations({**flags, f"{EXTRA}.max_length": given}) if one.setting == "max_length"]
+    effect = "other records are left out, or shown in part"
+    assert found == ([] if there else [Deviation("max_length", 100_000, 5000, effect)])
+
+
+def test_trials() -> None:
+    three = {f"{EXTRA}.num_train_trials": 3}
+    effect = "each instance is asked with other examples, too"
+    assert deviations(three, adapter={"num_train_trials": 3, "max_train_instances": 5}) == [
+        Deviation("num_train_trials", 1, 3, effect)
+    ]
+    without_effect = told(three)
+    assert without_effect.medhelm_settings
+    assert without_effect.remarks == (
+        "num_train_trials: 3 has no effect: the prompts hold no examples, so HELM makes one trial",
+    )
+    assert told({f"{EXTRA}.num_train_trials": 1}).remarks == ()
+    assert told(three, adapter={"max_train_instances": 5}).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("task", "limit", "asked", "there"),
+    [
+        ("medec", None, 597, None),
+        ("medec", 1000, 597, None),
+        ("medec", 597, 597, None),  # all that there are
+        ("medec", 598, 597, None),
+        ("medec", 596, 596, 1000),
+        ("medec", 5000, 1001, 1000),
+        ("ehr_sql", None, 2909, 1000),
+        ("ehr_sql", 1000, 1000, None),
+        ("ehr_sql", 1001, 1001, 1000),
+        ("ehr_sql", 999, 999, 1000),
+        ("med_dialog", 999, 999, 1000),  # nobody has counted these
+    ],
+)
+def test_the_sample(task: str, limit: int | None, asked: int, there: int | None) -> None:
+    flags = {"config.type": task, "config.params.limit_samples": limit}
+    found = [one for one in deviations(flags, asked=asked) if one.setting == "limit_samples"]
+    assert [(one.leaderboard, one.here) for one in found] == ([] if there is None else [(there, limit or "none")])
+
+
+def test_what_a_sample_is_and_what_to_do() -> None:
+    few, many = ({"config.type": "ehr_sql", "config.params.limit_samples": limit} for limit in (20, None))
+    (found,) = [one for one in deviations(few, asked=20) if one.setting == "limit_samples"]
+    assert found.effect == "a part of the leaderboard's instances: 20 were asked"
+    (found,) = [one for one in deviations(many, asked=2909) if one.setting == "limit_samples"]
+    assert found.effect == "2909 instances; set limit_samples to 1000, and HELM draws the same ones"
+
+
+def test_the_leaderboard_asked_a_hundred_of_clear() -> None:
+    flags = {"config.type": "clear", f"{EXTRA}.condition": "chronic_pain", f"{EXTRA}.data_path": "/data"}
+    assert "limit_samples" not in [one.setting for one in deviations(flags, asked=100)]
+    (found,) = [one for one in deviations(flags, asked=101) if one.setting == "limit_samples"]
+    assert found.leaderboard == 100
+
+
+def test_failed_instances() -> None:
+    assert deviations(failed=3) == [Deviation("failed instances", 0, 3, "they are left out of the score")]
+    zero = {f"{EXTRA}.on_failure": "zero"}
+    assert deviations(zero, failed=3) == [Deviation("failed instances", 0, 3, "they count as 0")]
+
+
+def test_thinking_that_was_taken_out() -> None:
+    effect = "bare HELM scores all of the text; thinking was taken out of 7 answers"
+    assert deviations(thinking_stripped=7) == [Deviation("thinking", "scored", "taken out", effect)]
+
+
+def test_of_the_users_own_files_nobody_knows(tmp_path: Path) -> None:
+    flags = {"config.type": "mimic_bhc", f"{EXTRA}.data_path": str(tmp_path)}
+    (found, *_) = [one for one in deviations(flags) if one.setting == "data"]
+    assert (found.leaderboard, found.here) == ("unknown", "your own files (provenance.dataset_files)")
+    assert found.effect == "nobody can tell whether your files hold what the leaderboard's did"
+
+
+@pytest.mark.parametrize(
+    ("revisions", "here"),
+    [({}, "unknown"), ({"hub:a": "2" * 40, "b": "1" * 40, "c": "2" * 40}, f"{'1' * 40}, {'2' * 40}")],
+)
+def test_equality_is_never_claimed_of_data_that_helm_reads_at_their_newest(
+    revisions: dict[str, str], here: str
+) -> None:
+    tokens = {**PLAIN, "max_tokens": 10}
+    (found,) = deviations({"config.type": "medcalc_bench"}, tokens, dataset_revisions=revisions)
+    assert (found.setting, found.leaderboard, found.here) == ("data revision", "unknown", here)
+    assert "nobody wrote down which one the leaderboard read" in found.effect
+
+
+def test_files_that_are_not_the_pinned_ones() -> None:
+    name, pinned = (
+        "scenarios/pubmed_qa/data/test_set.json",
+        "8b3276be8942ebbd77f3ddcda12c1749bf0e490045a736fd8438ee40cf37a41d",
+    )
+    assert deviations(dataset_files={name: pinned}) == []
+    assert deviations(dataset_files={name: "f" * 64}) == [
+        Deviation(f"data: {name}", pinned, "f" * 64, "other questions or answers may have been asked")
+    ]
+
+
+def test_a_data_set_at_another_revision(tmp_path: Path) -> None:
+    (tmp_path / "helm").mkdir()
+    entry = {"id": "UTAustin-AIHealth/MedHallu", "config": "c", "revision": "new", "folder": str(tmp_path)}
+    (tmp_path / "helm" / HUB_DATASETS_FILE).write_text(json.dumps([entry]))
+    facts = facts_of({"config.type": "medhallu"}, {**PLAIN, "max_tokens": 5})
+    there = replace(facts, plan=replace(facts.plan, rundir=RunDir(tmp_path)))
+    (found,) = [one for one in comparability_of(there).deviations if one.setting != "limit_samples"]
+    assert (found.setting, found.here) == ("data: UTAustin-AIHealth/MedHallu", "new")
+
+
+def judged(
+    jury: dict[str, str] | None = None, sampling: dict[str, Any] = JUDGE, stated: dict[str, str] | None = None
+) -> list[Deviation]:
+    """Of aci_bench with its own jury, or another. `stated`: what a judge's answers call themselves."""
+    others = stated or {}
+    own = [{"name": name, "model_id": model} for name, model in jury.items()] if jury else None
+    judges = {name: endpoint(model, sampling, stated=others.get(name)) for name, model in (jury or JURY).items()}
+    flags = {"config.type": "aci_bench", f"{EXTRA}.judges": own}
+    return deviations(flags, {**PLAIN, "max_tokens": 768}, judges=judges, asked=120)
+
+
+def test_the_leaderboards_jury() -> None:
+    assert judged() == []
+    assert judged({"a": "openai/gpt-4o-2024-05-13", "b": "llama-3.3-70b-instruct", "c": JURY["claude"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("jury", "stated", "here"),
+    [
+        ({**JURY, "gpt": "gpt-4o-2024-08-06"}, {}, "gpt-4o-2024-08-06, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"),
+        ({"gpt": JURY["gpt"]}, {}, "gpt-4o-2024-05-13"),
+        ({**JURY, "other": "x"}, {}, "gpt-4o-2024-05-13, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219, x"),
+        (JURY, {"llama": "mistral"}, "gpt-4o-2024-05-13, mistral, claude-3-7-sonnet-20250219"),
+    ],
+)  # fmt: skip
+def test_another_jury(jury: dict[str, str], stated: dict[str, str], here: str) -> None:
+    there = "gpt-4o-2024-05-13, llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"
+    assert judged(jury, stated=stated) == [Deviation("judges", there, here, "another jury rates by another standard")]
+
+
+@pytest.mark.parametrize(("field", "there"), [("temperature", 0.0), ("top_p", 1.0), ("max_tokens", 4096)])
+def test_judges_that_were_asked_otherwise(field: str, there: float) -> None:
+    found = judged(sampling={**JUDGE, field: 0.5})
+    assert [(one.setting, one.leaderboard, one.here) for one in found] == [
+        (f"judge {role}: {field}", there, 0.5) for role in JURY
+    ]
+    assert {one.effect for one in found} == {"its ratings may be others"}
+
+
+def test_judges_may_take_their_limit_under_another_name() -> None:
+    assert judged(sampling={"max_completion_tokens": 4096, "temperature": 0.0, "top_p": 1}) == []
+
+
+def test_judges_of_whom_nothing_is_known() -> None:
+    flags = {"config.type": "aci_bench"}
+    assert deviations(flags, {**PLAIN, "max_tokens": 768}, asked=120) == []
+
+
+def test_answers_without_a_judgement() -> None:
+    effect = "2 answers without a judgement; HELM's own value stands beside, named .helm"
+    expected = Deviation("answers without a judgement", "rated 1", "left out of the score", effect)
+    assert deviations(unjudged=2) == [expected]
+
+
+def test_rows_that_helm_takes_for_one_are_said_and_no_deviation() -> None:
+    found = told({"config.type": "race_based_med"}, asked=167)
+    assert found.medhelm_settings
+    assert found.remarks == (
+        "of the data's 171 rows HELM keeps 167, on the leaderboard too: the same text counts once",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        ({"config.type": "medbullets_freetext"}, "medbullets_freetext"),
+        ({"config.type": "sample_medical_qa"}, "sample_medical_qa"),
+        ({"config.type": "head_qa", f"{EXTRA}.language": "es"}, "head_qa with language=es"),
+        ({"config.type": "head_qa", f"{EXTRA}.category": "biology"}, "head_qa with category=biology"),
+        ({"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ENGLISH", f"{EXTRA}.data_path": "/data"},
+         "n2c2_ct_matching with subject=ENGLISH"),
+    ],
+)  # fmt: skip
+def test_of_what_the_leaderboard_did_not_run_there_is_nothing_to_compare_with(flags: dict[str, Any], what: str) -> None:
+    reason = f"MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
+    assert told(flags) == Comparability(None, reason)
+
+
+def test_a_run_entry_is_not_compared() -> None:
+    found = told({"config.type": "helm:pubmed_qa"})
+    assert found.medhelm_settings is None
+    assert found.reason is not None
+    assert found.reason.startswith("a run entry of HELM's is not compared with MedHELM's leaderboard")
+    assert found.deviations == ()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"config.type": "head_qa", f"{EXTRA}.language": "en"},  # HELM's default
+        {"config.type": "medcalc_bench", f"{EXTRA}.version": "v1.0"},
+        {"config.type": "med_dialog_icliniq"},
+        {"config.type": "med_dialog", f"{EXTRA}.subset": "healthcaremagic"},
+        {"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ABDOMINAL", f"{EXTRA}.data_path": "/data"},
+    ],
+)
+def test_arguments_with_which_the_leaderboard_has_a_result(flags: dict[str, Any]) -> None:
+    assert told(flags).medhelm_settings is not None
