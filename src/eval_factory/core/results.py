@@ -241,6 +241,8 @@ class Provenance:
     """Names of the patches of HELM that were applied; None where they were not written down."""
     endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)
     """`model` and each judge -> what it was."""
+    run_files: Mapping[str, str] = field(default_factory=dict)
+    """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ def is_ours(rundir: RunDir) -> bool:
 def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
     """What stands there under names that a run writes to, or `--fresh` deletes; another's cache.db is only renamed."""
     files = (*rundir.results, rundir.run_config, rundir.leaderboard, *(rundir.answers if fresh else ()))
+    files = (*files, rundir.checksums, rundir.attestation)
     yield from (path for path in files if os.path.lexists(path))
     for folder in (rundir.responses, rundir.model_configs, rundir.helm_runs):
         if folder.is_dir() and any(folder.iterdir()):
