@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import EvalFactoryError, NotReportableError, PrerequisiteError
+from eval_factory.core.plain_yaml import YamlError, parse_own
+from eval_factory.core.results import SCHEMA_VERSION
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums, statement
 from eval_factory.report.field_differences import Difference, differences, differences_of_files
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.recollect import Recollected, recollected, state_of
+from eval_factory.workflows.resume import read_state, versions
 
 NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
@@ -76,16 +79,45 @@ def verify(folder: Path) -> Verified:
     notes: list[str] = []
     try:
         _look_at_checksums(rundir, findings, notes)
-        stored = load_result(folder)
+        stored = _loaded(rundir)
         findings += _findings_of_statement(rundir, stored)
         findings += _findings_of_run_files(rundir, stored)
+        findings += _findings_of_state(rundir, stored)
         with recollected(rundir, stored) as made:
             findings += _findings_of_files(rundir, made, notes, stored)
-            findings += _findings_of_state(rundir, stored, made)
+            findings += _findings_of_completeness(rundir, made)
             notes += made.notes
     except (EvalFactoryError, *WRONG_FILES) as error:
         return _stopped(folder, findings, notes, error)
     return Verified(folder, _once(findings), tuple(notes))
+
+
+class _AlteredError(EvalFactoryError):
+    """A file that this version wrote, and would not write so."""
+
+
+def _loaded(rundir: RunDir) -> StoredResult:
+    """
+    Raises:
+        PrerequisiteError: there is no result, or another version's.
+        _AlteredError: it says that it is this version's, and is not of its schema.
+    """
+    try:
+        return load_result(rundir.root)
+    except PrerequisiteError as error:
+        if _is_of_this_version(rundir):
+            raise _AlteredError(str(error)) from error
+        raise
+
+
+def _is_of_this_version(rundir: RunDir) -> bool:
+    state = read_state(rundir)
+    try:
+        document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, YamlError):
+        return False
+    written = isinstance(document, dict) and document.get("schema_version") == SCHEMA_VERSION
+    return written and state is not None and state.versions == versions()
 
 
 def _stopped(folder: Path, findings: list[Finding], notes: list[str], error: Exception) -> Verified:
@@ -171,10 +203,6 @@ def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
         if now != digest:
             said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.run_files) says {digest}"
             yield Finding(name, "", said)
-    runs = {name.rpartition("/")[0] for name in stored.result.provenance.run_files}
-    for run in state_of(rundir).runs:
-        if runs and run not in runs:
-            yield Finding(rundir.run_state.name, "runs", f"is {run}, which provenance.run_files does not name")
 
 
 def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stored: StoredResult) -> Iterator[Finding]:
@@ -213,15 +241,24 @@ def _finding(name: str, one: Difference, origin: str) -> Finding:
     return Finding(name, one.field, f"is {one.stored}; made again from {origin} it is {one.made}")
 
 
-def _findings_of_state(rundir: RunDir, stored: StoredResult, made: Recollected) -> Iterator[Finding]:
+def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     """What the folder remembers, for the next run, of the one that made the result."""
     provenance, state = stored.result.provenance, state_of(rundir)
     expected = {
-        "identity": made.identity,
+        "identity": provenance.run_identity,
         "versions": {"eval_factory": provenance.eval_factory, "crfm-helm": provenance.helm},
-        "complete": not made.result.something_to_ask,
         "data_bundle": provenance.data_bundle,
     }
     now = {name: value for name, value in asdict(state).items() if name in expected}
     for one in differences(now, expected):
-        yield _finding(rundir.run_state.name, one, "the result")
+        yield _finding(rundir.run_state.name, one, "evaluation_config.yaml")
+    runs = {name.rpartition("/")[0] for name in provenance.run_files}
+    for run in state.runs:
+        if runs and run not in runs:
+            yield Finding(rundir.run_state.name, "runs", f"is {run}, which provenance.run_files does not name")
+
+
+def _findings_of_completeness(rundir: RunDir, made: Recollected) -> Iterator[Finding]:
+    complete = not made.result.something_to_ask
+    for one in differences({"complete": state_of(rundir).complete}, {"complete": complete}):
+        yield _finding(rundir.run_state.name, one, "HELM's files")
