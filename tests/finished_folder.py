@@ -22,12 +22,12 @@ RUN = "helm/runs/s/r"
 
 def finished_folder(root: Path, flags: dict[str, Any] | None = None, **env: str) -> RunDir:
     """Of four instances, two of them right, and an answer of the model each."""
-    plan = make_plan(evaluation({"config.output_dir": str(root), **(flags or {})}, **env))
+    plan = make_plan(evaluation({"config.output_dir": str(root), **(flags or {})}, file=None, **env))
     rundir = plan.rundir
     rundir.create()
     ctx, argv = context(rundir), ["helm-run", "--suite", "s"]
     prepare(ctx, plan, argv, HelmRunSettings(), {}, fresh=False, debug=False)
-    write_run(rundir.root / RUN, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
+    write_run(rundir.root / RUN, states=[state(i, "yes") for i in range(4)], values={"exact_match": [*FOUR]})
     (rundir.helm / names.PATCHES_FILE).write_text('{"applied": []}', "utf-8")
     cache = ResponseCache(rundir.cache_db, "run")
     for number in range(4):

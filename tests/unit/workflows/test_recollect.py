@@ -29,9 +29,15 @@ from eval_factory.workflows.verify import verify
 from finished_folder import finished_folder
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return finished_folder(tmp_path_factory.mktemp("finished") / "out")
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> RunDir:
-    return finished_folder(tmp_path / "out")
+def folder(finished: RunDir, tmp_path: Path) -> RunDir:
+    shutil.copytree(finished.root, tmp_path / "out")
+    return RunDir(tmp_path / "out")
 
 
 @pytest.fixture

@@ -24,9 +24,15 @@ from unit.builders import evaluation
 KEYS = {"OPENAI_API_KEY": "x"}
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return finished_folder(tmp_path_factory.mktemp("finished") / "out")
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> RunDir:
-    return finished_folder(tmp_path / "out")
+def folder(finished: RunDir, tmp_path: Path) -> RunDir:
+    shutil.copytree(finished.root, tmp_path / "out")
+    return RunDir(tmp_path / "out")
 
 
 def test_the_run_config_is_of_the_same_evaluation(folder: RunDir) -> None:
@@ -58,7 +64,7 @@ def test_the_original_is_never_written_to(where: str, folder: RunDir, tmp_path: 
 
 
 def test_nulls_are_left_out_but_for_those_that_are_sent() -> None:
-    tree = {"a": None, "b": {"c": None, "d": False, "e": []}, "params_to_add": {"seed": None}}
+    tree: dict[str, Any] = {"a": None, "b": {"c": None, "d": False, "e": []}, "params_to_add": {"seed": None}}
     assert without_nulls(tree) == {"b": {"d": False, "e": []}, "params_to_add": {"seed": None}}
 
 
@@ -133,13 +139,12 @@ def test_it_is_run_with_the_written_config_and_compared(
     found = run_again(folder.root, tmp_path / "new", env={}, screen=screen)
     assert asked["file"] == tmp_path / "new" / "reproduce.yml"
     assert screen.getvalue() == "needs: the key of model: set OPENAI_API_KEY\n"
-    assert found.evaluated == "evaluated"
+    assert str(found.evaluated) == "evaluated"
     assert found.is_the_same is same
     assert found.scores[0] == "exact_match: 0.5 then, 0.5 now (the same)"
 
 
-def test_own_data_are_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = finished_folder(tmp_path / "out")
+def test_own_data_are_hashed_again(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     then: TaskResult = load_result(folder.root).result
     file = folder.helm / "scenarios" / "pubmed_qa" / "a.json"
     file.parent.mkdir(parents=True)
