@@ -22,16 +22,25 @@ from eval_factory.core.errors import EvalFactoryError
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows import dry_run as workflow
 from eval_factory.workflows.options import DryRun, Evaluated, Options
+from eval_factory.workflows.reproduce import Reproduction, Reran
+from eval_factory.workflows.verify import Finding, Verified
 
 __all__ = [
     "DryRun",
     "EvalFactoryError",
     "Evaluated",
+    "Finding",
     "Options",
+    "Reproduction",
+    "Reran",
     "StoredResult",
+    "Verified",
     "dry_run",
     "evaluate",
     "load_result",
+    "reproduce",
+    "run_again",
+    "verify",
 ]
 
 
@@ -79,6 +88,43 @@ def dry_run(
     """
     request = _request(run_config, flags, overrides)
     return workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+
+
+def verify(folder: Path | str) -> Verified:
+    """Whether an output folder is what it says it is: checksums, and every number made again. Nothing is changed.
+
+    What was altered is in `findings`; a folder that cannot be verified raises nothing: `unreadable` says why.
+    """
+    from eval_factory.workflows.verify import verify as look
+
+    return look(Path(folder))
+
+
+def reproduce(
+    folder: Path | str, output_dir: Path | str | None = None, *, env: Mapping[str, str] | None = None
+) -> Reproduction:
+    """A run config that does the evaluation of an output folder again, and what is another now than it was then.
+
+    Raises:
+        PrerequisiteError: there is no result.
+        ConfigError: its configuration is not one of this version.
+    """
+    from eval_factory.workflows.reproduce import reproduce as look
+
+    return look(Path(folder), None if output_dir is None else Path(output_dir), env=_env(env))
+
+
+def run_again(
+    folder: Path | str, output_dir: Path | str, *, env: Mapping[str, str] | None = None, screen: TextIO | None = None
+) -> Reran:
+    """Do the evaluation of an output folder again, in another folder, and compare the two.
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong.
+    """
+    from eval_factory.workflows.reproduce import run_again as run
+
+    return run(Path(folder), Path(output_dir), env=_env(env), screen=screen or io.StringIO())
 
 
 def _request(run_config: Path | str | None, flags: Mapping[str, Any] | None, overrides: Iterable[str]) -> Request:

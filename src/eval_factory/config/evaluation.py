@@ -96,12 +96,17 @@ class Evaluation:
 
 
 def build_evaluation(
-    request: Request, framework: Framework, env: Mapping[str, str], task: Task | None = None
+    request: Request,
+    framework: Framework,
+    env: Mapping[str, str],
+    task: Task | None = None,
+    benchmark: Benchmark | None = None,
 ) -> Evaluation:
     """Merge and validate.
 
     Args:
         task: of somebody who runs something else than what config.type may name.
+        benchmark: a custom one of somebody who knows it without its files; `extra.benchmark` is then not looked for.
 
     Raises:
         ConfigError: with every problem that was found.
@@ -122,10 +127,10 @@ def build_evaluation(
     merged, sources = merge(layers)
     foreign_keys.without_unused_prompt(merged, foreign)
     run = _validated(merged, sources, request, problems)
-    benchmark = None
     if run is not None and task is not None:
         if BENCHMARK in task.helm.parameters:
-            run, benchmark = _with_benchmark(run, sources, request, problems)
+            if benchmark is None:
+                run, benchmark = _with_benchmark(run, sources, request, problems)
             task = task if benchmark is None else _task_of(benchmark, task)
         run = with_task_rules(run, task, problems)
     if problems or run is None or task is None:

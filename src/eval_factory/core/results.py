@@ -254,6 +254,8 @@ class Provenance:
     started_at: str | None = None
     """When the helm-run that made the result began, in UTC (ISO 8601)."""
     ended_at: str | None = None
+    run_files: Mapping[str, str] = field(default_factory=dict)
+    """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
 
 
 @dataclass(frozen=True)

@@ -191,9 +191,24 @@ class RunDir:
         return self.root / ".own_data.json"
 
     @property
+    def checksums(self) -> Path:
+        """Of every file that is part of the result, as `sha256sum -c` reads them."""
+        return self.root / "SHA256SUMS"
+
+    @property
+    def attestation(self) -> Path:
+        """The same as a statement of in-toto, with what the result says."""
+        return self.root / "attestation.intoto.json"
+
+    @property
     def results(self) -> tuple[Path, ...]:
         """All that says what came out; `run_config.yml` says of what."""
         return (self.evaluation_config, self.results_yml, self.results_jsonl, self.instances, self.report_html)
+
+    def written(self) -> list[Path]:
+        """Those of the results that are there, with the configuration and the answers of each role."""
+        single = [path for path in (self.run_config, *self.results) if path.is_file()]
+        return [*single, *sorted(path for path in self.responses.glob("*.jsonl") if path.is_file())]
 
     def archive(self, files: Iterable[Path]) -> Path:
         """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
@@ -220,7 +235,8 @@ class RunDir:
     def writes(self, name: str) -> bool:
         """Whether a file of that name in the folder itself is one that is written here whole or not at all."""
         kept = (self.run_config, self.packages, self.leaderboard, self.leaderboard_state, self.run_state, self.own_data)
-        names = {file.name for file in (*self.results, *kept, self.marker, self.lock_holder)}
+        sums = (self.checksums, self.attestation)
+        names = {file.name for file in (*self.results, *kept, *sums, self.marker, self.lock_holder)}
         return name in names or fnmatchcase(name, self.run_entries_of("*").name)
 
     def create(self) -> None:

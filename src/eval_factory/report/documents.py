@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -198,6 +199,17 @@ def schema(name: str) -> dict[str, Any]:
 
 def check(document: Mapping[str, Any], schema_name: str) -> None:
     """Raises `jsonschema.ValidationError` where a document is not of its schema: a defect of ours."""
-    import jsonschema  # imported here: `--dry_run` checks nothing
+    from jsonschema.exceptions import best_match  # imported here: `--dry_run` checks nothing
 
-    jsonschema.validate(document, schema(schema_name))
+    error = best_match(_validator(schema_name).iter_errors(document))
+    if error is not None:
+        raise error
+
+
+@cache
+def _validator(schema_name: str) -> Any:
+    """Of a schema that comes with the package; that it is one, a test checks: `jsonschema.validate` does each time."""
+    from jsonschema.validators import validator_for
+
+    loaded = schema(schema_name)
+    return validator_for(loaded)(loaded)

@@ -27,6 +27,7 @@ from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.report.checksums import forget_checksums, write_checksums
 from eval_factory.tasks.framework import framework_path, load_framework
 from eval_factory.workflows.context import RunContext, hold, show_warnings
 from eval_factory.workflows.failures import (
@@ -71,6 +72,7 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
     bundle = find_bundle(plan, env)
     with hold(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
         settings = settings_of(plan, bundle, context.env)
+        forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
         ran = finished_before(context, plan, read) if not options.fresh else None
@@ -175,6 +177,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.reportable import why_not_reportable
     from eval_factory.scoring.run_environment import installed_packages
+    from eval_factory.scoring.run_files import with_run_files
 
     collect_rarely()  # the records of a run live to its end
     started = time.monotonic()
@@ -182,6 +185,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     commit = git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
     write_atomic(plan.rundir.packages, installed_packages())
+    result = with_run_files(result, plan.rundir, ran.folders)
     write_reports(
         result,
         plan.rundir,
@@ -192,6 +196,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     )
     complete = not result.something_to_ask
     remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
+    write_checksums(plan.rundir, ran.folders)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     text = own_lines(context.redactor.text(summary(result, plan.rundir)))
     minimum = plan.evaluation.run.config.params.extra.min_coverage

@@ -53,6 +53,8 @@ def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
         rundir.run_config,
         rundir.packages,
         rundir.leaderboard,
+        rundir.checksums,
+        rundir.attestation,
         *(rundir.answers if fresh else ()),
     )
     yield from (path for path in files if os.path.lexists(path))

@@ -30,6 +30,12 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
     assert yaml.safe_load(documents.to_yaml(document)) == document
 
 
+@pytest.mark.parametrize("name", [documents.EVALUATION_CONFIG_SCHEMA, documents.RESULTS_SCHEMA])
+def test_the_schemas_are_schemas(name: str) -> None:
+    """Checked here alone: a run takes it for granted."""
+    jsonschema.validators.validator_for(documents.schema(name)).check_schema(documents.schema(name))
+
+
 @pytest.mark.parametrize(("patches", "shown"), [(None, None), ((), []), (("a", "b"), ["a", "b"])])
 def test_patches_are_a_list_or_unknown(result: TaskResult, patches: Any, shown: Any) -> None:
     given = replace(result, provenance=replace(result.provenance, patches=patches))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eval_factory.config.evaluation import Request
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.failures import raise_if_stopped
+from eval_factory.workflows.options import Options
+from finished_folder import finished_folder
+from unit.builders import MINIMAL
 
 FATAL = {"event": events.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
 
@@ -30,3 +37,23 @@ def test_last_words_count_where_no_event_was_written() -> None:
     with pytest.raises(PrerequisiteError, match=r"^the disk is full$"):
         raise_if_stopped([], "the disk is full", logging.getLogger("test"))
     raise_if_stopped([], None, logging.getLogger("test"))
+
+
+def test_a_run_that_is_killed_leaves_no_checksums_of_the_result_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go before anything else in the folder is changed, and come back when a run has ended."""
+    rundir = finished_folder(tmp_path / "out")
+    assert rundir.checksums.is_file()
+    there: list[bool] = []
+
+    def killed(*_: object) -> None:
+        there.extend([rundir.checksums.exists(), rundir.attestation.exists()])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
+    monkeypatch.setattr(workflow, "data_read", killed)
+    request = Request(flags={**MINIMAL, "config.output_dir": str(rundir.root)})
+    with pytest.raises(KeyboardInterrupt):
+        workflow.evaluate(request, Options(), env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
+    assert there == [False, False]

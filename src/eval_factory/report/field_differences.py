@@ -1,0 +1,140 @@
+"""Where a stored file differs from the same file made again: field by field, or line by line. Pure functions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.plain_yaml import YamlError, parse_own
+from eval_factory.core.redaction import REDACTED
+
+LONGEST_SHOWN = 80
+"""Characters of a value."""
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
+"""Stands for a value that one of the two does not have."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place where two files differ."""
+
+    field: str
+    """`results.tasks.x`, or `line 3: latency_s`; empty where there is no smaller place than the file."""
+    stored: str
+    made: str
+
+
+def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
+    """By what the file is: YAML, JSON, JSON lines, or text. None where the two are the same, byte for byte.
+
+    Where a text was redacted, what stands in place of the redaction mark is not compared.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    ours, theirs = stored.read_bytes(), made.read_bytes()
+    if ours == theirs:
+        return
+    found = False
+    for difference in _differences(stored.suffix, _text(ours), _text(theirs)):
+        found = True
+        yield difference
+    if not found and REDACTED not in _text(ours):  # a digit beyond a number's precision, a blank
+        yield from _first_other_line(_text(ours), _text(theirs))
+
+
+def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
+    if suffix == ".jsonl":
+        yield from _of_lines(stored, made, _of_json)
+    elif suffix in (".yaml", ".yml", ".json"):
+        yield from _of_documents(stored, made, parse_own if suffix != ".json" else json.loads)
+    else:
+        yield from _of_lines(stored, made, _of_texts)
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", errors="backslashreplace")
+
+
+def _of_documents(stored: str, made: str, parse: Any) -> Iterator[Difference]:
+    try:
+        document = parse(stored)
+    except (YamlError, ValueError) as error:
+        yield Difference("", f"cannot be read ({str(error).splitlines()[0]})", "a document")
+        return
+    yield from differences(document, parse(made))
+
+
+def _of_lines(stored: str, made: str, compare: Any) -> Iterator[Difference]:
+    pairs = zip_longest(stored.split("\n"), made.split("\n"), fillvalue=ABSENT)
+    for number, (ours, theirs) in enumerate(pairs, start=1):
+        if ours is ABSENT or theirs is ABSENT:
+            yield Difference(f"line {number}", shown(ours), shown(theirs))
+        elif ours != theirs:
+            for one in compare(ours, theirs):
+                yield Difference(f"line {number}" + (f": {one.field}" if one.field else ""), one.stored, one.made)
+
+
+def _of_json(stored: str, made: str) -> Iterator[Difference]:
+    try:
+        yield from differences(json.loads(stored), json.loads(made))
+    except ValueError:
+        yield from _of_texts(stored, made)
+
+
+def _of_texts(stored: str, made: str) -> Iterator[Difference]:
+    if not same_text(stored, made):
+        at = next((i for i, (a, b) in enumerate(zip(stored, made, strict=False)) if a != b), 0)
+        begin = max(0, at - LONGEST_SHOWN // 2)
+        yield Difference("", shown(stored[begin:]), shown(made[begin:]))
+
+
+def _first_other_line(stored: str, made: str) -> Iterator[Difference]:
+    for number, (ours, theirs) in enumerate(zip(stored.split("\n"), made.split("\n"), strict=False), start=1):
+        if ours != theirs:
+            for one in _of_texts(ours, theirs):
+                yield Difference(f"line {number}", one.stored, one.made)
+            return
+
+
+def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
+    """Of two documents. Numbers are the same where they are equal and of one kind; fields may have any order."""
+    if isinstance(stored, Mapping) and isinstance(made, Mapping):
+        for name in dict.fromkeys([*stored, *made]):
+            below = f"{path}.{name}" if path else str(name)
+            yield from differences(stored.get(name, ABSENT), made.get(name, ABSENT), below)
+    elif _is_list(stored) and _is_list(made):
+        for number, (ours, theirs) in enumerate(zip_longest(stored, made, fillvalue=ABSENT)):
+            yield from differences(ours, theirs, f"{path}[{number}]")
+    elif not _same(stored, made):
+        yield Difference(path, shown(stored), shown(made))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _same(stored: Any, made: Any) -> bool:
+    if isinstance(stored, str) and isinstance(made, str):
+        return same_text(stored, made)
+    return type(stored) is type(made) and bool(stored == made)
+
+
+def same_text(stored: str, made: str) -> bool:
+    """Whether they are equal, whatever stands where the stored one was redacted."""
+    if stored == made or REDACTED not in stored:
+        return stored == made
+    pattern = ".*?".join(re.escape(piece) for piece in stored.split(REDACTED))
+    return re.fullmatch(pattern, made, re.DOTALL) is not None
+
+
+def shown(value: Any) -> str:
+    """A value for a message, cut."""
+    text = value if isinstance(value, str) else repr(value) if value is ABSENT else json.dumps(value, default=str)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."

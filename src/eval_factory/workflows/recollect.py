@@ -1,0 +1,248 @@
+"""A finished folder's result made again from its own files, in a folder beside it: without keys, network or data."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.config.load import load_run_config
+from eval_factory.config.rules import BENCHMARK
+from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.results import Provenance, TaskResult
+from eval_factory.core.rundir import RunDir, write_atomic
+from eval_factory.core.secrets import variables_in
+from eval_factory.endpoint.response_cache import read_answers_by_role
+from eval_factory.helm import names
+from eval_factory.plan.run_plan import make_plan
+from eval_factory.report.checksums import leads_inside
+from eval_factory.report.documents import run_config, to_yaml
+from eval_factory.report.reader import StoredResult
+from eval_factory.tasks.custom.definition import JURY, Benchmark, load_benchmark
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.user_data.layout import DATA_PATH
+from eval_factory.workflows.resume import RunState, read_state
+
+OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
+"""Fields of the provenance that are of the program and the machine that collected, not of what was run."""
+
+_OTHER_DATA = ("scenarios/", "hub:", f"{DATA_PATH}/")
+"""What names of data begin with that are no custom benchmark's own files."""
+
+
+@dataclass(frozen=True)
+class Recollected:
+    """The result made again, and written as a run writes it."""
+
+    rundir: RunDir
+    """The temporary folder, with every file that says what came out, and run_config.yml."""
+    result: TaskResult
+    identity: str
+    notes: tuple[str, ...]
+    """What could not be made again, or was made by another version."""
+
+
+def state_of(rundir: RunDir) -> RunState:
+    """What the folder's last run left.
+
+    Raises:
+        PrerequisiteError: it cannot be read, or names folders elsewhere.
+    """
+    state = read_state(rundir)
+    if state is None:
+        raise PrerequisiteError(f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again")
+    if not state.runs or not all(isinstance(name, str) and leads_inside(name) for name in state.runs):
+        raise PrerequisiteError(f"{rundir.run_state}: runs: names no folder in this one")
+    return state
+
+
+def stored_document(rundir: RunDir) -> dict[str, Any]:
+    """run_config.yml of an output folder.
+
+    Raises:
+        ConfigError: it is missing, or no run config.
+    """
+    document = load_run_config(rundir.run_config)
+    if not all(isinstance(document.get(name), dict) for name in ("config", "target")):
+        raise ConfigError(f"{rundir.run_config}: has no `config` and `target`")
+    return document
+
+
+def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation, tuple[str, ...]]:
+    """The evaluation as it was configured, and what its benchmark's files now lack.
+
+    Secrets stay `${NAME}`; a custom benchmark is what the folder says of it, wherever its files are now.
+
+    Raises:
+        ConfigError: run_config.yml is not one of this version.
+    """
+    document = stored_document(rundir)
+    env = dict.fromkeys(variables_in(document), "unknown")
+    given = {name: document[name] for name in ("config", "target")}
+    path = _benchmark_path(document)
+    own, missing = (None, ()) if path is None else _benchmark(rundir, Path(path), stored.result)
+    evaluation = build_evaluation(Request(flags=given), load_framework(), env, benchmark=own)
+    return evaluation, missing
+
+
+def _benchmark_path(document: Mapping[str, Any]) -> str | None:
+    params = document["config"].get("params")
+    extra = params.get("extra") if isinstance(params, dict) else None
+    path = extra.get(BENCHMARK) if isinstance(extra, dict) else None
+    return path if isinstance(path, str) else None
+
+
+def benchmark_files(dataset_files: Mapping[str, str]) -> dict[str, str]:
+    """Those of the data of a custom benchmark's run that are its own files."""
+    return {
+        name: digest for name, digest in dataset_files.items() if name != DATA_PATH and not name.startswith(_OTHER_DATA)
+    }
+
+
+def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmark, tuple[str, ...]]:
+    recorded = benchmark_files(result.provenance.dataset_files)
+    try:
+        own = load_benchmark(path)
+    except (ConfigError, OSError):
+        why = "are not there any more, or cannot be read"
+    else:
+        if dict(own.sha256) == recorded:
+            return own, ()
+        changed = sorted(name for name in {*own.sha256, *recorded} if own.sha256.get(name) != recorded.get(name))
+        why = f"are not those that were run ({', '.join(changed)})"
+    note = f"the files of the benchmark {path} {why}: its notes were taken as they stand"
+    return _benchmark_of_folder(rundir, path, recorded), (note,)
+
+
+def _benchmark_of_folder(rundir: RunDir, path: Path, recorded: Mapping[str, str]) -> Benchmark:
+    """As the file says that was made of it for HELM.
+
+    Raises:
+        ConfigError: that file is not there.
+    """
+    file = rundir.model_configs / names.BENCHMARK
+    try:
+        document = parse_own(file.read_text(encoding="utf-8"))
+        judges = next((one["prompt_file"] for one in document["metrics"] if one["name"] == JURY), None)
+        return Benchmark(
+            path=path,
+            name=document["name"],
+            description=document["description"],
+            prompt_file=Path(document["prompt_file"]),
+            dataset_file=Path(document["dataset_file"]),
+            max_tokens=document.get("max_tokens"),
+            metrics=tuple(one["name"] for one in document["metrics"]),
+            judge_prompt_file=None if judges is None else Path(judges),
+            instances=0,
+            sha256=dict(recorded),
+            notes=(),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{file}: cannot be read, nor the benchmark {path}: {error}") from error
+
+
+@contextmanager
+def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
+    """Collect again what HELM and the journal left, into a folder that is deleted afterwards; nothing here is changed.
+
+    Raises:
+        ConfigError, PrerequisiteError, HelmError: a file is missing or cannot be read.
+    """
+    state = state_of(rundir)
+    evaluation, missing = stored_evaluation(rundir, stored)
+    with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
+        shadow = RunDir(Path(name))
+        _mirror(rundir, shadow)
+        plan = replace(make_plan(evaluation), rundir=shadow)
+        yield _collected(rundir, shadow, stored, state, plan, missing)
+
+
+def _mirror(rundir: RunDir, shadow: RunDir) -> None:
+    """What the collector reads: HELM's files as they lie there; the cache copied, for SQLite writes beside it."""
+    shadow.helm.symlink_to(rundir.helm.absolute(), target_is_directory=True)
+    originals = [*rundir.answers, rundir.own_data]
+    for original in originals:
+        if original.is_file():
+            shutil.copyfile(original, shadow.root / original.name)
+
+
+def _collected(
+    rundir: RunDir, shadow: RunDir, stored: StoredResult, state: RunState, plan: Any, missing: tuple[str, ...]
+) -> Recollected:
+    import jsonschema  # imported here, as all that takes long
+
+    from eval_factory.report.write import write_reports
+    from eval_factory.scoring.collect import collect
+    from eval_factory.scoring.run_files import run_files
+
+    runs = [shadow.root / one for one in state.runs]
+    files = run_files(rundir, [rundir.root / one for one in state.runs])
+    before = stored.result.provenance
+    result = collect(
+        plan, runs, run_id=state.run_id, wall_s=state.wall_s, git_hash=before.git_hash, data_bundle=state.data_bundle
+    )
+    result = replace(result, provenance=replace(result.provenance, run_files=files))
+    notes = [*missing, *versions_that_differ(before, result.provenance)]
+    data, unread = with_unread_data(before.dataset_files, result.provenance.dataset_files)
+    if unread:
+        notes.append(f"{unread} data files are not here, or are kept outside of the folder: they were not hashed again")
+    as_stored = {name: getattr(before, name) for name in fields_of_the_program()}
+    result = replace(result, provenance=replace(result.provenance, dataset_files=data, **as_stored))
+    if missing:
+        result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
+    document = stored_document(rundir)
+    config = plan.evaluation.as_dict()
+    try:
+        write_reports(
+            result,
+            shadow,
+            config=config,
+            command=str(document.get("command", "")),
+            redactor=Redactor(),
+            responses=read_answers_by_role(shadow.cache_db),
+        )
+    except jsonschema.ValidationError as error:
+        raise HelmError(f"{rundir.helm}: gives a result that none can be: {error.message}") from error
+    info = plan.evaluation.framework.framework
+    again = run_config(config, str(document.get("command", "")), info.name, info.pkg_name)
+    write_atomic(shadow.run_config, to_yaml(again))
+    return Recollected(shadow, result, plan.identity, tuple(notes))
+
+
+def fields_of_the_program() -> tuple[str, ...]:
+    """Those of `OF_THE_PROGRAM` that this version records."""
+    known = {field.name for field in fields(Provenance)}
+    return tuple(name for name in OF_THE_PROGRAM if name in known)
+
+
+def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:
+    """A line for each field of the program and the machine that is another now."""
+    lines = []
+    for name in fields_of_the_program():
+        then, now = getattr(stored, name), getattr(made, name)
+        if then == now:
+            continue
+        if isinstance(then, Mapping) and isinstance(now, Mapping):
+            other = [one for one in dict.fromkeys([*then, *now]) if then.get(one) != now.get(one)]
+            lines += [f"{one}: {then.get(one)} then, {now.get(one)} here" for one in other]
+        else:
+            lines.append(f"{name}: {then} then, {now} here")
+    return [f"another version: {line}" for line in lines]
+
+
+def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:
+    """The hashes made now, with the stored ones of data that are not here any more, and how many these are.
+
+    Data sets of the Hub lie in a cache outside of the folder, which other programs prepare anew.
+    """
+    unread = {name: digest for name, digest in stored.items() if name not in made or name.startswith("hub:")}
+    counted = sum(made.get(name) != digest for name, digest in unread.items())
+    outside = {name: digest for name, digest in made.items() if name in stored or not name.startswith("hub:")}
+    return {**outside, **unread}, counted

@@ -1,0 +1,264 @@
+"""Is an output folder what it says it is? Its checksums, and everything in it made again and compared.
+
+What may differ without being a finding is a short list: the versions and the machine of who verifies
+(`recollect.OF_THE_PROGRAM`), data that are not here any more, corrected scores where the errata have another version.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.errors import EvalFactoryError, NotReportableError, PrerequisiteError
+from eval_factory.core.plain_yaml import YamlError, parse_own
+from eval_factory.core.results import SCHEMA_VERSION
+from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums, statement
+from eval_factory.report.field_differences import Difference, differences, differences_of_files
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.tasks.errata import CORRECTED
+from eval_factory.workflows.recollect import Recollected, recollected, state_of
+from eval_factory.workflows.resume import read_state, versions
+
+NO_CHECKSUMS = (
+    "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
+    " the rest was verified"
+)
+WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
+"""What reading files can raise whose content makes no sense."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was altered."""
+
+    file: str
+    """Path in the output folder."""
+    field: str
+    """Where in the file; empty where it is the whole file."""
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, self.field, self.message) if part)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found in one folder."""
+
+    folder: Path
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    unreadable: str | None = None
+    """Why the folder could not be verified; None where it was."""
+
+    @property
+    def intact(self) -> bool:
+        return not self.findings and self.unreadable is None
+
+    @property
+    def exit_code(self) -> int:
+        if self.findings:
+            return NotReportableError.exit_code
+        return 0 if self.unreadable is None else PrerequisiteError.exit_code
+
+
+def verify(folder: Path) -> Verified:
+    """Compare a folder with its checksums and with what its own files give when they are collected again.
+
+    Nothing in the folder is changed; no key, no network and none of the data are needed.
+    """
+    rundir = RunDir(folder)
+    if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
+        return Verified(folder, unreadable="is no output folder with a result; it is written when a run ends")
+    findings: list[Finding] = []
+    notes: list[str] = []
+    try:
+        _look_at_checksums(rundir, findings, notes)
+        stored = _loaded(rundir)
+        findings += _findings_of_statement(rundir, stored)
+        findings += _findings_of_run_files(rundir, stored)
+        findings += _findings_of_state(rundir, stored)
+        with recollected(rundir, stored) as made:
+            findings += _findings_of_files(rundir, made, notes, stored)
+            findings += _findings_of_completeness(rundir, made)
+            notes += made.notes
+    except (EvalFactoryError, *WRONG_FILES) as error:
+        return _stopped(folder, findings, notes, error)
+    return Verified(folder, _once(findings), tuple(notes))
+
+
+class _AlteredError(EvalFactoryError):
+    """A file that this version wrote, and would not write so."""
+
+
+def _loaded(rundir: RunDir) -> StoredResult:
+    """
+    Raises:
+        PrerequisiteError: there is no result, or another version's.
+        _AlteredError: it says that it is this version's, and is not of its schema.
+    """
+    try:
+        return load_result(rundir.root)
+    except PrerequisiteError as error:
+        if _is_of_this_version(rundir):
+            raise _AlteredError(str(error)) from error
+        raise
+
+
+def _is_of_this_version(rundir: RunDir) -> bool:
+    state = read_state(rundir)
+    try:
+        document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, YamlError):
+        return False
+    written = isinstance(document, dict) and document.get("schema_version") == SCHEMA_VERSION
+    return written and state is not None and state.versions == versions()
+
+
+def _stopped(folder: Path, findings: list[Finding], notes: list[str], error: Exception) -> Verified:
+    """A file makes no sense: where checksums show what was altered, that is said; else that it cannot be verified."""
+    said = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
+    reason = f"the result cannot be made again: {said}"
+    if findings:
+        return Verified(folder, _once(findings), (*notes, reason))
+    if isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
+        return Verified(folder, (Finding(_file_in(said, folder), "", said),), tuple(notes))
+    return Verified(folder, (), tuple(notes), reason)
+
+
+def _file_in(message: str, folder: Path) -> str:
+    """The file that a message begins with, or names, by its path in the folder."""
+    _, found, rest = message.partition(f"{folder}/")
+    return rest.split(":")[0].split(" ")[0] if found else "run_config.yml"
+
+
+def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(findings))
+
+
+def _look_at_checksums(rundir: RunDir, findings: list[Finding], notes: list[str]) -> None:
+    if not rundir.checksums.is_file():
+        notes.append(NO_CHECKSUMS)
+        return
+    try:
+        listed = read_checksums(rundir.checksums)
+    except ChecksumsError as error:
+        findings.append(Finding(rundir.checksums.name, "", str(error)))
+        return
+    findings += findings_of_checksums(rundir, listed)
+    runs = [rundir.root / name for name in state_of(rundir).runs]
+    unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
+    if rundir.attestation.is_file() and rundir.attestation.name not in listed:
+        unlisted.append(rundir.attestation.name)
+    own = {path.name for path in (*rundir.results, rundir.run_config, rundir.attestation)}
+    for name in unlisted:
+        if name in own or name.startswith(f"{rundir.responses.name}/"):
+            findings.append(Finding(name, "", "is not in SHA256SUMS"))
+        else:
+            notes.append(f"{name} was added after the run")
+
+
+def findings_of_checksums(rundir: RunDir, listed: Mapping[str, str]) -> Iterator[Finding]:
+    """Files that are missing, or have another content than SHA256SUMS says."""
+    for name, digest in listed.items():
+        path = rundir.root / name
+        if not path.is_file():
+            yield Finding(name, "", "is missing; SHA256SUMS lists it")
+        elif sha256_of(path) != digest:
+            yield Finding(name, "", "its SHA-256 is another than in SHA256SUMS")
+
+
+def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
+    """The statement made again from the files and the result that stand there now."""
+    if not rundir.attestation.is_file():
+        if rundir.checksums.is_file():
+            yield Finding(rundir.attestation.name, "", "is missing")
+        return
+    try:
+        document = json.loads(rundir.attestation.read_text(encoding="utf-8"))
+        subjects = {one["name"]: one["digest"]["sha256"] for one in document["subject"]}
+    except WRONG_FILES as error:
+        yield Finding(rundir.attestation.name, "", f"cannot be read: {type(error).__name__}: {error}")
+        return
+    present = {name: rundir.root / name for name in subjects}
+    now = {name: sha256_of(path) if path.is_file() else "missing" for name, path in present.items()}
+    again: Any = json.loads(json.dumps(statement(stored.result, now)))
+    for name, digest in now.items():
+        if subjects[name] != digest:
+            yield Finding(name, "", f"its SHA-256 is another than in {rundir.attestation.name}")
+    for one in differences({**document, "subject": []}, {**again, "subject": []}):
+        yield _finding(rundir.attestation.name, one, "evaluation_config.yaml")
+
+
+def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
+    """HELM's files and the cache are those that the result was computed from; versions before wrote none down."""
+    for name, digest in stored.result.provenance.run_files.items():
+        path = rundir.root / name
+        now = sha256_of(path) if path.is_file() else "missing"
+        if now != digest:
+            said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.run_files) says {digest}"
+            yield Finding(name, "", said)
+
+
+def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stored: StoredResult) -> Iterator[Finding]:
+    """Every document made again, compared with the one that stands there."""
+    then, now = stored.result.provenance.errata_version, made.result.provenance.errata_version
+    if then != now:
+        notes.append(f"corrected with errata version {then}; here it is {now}: corrected scores were not compared")
+    for again in made.rundir.written():
+        name = again.relative_to(made.rundir.root).as_posix()
+        if not (rundir.root / name).is_file():
+            yield Finding(name, "", "is missing")
+            continue
+        for one in differences_of_files(rundir.root / name, again):
+            if then == now or not is_of_errata(one.field):
+                yield _finding(name, one, origin_of(one.field, name))
+    for path in sorted(rundir.responses.glob("*.jsonl")):
+        if not made.rundir.responses.joinpath(path.name).is_file():
+            yield Finding(f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers of this role")
+
+
+def is_of_errata(field: str) -> bool:
+    """Whether a field depends on the errata that a version knows: they have scores of their own, and notes."""
+    return CORRECTED in field or field.startswith(("provenance.errata_version", "validity.notes"))
+
+
+def origin_of(field: str, name: str) -> str:
+    """What a field was made from, when it was made again."""
+    if field.split(".")[0] in ("command", "config", "target") and name != "run_config.yml":
+        return "run_config.yml"
+    if field.startswith("usage"):
+        return "cache.db and .run_state.json"
+    return "cache.db" if name.startswith("responses/") else "HELM's files"
+
+
+def _finding(name: str, one: Difference, origin: str) -> Finding:
+    return Finding(name, one.field, f"is {one.stored}; made again from {origin} it is {one.made}")
+
+
+def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
+    """What the folder remembers, for the next run, of the one that made the result."""
+    provenance, state = stored.result.provenance, state_of(rundir)
+    expected = {
+        "identity": provenance.run_identity,
+        "versions": {"eval_factory": provenance.eval_factory, "crfm-helm": provenance.helm},
+        "data_bundle": provenance.data_bundle,
+    }
+    now = {name: value for name, value in asdict(state).items() if name in expected}
+    for one in differences(now, expected):
+        yield _finding(rundir.run_state.name, one, "evaluation_config.yaml")
+    runs = {name.rpartition("/")[0] for name in provenance.run_files}
+    for run in state.runs:
+        if runs and run not in runs:
+            yield Finding(rundir.run_state.name, "runs", f"is {run}, which provenance.run_files does not name")
+
+
+def _findings_of_completeness(rundir: RunDir, made: Recollected) -> Iterator[Finding]:
+    complete = not made.result.something_to_ask
+    for one in differences({"complete": state_of(rundir).complete}, {"complete": complete}):
+        yield _finding(rundir.run_state.name, one, "HELM's files")

@@ -1,0 +1,40 @@
+"""An output folder as a run leaves it, made without HELM: small files of HELM's form, a cache, and every report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.helm import names
+from eval_factory.plan.run_plan import make_plan
+from eval_factory.workflows.evaluate import Ran, report
+from eval_factory.workflows.prepare import prepare
+from eval_factory.workflows.resume import DataRead
+from unit.builders import context, evaluation
+from unit.scoring.test_collect import FOUR, state, write_run
+
+RUN = "helm/runs/s/r"
+
+
+def finished_folder(root: Path, flags: dict[str, Any] | None = None, **env: str) -> RunDir:
+    """Of four instances, two of them right, and an answer of the model each."""
+    plan = make_plan(evaluation({"config.output_dir": str(root), **(flags or {})}, file=None, **env))
+    rundir = plan.rundir
+    rundir.create()
+    ctx, argv = context(rundir), ["helm-run", "--suite", "s"]
+    prepare(ctx, plan, argv, HelmRunSettings(), {}, fresh=False, debug=False)
+    write_run(rundir.root / RUN, states=[state(i, "yes") for i in range(4)], values={"exact_match": [*FOUR]})
+    (rundir.helm / names.PATCHES_FILE).write_text('{"applied": []}', "utf-8")
+    cache = ResponseCache(rundir.cache_db, "run")
+    for number in range(4):
+        body = {"model": "org/model", "choices": [{"message": {"content": "yes"}}]}
+        answer = Answer(f"k{number}", "model", "org/model", {"n": number}, body, 1.5 + number, 0.25)
+        cache.save(answer, Attempt(answer.key, "model", 1, "answered", 200, None, 1.0, 0.25, 10, 2))
+    cache.close()
+    with patch("eval_factory.workflows.evaluate.git_hash", return_value="abc123"):
+        report(ctx, plan, argv, Ran((rundir.root / RUN,), "run", 2.5), DataRead())
+    return rundir

@@ -1,0 +1,100 @@
+"""Two files, field by field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.redaction import REDACTED
+from eval_factory.report.field_differences import (
+    ABSENT,
+    LONGEST_SHOWN,
+    differences,
+    differences_of_files,
+    same_text,
+    shown,
+)
+
+
+def found(stored: Any, made: Any) -> list[tuple[str, str, str]]:
+    return [(one.field, one.stored, one.made) for one in differences(stored, made)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "made", "expected"),
+    [
+        ({"a": 1, "b": [1, {"c": 2}]}, {"b": [1, {"c": 2}], "a": 1}, []),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, [("a.b", "1", "2")]),
+        ({"a": 1}, {"a": 1.0}, [("a", "1", "1.0")]),
+        ({"a": True}, {"a": 1}, [("a", "true", "1")]),
+        ({"a": 1}, {}, [("a", "1", "nothing")]),
+        ({}, {"a": None}, [("a", "nothing", "null")]),
+        ({"a": [1, 2]}, {"a": [1, 3, 4]}, [("a[1]", "2", "3"), ("a[2]", "nothing", "4")]),
+        ({"a": "x"}, {"a": ["x"]}, [("a", "x", '["x"]')]),
+        ({"a": {}}, {"a": None}, [("a", "{}", "null")]),
+        (1, 2, [("", "1", "2")]),
+    ],
+)
+def test_documents(stored: Any, made: Any, expected: list[tuple[str, str, str]]) -> None:
+    assert found(stored, made) == expected
+
+
+def test_a_redacted_place_is_not_compared_and_the_rest_is() -> None:
+    stored = f"key {REDACTED}, value {REDACTED} (1)"
+    assert same_text(stored, "key sk-1, value a\nb (1)")
+    assert not same_text(stored, "key sk-1, value a (2)")
+    assert not same_text("a", REDACTED)
+    assert not same_text("a.c", "abc")
+
+
+def test_values_are_cut() -> None:
+    assert shown("x" * LONGEST_SHOWN) == "x" * LONGEST_SHOWN
+    assert shown("x" * (LONGEST_SHOWN + 1)) == "x" * LONGEST_SHOWN + " ..."
+    assert (shown(ABSENT), shown(0.1), shown(None)) == ("nothing", "0.1", "null")
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "made", "expected"),
+    [
+        ("a.yaml", "a: 1\nb: 2\n", "a: 1\nb: 2\n", []),
+        ("a.yaml", "a: 1\nb: 2\n", "a: 1\nb: 3\n", [("b", "2", "3")]),
+        ("a.yml", "a: 0.1\n", "a: 0.2\n", [("a", "0.1", "0.2")]),
+        ("a.yml", "a: [\n", "a: 1\n", [("", "cannot be read", "a document")]),
+        ("a.yml", "a: 0.40509574683346666\n", "a: 0.40509574683346667\n", [("line 1", "666", "667")]),
+        ("a.json", '{"a": 1}', '{"a": 2}', [("a", "1", "2")]),
+        ("a.jsonl", '{"a": 1}\n{"b": 2}\n', '{"a": 1}\n{"b": 3}\n', [("line 2: b", "2", "3")]),
+        ("a.jsonl", '{"a": 1}\n', '{"a": 1}\n{"b": 3}\n', [("line 2", "", '{"b": 3}'), ("line 3", "nothing", "")]),
+        ("a.jsonl", "{\n", "{}\n", [("line 1", "{", "{}")]),
+        ("a.html", "<p>1</p>\n<p>2</p>\n", "<p>1</p>\n<p>3</p>\n", [("line 2", "<p>2</p>", "<p>3</p>")]),
+        ("a.yml", f"a: x {REDACTED}\n", "a: x key\n", []),
+        ("a.html", f"{REDACTED} 1\n", "key 1\n", []),
+        ("a.html", f"{REDACTED} 1\n", "key 2\n", [("line 1", REDACTED, "key 2")]),
+    ],
+    ids=str,
+)
+def test_files(name: str, stored: str, made: str, expected: list[tuple[str, str, str]], tmp_path: Path) -> None:
+    for folder, text in (("stored", stored), ("made", made)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text, "utf-8")
+    differing = list(differences_of_files(tmp_path / "stored" / name, tmp_path / "made" / name))
+    assert [one.field for one in differing] == [field for field, _, _ in expected]
+    for one, (_, ours, theirs) in zip(differing, expected, strict=True):
+        assert ours in one.stored
+        assert theirs in one.made
+
+
+def test_where_a_long_line_differs_is_shown(tmp_path: Path) -> None:
+    for name, digit in (("stored.html", "1"), ("made.html", "2")):
+        (tmp_path / name).write_text("x" * 500 + f"here {digit} is" + "y" * 500, "utf-8")
+    (one,) = differences_of_files(tmp_path / "stored.html", tmp_path / "made.html")
+    assert "here 1 is" in one.stored
+    assert "here 2 is" in one.made
+
+
+def test_bytes_that_are_no_text_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "stored.html").write_bytes(b"\xff1")
+    (tmp_path / "made.html").write_bytes(b"\xff2")
+    (one,) = differences_of_files(tmp_path / "stored.html", tmp_path / "made.html")
+    assert (one.field, one.stored, one.made) == ("line 1", "\\xff1", "\\xff2")

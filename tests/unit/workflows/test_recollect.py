@@ -1,0 +1,153 @@
+"""A finished folder's result, made again from its own files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.rundir import RunDir
+from eval_factory.demo.example import write_example
+from eval_factory.report.reader import load_result
+from eval_factory.workflows import recollect
+from eval_factory.workflows.recollect import (
+    benchmark_files,
+    recollected,
+    state_of,
+    stored_document,
+    stored_evaluation,
+    versions_that_differ,
+    with_unread_data,
+)
+from eval_factory.workflows.verify import verify
+from finished_folder import finished_folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return finished_folder(tmp_path_factory.mktemp("finished") / "out")
+
+
+@pytest.fixture
+def folder(finished: RunDir, tmp_path: Path) -> RunDir:
+    shutil.copytree(finished.root, tmp_path / "out")
+    return RunDir(tmp_path / "out")
+
+
+@pytest.fixture
+def custom(tmp_path: Path) -> tuple[RunDir, Path]:
+    """Of a custom benchmark, and the benchmark's folder."""
+    own = tmp_path / "own"
+    write_example(own, jury=False)
+    flags = {"config.type": "custom", "config.params.extra.benchmark": str(own / "benchmark.yaml")}
+    return finished_folder(tmp_path / "out", flags), own
+
+
+def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) -> None:
+    with recollected(folder, load_result(folder.root)) as made:
+        assert made.notes == ()
+        assert made.identity == load_result(folder.root).result.provenance.run_identity
+        written = {path.name: path.read_bytes() for path in made.rundir.written()}
+        place = made.rundir.root
+    assert written == {path.name: path.read_bytes() for path in folder.written()}
+    assert set(written) == {
+        "run_config.yml", "evaluation_config.yaml", "results.yml", "results.jsonl", "instances.jsonl", "report.html",
+        "model.jsonl",
+    }  # fmt: skip
+    assert not place.exists()
+
+
+def test_a_secret_stays_the_name_of_its_variable(tmp_path: Path) -> None:
+    flags = {"target.api_endpoint.url": "https://host.example/v1?key=${GATEWAY_KEY}"}
+    folder = finished_folder(tmp_path / "out", flags, GATEWAY_KEY="not-to-be-seen-1")
+    evaluation, missing = stored_evaluation(folder, load_result(folder.root))
+    assert evaluation.run.target.api_endpoint.url == "https://host.example/v1?key=${GATEWAY_KEY}"
+    assert missing == ()
+    assert verify(folder.root).intact
+
+
+@pytest.mark.parametrize("why", ["moved", "edited"])
+def test_the_files_of_a_custom_benchmark_may_be_elsewhere(why: str, custom: tuple[RunDir, Path]) -> None:
+    folder, own = custom
+    assert verify(folder.root).notes == ()
+    if why == "moved":
+        shutil.rmtree(own)
+    else:
+        (own / "prompt.txt").write_text((own / "prompt.txt").read_text("utf-8") + " ", "utf-8")
+    found = verify(folder.root)
+    assert found.findings == ()
+    (note,) = found.notes
+    expected = "are not there any more" if why == "moved" else "are not those that were run (prompt.txt)"
+    assert note.startswith(f"the files of the benchmark {own / 'benchmark.yaml'} {expected}")
+
+
+def test_what_was_recorded_of_a_moved_benchmark_is_still_checked(custom: tuple[RunDir, Path]) -> None:
+    folder, own = custom
+    shutil.rmtree(own)
+    for file in (folder.checksums, folder.attestation):
+        file.unlink()
+    text = folder.evaluation_config.read_text("utf-8")
+    digest = load_result(folder.root).result.provenance.dataset_files["prompt.txt"]
+    folder.evaluation_config.write_text(text.replace(digest, "a" * 64), "utf-8")
+    assert "provenance.run_identity" in {finding.field for finding in verify(folder.root).findings}
+    (folder.model_configs / "benchmark.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"benchmark\.yaml: cannot be read, nor the benchmark"):
+        stored_evaluation(folder, load_result(folder.root))
+
+
+def test_files_of_a_benchmark_among_the_data() -> None:
+    data = {"data_path": "1", "data_path/a": "2", "scenarios/x/a": "3", "hub:a@1/b": "4", "data.csv": "5", "../a": "6"}
+    assert benchmark_files(data) == {"data.csv": "5", "../a": "6"}
+
+
+@pytest.mark.parametrize("runs", [[], ["../x"], ["/x"], [1], ["helm/runs/s/r", ".."]])
+def test_runs_outside_of_the_folder_are_refused(runs: list[Any], folder: RunDir) -> None:
+    assert state_of(folder).run_id == "run"
+    state = json.loads(folder.run_state.read_text("utf-8"))
+    folder.run_state.write_text(json.dumps({**state, "runs": runs}), "utf-8")
+    with pytest.raises(PrerequisiteError, match="names no folder in this one"):
+        state_of(folder)
+    folder.run_state.write_text("x", "utf-8")
+    with pytest.raises(PrerequisiteError, match="cannot be read"):
+        state_of(folder)
+
+
+def test_a_run_config_without_its_sections_is_refused(folder: RunDir) -> None:
+    assert stored_document(folder)["framework_name"] == "helm"
+    folder.run_config.write_text(yaml.safe_dump({"config": {}, "target": 1}), "utf-8")
+    with pytest.raises(ConfigError, match="has no `config` and `target`"):
+        stored_document(folder)
+
+
+def test_files_of_helm_that_give_no_result_are_named(folder: RunDir) -> None:
+    stored = load_result(folder.root)
+    wrong = replace(stored, result=replace(stored.result, provenance=replace(stored.result.provenance, python=3)))  # type: ignore[arg-type]
+    with pytest.raises(HelmError, match="gives a result that none can be"), recollected(folder, wrong):
+        pass
+
+
+def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
+    now = load_result(folder.root).result.provenance
+    then = replace(now, python="2.7", packages={**now.packages, "numpy": "0.1", "gone": "1"}, target="x", git_hash="y")
+    assert versions_that_differ(now, now) == []
+    assert versions_that_differ(then, now) == [
+        f"another version: python: 2.7 then, {now.python} here",
+        f"another version: numpy: 0.1 then, {now.packages['numpy']} here",
+        "another version: gone: 1 then, None here",
+    ]
+    assert set(recollect.fields_of_the_program()) >= {"eval_factory", "helm", "python", "packages"}
+
+
+def test_data_that_are_not_here_keep_their_hashes() -> None:
+    stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4"}
+    made = {"scenarios/a": "9", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7", "scenarios/new": "6"}
+    assert with_unread_data(stored, made) == (
+        {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6"}, 2,
+    )  # fmt: skip
+    assert with_unread_data(stored, stored) == (stored, 0)

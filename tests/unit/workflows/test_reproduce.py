@@ -1,0 +1,161 @@
+"""An evaluation done again from its output folder."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.results import TaskResult
+from eval_factory.core.rundir import RunDir
+from eval_factory.demo.example import write_example
+from eval_factory.report.reader import load_result
+from eval_factory.workflows import reproduce as module
+from eval_factory.workflows.reproduce import reproduce, run_again, scores_beside, what_was_asked, without_nulls
+from finished_folder import finished_folder
+from unit.builders import evaluation
+
+KEYS = {"OPENAI_API_KEY": "x"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return finished_folder(tmp_path_factory.mktemp("finished") / "out")
+
+
+@pytest.fixture
+def folder(finished: RunDir, tmp_path: Path) -> RunDir:
+    shutil.copytree(finished.root, tmp_path / "out")
+    return RunDir(tmp_path / "out")
+
+
+def test_the_run_config_is_of_the_same_evaluation(folder: RunDir) -> None:
+    found = reproduce(folder.root, None, env=KEYS)
+    assert (found.differences, found.needs, found.file) == ((), (), None)
+    assert found.run_config.startswith(f"# The evaluation of {folder.root} (run v1-")
+    document = yaml.safe_load(found.run_config)
+    assert document["config"]["output_dir"] == str(folder.root.with_name("out.reproduced"))
+    assert document["target"]["api_endpoint"]["url"] == "https://host.example/v1"
+    assert "null" not in found.run_config
+    given = {"config": document["config"], "target": document["target"]}
+    again, first = evaluation(given).as_dict(), evaluation({"config.output_dir": "x"}).as_dict()
+    again["config"]["output_dir"] = "x"
+    assert again == first
+    assert not folder.root.with_name("out.reproduced").exists()
+
+
+def test_it_is_written_into_the_new_folder_and_run_from_there(folder: RunDir, tmp_path: Path) -> None:
+    found = reproduce(folder.root, tmp_path / "new", env=KEYS)
+    assert found.file == tmp_path / "new" / "reproduce.yml"
+    assert found.file.read_text("utf-8") == found.run_config
+    assert (tmp_path / "new" / ".eval-factory").is_file()
+
+
+@pytest.mark.parametrize("where", ["out", "out/below", "."])
+def test_the_original_is_never_written_to(where: str, folder: RunDir, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="choose another folder"):
+        reproduce(folder.root, tmp_path / where, env=KEYS)
+
+
+def test_nulls_are_left_out_but_for_those_that_are_sent() -> None:
+    tree: dict[str, Any] = {"a": None, "b": {"c": None, "d": False, "e": []}, "params_to_add": {"seed": None}}
+    assert without_nulls(tree) == {"b": {"d": False, "e": []}, "params_to_add": {"seed": None}}
+
+
+def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "own"
+    write_example(own, jury=False)
+    flags = {
+        "config.type": "custom", "config.params.extra.benchmark": str(own / "benchmark.yaml"),
+        "target.api_endpoint.url": "https://host.example/v1?key=${GATEWAY_KEY}",
+    }  # fmt: skip
+    folder = finished_folder(tmp_path / "out", flags, GATEWAY_KEY="not-to-be-seen-1")
+    assert reproduce(folder.root, None, env={**KEYS, "GATEWAY_KEY": "x"}).lines() == []
+    monkeypatch.setattr("eval_factory.scoring.provenance.__version__", "9.9")
+    text = folder.evaluation_config.read_text("utf-8").replace("errata_version: ", "errata_version: 9")
+    folder.evaluation_config.write_text(text, "utf-8")
+    (own / "prompt.txt").write_text((own / "prompt.txt").read_text("utf-8") + " ", "utf-8")
+    edited = reproduce(folder.root, None, env={})
+    assert [line.split(":")[0] for line in edited.differences[:3]] == ["another version", "errata", "data"]
+    assert edited.differences[2].startswith("data: prompt.txt has SHA-256 ")
+    assert edited.needs == (
+        "the key of model: set OPENAI_API_KEY", "a secret of the configuration: set GATEWAY_KEY",
+    )  # fmt: skip
+    assert edited.lines()[-1] == "needs: a secret of the configuration: set GATEWAY_KEY"
+    assert edited.lines()[0].startswith("differs: another version")
+    assert "${GATEWAY_KEY}" in edited.run_config
+    shutil.rmtree(own)
+    gone = reproduce(folder.root, None, env={**KEYS, "GATEWAY_KEY": "x"})
+    where = own / "benchmark.yaml"
+    assert gone.needs == (
+        f"config.params.extra.benchmark: {where} is not there; put it there, or write its new place",
+    )  # fmt: skip
+    assert [line.split(" is not here")[0] for line in gone.differences[2:-1]] == [
+        "data: benchmark.yaml", "data: prompt.txt", "data: data.csv"
+    ]  # fmt: skip
+
+
+def test_two_results_are_compared(folder: RunDir) -> None:
+    then = load_result(folder.root).result
+    assert list(what_was_asked(then, then)) == []
+    score = then.scores["exact_match"]
+    before = replace(then.provenance, dataset_files={"a": "1", "b": "2"})
+    after = replace(before, run_identity="v9", prompts_sha256="0", dataset_files={"b": "3"}, errata_version=99)
+    old = replace(then, provenance=before, scores={**then.scores, "gone": score})
+    new = replace(then, provenance=after, reportable=False, scores={"exact_match": replace(score, value=0.25)})
+    assert list(what_was_asked(old, new)) == [
+        f"run identity: {before.run_identity} then, v9 now",
+        "the prompts are not the same",
+        "data: a: SHA-256 1 then, none now",
+        "data: b: SHA-256 2 then, 3 now",
+        f"errata: version {before.errata_version} then, 99 now",
+        "the first result may be reported, and this one may not",
+    ]
+    told = list(scores_beside(old, new))
+    assert told[0] == "exact_match: 0.5 then, 0.25 now (differs)"
+    assert "gone: 0.5 then, absent now (differs)" in told
+    assert next(scores_beside(then, then)) == "exact_match: 0.5 then, 0.5 now (the same)"
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_it_is_run_with_the_written_config_and_compared(
+    same: bool, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def evaluate(request: Any, options: Any, **given: Any) -> str:
+        asked.update(given, file=request.run_config, options=options)
+        finished_folder(tmp_path / "new", None if same else {"config.params.limit_samples": 7})
+        return "evaluated"
+
+    monkeypatch.setattr("eval_factory.workflows.evaluate.evaluate", evaluate)
+    screen = io.StringIO()
+    found = run_again(folder.root, tmp_path / "new", env={}, screen=screen)
+    assert asked["file"] == tmp_path / "new" / "reproduce.yml"
+    assert screen.getvalue() == "needs: the key of model: set OPENAI_API_KEY\n"
+    assert str(found.evaluated) == "evaluated"
+    assert found.is_the_same is same
+    assert found.scores[0] == "exact_match: 0.5 then, 0.5 now (the same)"
+
+
+def test_own_data_are_hashed_again(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    then: TaskResult = load_result(folder.root).result
+    file = folder.helm / "scenarios" / "pubmed_qa" / "a.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("1", "utf-8")
+    recorded = {"scenarios/pubmed_qa/a.json": "0" * 64, "data_path/x": "1" * 64}
+    provenance = replace(then.provenance, dataset_files=recorded)
+    own = tmp_path / "x"
+    own.write_text("2", "utf-8")
+    monkeypatch.setattr(module, "own_data_of", lambda *_: type("Own", (), {"layout": 0, "path": 0, "values": 0}))
+    monkeypatch.setattr(module, "files_of", lambda *_: {"data_path/x": own})
+    stored = load_result(folder.root)
+    monkeypatch.setattr(module, "load_result", lambda _: replace(stored, result=replace(then, provenance=provenance)))
+    lines = reproduce(folder.root, None, env=KEYS).differences
+    assert [line.rpartition(";")[2] for line in lines] == [f" it had {digest}" for digest in recorded.values()]

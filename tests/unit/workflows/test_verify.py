@@ -1,0 +1,218 @@
+"""What `verify` finds in a folder, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.tasks import errata
+from eval_factory.workflows.verify import NO_CHECKSUMS, Finding, Verified, is_of_errata, origin_of, verify
+from finished_folder import RUN, finished_folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return finished_folder(tmp_path_factory.mktemp("finished") / "out")
+
+
+@pytest.fixture
+def folder(finished: RunDir, tmp_path: Path) -> RunDir:
+    """A copy, as somebody gets it who was sent the folder."""
+    shutil.copytree(finished.root, tmp_path / "copy")
+    return RunDir(tmp_path / "copy")
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), "utf-8")
+
+
+def without_checksums(folder: RunDir) -> RunDir:
+    folder.checksums.unlink()
+    folder.attestation.unlink()
+    return folder
+
+
+def fields(found: Verified, file: str) -> set[str]:
+    return {finding.field for finding in found.findings if finding.file == file}
+
+
+def test_a_copied_folder_that_cannot_be_written_to_is_intact(folder: RunDir) -> None:
+    before = {path: sha256_of(path) for path in folder.root.rglob("*") if path.is_file()}
+    for path in (*folder.root.rglob("*"), folder.root):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    try:
+        found = verify(folder.root)
+    finally:
+        for path in (folder.root, *folder.root.rglob("*")):
+            path.chmod(0o700)
+    assert found == Verified(folder.root)
+    assert found.exit_code == 0
+    assert before == {path: sha256_of(path) for path in folder.root.rglob("*") if path.is_file()}
+
+
+def test_without_checksums_the_rest_is_verified(folder: RunDir) -> None:
+    assert verify(without_checksums(folder).root) == Verified(folder.root, (), (NO_CHECKSUMS,))
+    replace_in(folder.evaluation_config, "value: 0.5", "value: 0.7")
+    assert verify(folder.root).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "field"),
+    [
+        ("evaluation_config.yaml", "value: 0.5", "value: 0.7", "results.tasks.pubmed_qa.metrics.score.scores.exact_match.value"),
+        ("evaluation_config.yaml", "wall_s: 2.5", "wall_s: 2.6", "usage.wall_s"),
+        ("evaluation_config.yaml", "requested: 4", "requested: 5", "validity.instances.requested"),
+        ("evaluation_config.yaml", "run_identity: v1-", "run_identity: v2-", "provenance.run_identity"),
+        ("results.yml", "git_hash: abc123", "git_hash: abc124", "git_hash"),
+        ("results.jsonl", '"exact_match": 0.0', '"exact_match": 1.0', "line 2: metrics.exact_match"),
+        ("instances.jsonl", '"prompt": "prompt 0"', '"prompt": "prompt 7"', "line 1: prompt"),
+        ("responses/model.jsonl", '"created": 1.5', '"created": 1.6', "line 1: created"),
+        ("run_config.yml", "framework_name: helm", "framework_name: helm2", "framework_name"),
+        (".run_state.json", '"crfm-helm": "0', '"crfm-helm": "1', "versions.crfm-helm"),
+        (".run_state.json", '"identity": "v1', '"identity": "v2', "identity"),
+        (".run_state.json", '"complete": true', '"complete": false', "complete"),
+        (".run_state.json", '"data_bundle": null', '"data_bundle": {"a": 1}', "data_bundle"),
+        (".run_state.json", f'"{RUN}"', '"helm/runs/s/x"', "runs"),
+        (f"{RUN}/stats.json", '"mean": 1.0', '"mean": 2.0', ""),
+        ("helm/patches.json", "[]", "[ ]", ""),
+    ],
+)  # fmt: skip
+def test_what_was_altered_is_named_without_any_checksum(
+    name: str, old: str, new: str, field: str, folder: RunDir
+) -> None:
+    replace_in(without_checksums(folder).root / name, old, new)
+    found = verify(folder.root)
+    assert field in fields(found, name), found
+    assert found.exit_code == 1
+
+
+def test_a_configuration_that_was_altered_is_named_with_its_file(folder: RunDir) -> None:
+    replace_in(without_checksums(folder).run_config, "parallelism: 4", "parallelism: 5")
+    (ours,) = (one for one in verify(folder.root).findings if one.file == "evaluation_config.yaml")
+    assert str(ours) == (
+        "evaluation_config.yaml: config.params.parallelism: is 4; made again from run_config.yml it is 5"
+    )  # fmt: skip
+    replace_in(folder.run_config, "parallelism: 5", "parallelism: 0")
+    (wrong,) = verify(folder.root).findings
+    assert wrong.file == "run_config.yml"
+    assert "parallelism" in wrong.message
+
+
+def test_a_file_that_differs_from_its_checksums_is_named(folder: RunDir) -> None:
+    (folder.model_configs / "settings.json").write_text("{}", "utf-8")
+    folder.report_html.unlink()
+    found = verify(folder.root)
+    assert set(found.findings) == {
+        Finding("model_configs/settings.json", "", "its SHA-256 is another than in SHA256SUMS"),
+        Finding("model_configs/settings.json", "", "its SHA-256 is another than in attestation.intoto.json"),
+        Finding("report.html", "", "is missing; SHA256SUMS lists it"),
+        Finding("report.html", "", "its SHA-256 is another than in attestation.intoto.json"),
+        Finding("report.html", "", "is missing"),
+        *(finding for finding in found.findings if finding.file == "attestation.intoto.json"),
+    }
+
+
+def test_files_that_were_added(folder: RunDir) -> None:
+    (folder.root / RUN / "display_requests.json").write_text("[]", "utf-8")
+    assert verify(folder.root) == Verified(folder.root, (), (f"{RUN}/display_requests.json was added after the run",))
+    (folder.responses / "gpt.jsonl").write_text("{}\n", "utf-8")
+    assert set(verify(folder.root).findings) == {
+        Finding("responses/gpt.jsonl", "", "is not in SHA256SUMS"),
+        Finding("responses/gpt.jsonl", "", "cache.db has no answers of this role"),
+    }
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"subject": [{}]}'])
+def test_a_statement_that_is_none(text: str, folder: RunDir) -> None:
+    folder.attestation.write_text(text, "utf-8")
+    assert any(str(one).startswith("attestation.intoto.json: cannot be read") for one in verify(folder.root).findings)
+
+
+def test_a_statement_that_is_missing_or_says_something_else(folder: RunDir) -> None:
+    document = json.loads(folder.attestation.read_text("utf-8"))
+    document["predicate"]["evalFactory"]["provenance"]["python"] = "2.7"
+    folder.attestation.write_text(json.dumps(document), "utf-8")
+    folder.checksums.unlink()
+    (one,) = verify(folder.root).findings
+    assert (one.file, one.field) == ("attestation.intoto.json", "predicate.evalFactory.provenance.python")
+    assert "evaluation_config.yaml" in one.message
+    folder.checksums.write_text("", "utf-8")
+    folder.attestation.unlink()
+    assert Finding("attestation.intoto.json", "", "is missing") in verify(folder.root).findings
+
+
+def test_checksums_that_are_none(folder: RunDir) -> None:
+    folder.checksums.write_text("what?\n", "utf-8")
+    (one,) = verify(folder.root).findings
+    assert one == Finding("SHA256SUMS", "", "line 1 is no SHA-256 with the path of a file")
+
+
+def test_a_folder_without_a_result_cannot_be_verified(tmp_path: Path) -> None:
+    found = verify(tmp_path)
+    assert (found.exit_code, found.intact, found.findings) == (3, False, ())
+    assert str(found.unreadable).startswith("is no output folder")
+
+
+def test_where_the_files_of_the_run_are_gone_it_says_so(folder: RunDir) -> None:
+    without_checksums(folder).run_state.unlink()
+    found = verify(folder.root)
+    assert found.exit_code == 3
+    assert ".run_state.json: is missing or cannot be read" in str(found.unreadable)
+
+
+def test_a_result_of_another_schema_is_no_alteration(folder: RunDir) -> None:
+    replace_in(without_checksums(folder).evaluation_config, "schema_version: ", "schema_version: 9")
+    found = verify(folder.root)
+    assert found.exit_code == 3
+    assert "is no result of this version" in str(found.unreadable)
+
+
+def test_a_result_that_this_version_would_not_write_is_altered(folder: RunDir) -> None:
+    replace_in(without_checksums(folder).evaluation_config, "prompts_sha256", "prompts_sha257")
+    found = verify(folder.root)
+    assert (found.exit_code, fields(found, "evaluation_config.yaml")) == (1, {""})
+    replace_in(folder.run_state, '"crfm-helm": "0', '"crfm-helm": "9')
+    assert verify(folder.root).exit_code == 3
+
+
+def test_where_checksums_differ_a_result_that_cannot_be_read_is_altered(folder: RunDir) -> None:
+    replace_in(folder.evaluation_config, "schema_version: ", "schema_version: 9")
+    found = verify(folder.root)
+    assert found.exit_code == 1
+    assert fields(found, "evaluation_config.yaml") == {""}
+    assert "the result cannot be made again" in found.notes[-1]
+
+
+def test_other_errata_are_a_note(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = errata.load_errata().model_copy(update={"version": 99})
+    monkeypatch.setattr("eval_factory.scoring.provenance.load_errata", lambda: other)
+    found = verify(folder.root)
+    assert found.findings == ()
+    assert "here it is 99: corrected scores were not compared" in found.notes[0]
+
+
+def test_another_version_of_the_program_is_a_note(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_factory.scoring.provenance.__version__", "9.9")
+    found = verify(folder.root)
+    assert found.findings == ()
+    assert [note for note in found.notes if "eval_factory" in note] == [
+        f"another version: eval_factory: {json.loads(folder.run_state.read_text())['versions']['eval_factory']} then, 9.9 here"
+    ]  # fmt: skip
+
+
+def test_what_depends_on_errata_and_where_fields_come_from() -> None:
+    assert is_of_errata("results.tasks.x.metrics.score.scores.exact_match.corrected.value")
+    assert is_of_errata("validity.notes[1]")
+    assert is_of_errata("provenance.errata_version")
+    assert not is_of_errata("results.tasks.x.metrics.score.scores.exact_match.value")
+    assert origin_of("config.type", "results.yml") == origin_of("command", "results.yml") == "run_config.yml"
+    assert origin_of("target.x", "evaluation_config.yaml") == "run_config.yml"
+    assert origin_of("config.type", "run_config.yml") == "HELM's files"
+    assert origin_of("usage.wall_s", "evaluation_config.yaml") == "cache.db and .run_state.json"
+    assert origin_of("line 1: key", "responses/model.jsonl") == "cache.db"
