@@ -75,7 +75,7 @@ class Table:
                 self._run_bare(bare)
             pairs = [(task, kind) for task, kinds in self.runs.items() for kind in kinds]
             with timed("run_eval"), ThreadPoolExecutor(JOBS) as pool:
-                results = pool.map(lambda pair: self._ours(*pair, endpoint.url), pairs)
+                results = pool.map(lambda pair: self._ours(pair[0], pair[1], endpoint.url), pairs)
                 found = dict(zip(pairs, results, strict=True))
         return [row for task in self.runs for row in self._rows(task, bare, found)]
 

@@ -56,13 +56,13 @@ def drawn(text: str, choices: int) -> int:
 def _constant(task: Task, question: Question) -> str:
     if task.helm.answer_form is not None:
         return CONSTANTS[task.helm.answer_form]
-    return (task.helm.answer_labels or question.labels)[0]
+    return str((task.helm.answer_labels or question.labels)[0])
 
 
 def _random(task: Task, question: Question) -> str:
     labels = task.helm.answer_labels or question.labels
     if labels:
-        return labels[drawn(question.prompt, len(labels))]
+        return str(labels[drawn(question.prompt, len(labels))])
     if task.helm.answer_form == "sql":
         return QUERIES[drawn(question.prompt, len(QUERIES))]
     if task.helm.answer_form == "sentence":
