@@ -66,7 +66,7 @@ def _random(task: Task, question: Question) -> str:
     if task.helm.answer_form == "sql":
         return QUERIES[drawn(question.prompt, len(QUERIES))]
     if task.helm.answer_form == "sentence":
-        offered = ["CORRECT", *SENTENCE_IDS.findall(question.prompt)]
+        offered: list[str] = ["CORRECT", *SENTENCE_IDS.findall(question.prompt)]
         return offered[drawn(question.prompt, len(offered))]
     if task.helm.answer_form == "value":
         return str(drawn(question.prompt, 100))
