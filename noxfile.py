@@ -85,6 +85,12 @@ def quickstart(session: nox.Session) -> None:
 
 
 @nox.session
+def validity(session: nox.Session) -> None:
+    """A quarter of an hour: docs/validity.md anew, on the real data that `-- --scenarios FOLDER` names."""
+    bash(session, 'make_dev_venv; "$venv/bin/python" scripts/validity_table.py', *session.posargs)
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Half an hour: which small mistakes in the modules that feed every number no unit test finds."""
     bash(session, "bash scripts/mutants.sh", *session.posargs)

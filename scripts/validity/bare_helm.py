@@ -1,0 +1,164 @@
+"""helm-run without anything of ours: HELM's own client, runner and logging, all runs in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from scripts.validity.kind_endpoint import JUDGES
+from scripts.validity.questions import STATE_FILE
+
+from eval_factory.tasks.framework import Task
+
+Runs = Mapping[str, Sequence[str]]
+
+SUITE = "bare"
+NO_LIMIT = 10**9
+THREADS = 8
+SAMPLE_PLUGIN = "eval_factory.demo.benchmark"
+"""Registers the sample benchmark, which HELM does not have; its metric is HELM's."""
+STAND_INS = '''"""Without torch: the name of a device, that HELM's jury benchmarks ask for; metrics of weights."""
+import importlib.util
+import sys
+import types
+
+
+def stand_in(name, **members):
+    sys.modules[name] = types.ModuleType(name)
+    vars(sys.modules[name]).update(members)
+
+
+class NeedsWeights:
+    def __init__(self, *args, **kwargs):
+        raise ModuleNotFoundError("this metric needs torch")
+
+
+if importlib.util.find_spec("torch") is None:
+    stand_in("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", is_cuda_available=lambda: False)
+    stand_in("helm.benchmark.metrics.summac.model_summac", SummaCZS=NeedsWeights)
+if importlib.util.find_spec("bert_score") is None:
+    stand_in("bert_score", BERTScorer=NeedsWeights)
+'''
+"""Without it helm-run cannot so much as build these run specs there; no line of it is about a score."""
+
+
+class BareHelm:
+    """One helm-run of many runs, in a folder of its own."""
+
+    def __init__(self, folder: Path, url: str, tasks: Mapping[str, Task], runs: Runs, *, limit: int | None) -> None:
+        """
+        Args:
+            runs: task -> kinds of answers; the first one's answers need no knowledge of the questions.
+        """
+        self._folder, self._url, self._tasks, self._runs, self._limit = folder, url, tasks, runs, limit
+
+    @property
+    def scenarios(self) -> Path:
+        """Where HELM looks for the data, a folder for each scenario."""
+        return self._folder / "scenarios"
+
+    def run(self, env: Mapping[str, str]) -> None:
+        """
+        Raises:
+            subprocess.CalledProcessError: a run failed; helm-run.log in the folder says why.
+        """
+        config = self._folder / "prod_env"
+        config.mkdir(parents=True)
+        (config / "model_deployments.yaml").write_text(yaml.safe_dump({"model_deployments": self._deployments()}))
+        (config / "model_metadata.yaml").write_text(yaml.safe_dump({"models": self._metadata()}))
+        judges = [{"name": name, "model": _model(name), "model_deployment": _model(name)} for name in JUDGES]
+        self._jury.write_text(yaml.safe_dump({"judges": judges}))
+        plugin = self._folder / "stand_ins.py"
+        plugin.write_text(STAND_INS)
+        cache = self._folder / "runs" / SUITE / "eval_cache"
+        cache.mkdir(parents=True)
+        # SummarizationMetric downloads this table first: of news benchmarks, none of a medical one
+        (cache / "qafacteval.pk").write_bytes(pickle.dumps({}))
+        command = [
+            str(Path(sys.executable).parent / "helm-run"), "--run-entries", *self._entries(), "--suite", SUITE,
+            "--max-eval-instances", str(self._limit or NO_LIMIT), "--num-threads", str(THREADS),
+            "--output-path", str(self._folder), "--local-path", str(config), "--disable-cache",
+            "--plugins", str(plugin), SAMPLE_PLUGIN,
+        ]  # fmt: skip
+        with (self._folder / "helm-run.log").open("wb") as log:
+            subprocess.run(command, env=dict(env), stdout=log, stderr=subprocess.STDOUT, check=True)
+
+    @property
+    def _jury(self) -> Path:
+        return self._folder / "judges.yaml"
+
+    def _names(self) -> Iterator[str]:
+        """What the endpoint knows as models."""
+        yield from JUDGES
+        yield from (f"{task}/{kind}" for task, kinds in self._runs.items() for kind in kinds)
+
+    def _deployments(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": _model(name),
+                "model_name": _model(name),
+                "client_spec": {
+                    "class_name": "helm.clients.openai_client.OpenAIClient",
+                    "args": {"base_url": self._url, "api_key": "none", "openai_model_name": name},
+                },
+            }
+            for name in self._names()
+        ]
+
+    def _metadata(self) -> list[dict[str, Any]]:
+        tags = ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG"]
+        told = {"description": "scripted", "creator_organization_name": "none", "access": "open"}
+        return [
+            {"name": _model(name), "display_name": name, **told, "release_date": None, "tags": tags}
+            for name in self._names()
+        ]
+
+    def _entries(self) -> Iterator[str]:
+        for name, kinds in self._runs.items():
+            helm = self._tasks[name].helm
+            jury = {"jury_config_path": str(self._jury)} if helm.judges else {}
+            for kind in kinds:
+                arguments = {**(helm.fixed or {}), **jury, "model": _model(f"{name}/{kind}")}
+                yield f"{helm.run_spec}:{','.join(f'{key}={value}' for key, value in arguments.items())}"
+
+    def written(self) -> list[Path]:
+        """The instances of the runs that helm-run has begun to write down and ended."""
+        runs = self._folder / "runs" / SUITE
+        return [run / STATE_FILE for run in runs.glob("*") if (run / "per_instance_stats.json").is_file()]
+
+    def stats(self, task: str, kind: str) -> list[dict[str, Any]]:
+        """stats.json of one run."""
+        loaded: list[dict[str, Any]] = json.loads((self._run(task, kind) / "stats.json").read_text("utf-8"))
+        return loaded
+
+    def instances(self, task: str) -> Path:
+        """The file with a task's instances: the same in each of its runs."""
+        return self._run(task, self._runs[task][0]) / STATE_FILE
+
+    def _run(self, task: str, kind: str) -> Path:
+        name = re.compile(rf"(?:.*[:,])?model={re.escape(_model(f'{task}/{kind}').replace('/', '_'))}(?:,.*)?")
+        runs = self._folder / "runs" / SUITE
+        (found,) = [run for run in runs.glob("*") if name.fullmatch(run.name)]
+        return found
+
+
+def _model(name: str) -> str:
+    """HELM wants one slash."""
+    return f"scripted/{name.replace('/', '.')}"
+
+
+def environment() -> dict[str, str]:
+    """This process's, without keys and proxies: the endpoint is on loopback."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().endswith(("_API_KEY", "_TOKEN", "_SECRET", "_PROXY"))
+    }

@@ -1,0 +1,99 @@
+"""`eval-factory run_eval` on the same answers, and what its result says."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from scripts.validity.kind_endpoint import JUDGES
+
+from eval_factory.tasks.framework import Task
+
+KEY = "SCRIPTED_KEY"
+NOT_A_KEY = "no-key-is-needed-here"
+RESULT = "evaluation_config.yaml"
+ACCEPTED = (0, 1)
+"""Exit codes with a result: most of these answers are not reportable, which is 1."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What our program says of one task and kind of answer."""
+
+    document: Mapping[str, Any]
+
+    @property
+    def main_metric(self) -> str:
+        return str(self.document["main_metric"])
+
+    @property
+    def scores(self) -> dict[str, Mapping[str, Any]]:
+        (task,) = self.document["results"]["tasks"].values()
+        found: dict[str, Mapping[str, Any]] = task["metrics"]["score"]["scores"]
+        return found
+
+    def value(self, metric: str, suffix: str = "") -> float | None:
+        """Of a metric, or of `<metric><suffix>`."""
+        score = self.scores.get(f"{metric}{suffix}")
+        return None if score is None else float(score["value"])
+
+    def floors(self, label: str) -> Mapping[str, float]:
+        """Trivial answer -> what the program computed for it, without a request; empty where it says nothing."""
+        found = (self.document["validity"].get("floors") or {}).get(label) or {}
+        answers: Mapping[str, float] = found.get("answers") or {}
+        return answers
+
+
+class RunFailed(Exception):
+    """A run left no result."""
+
+
+def run_ours(
+    folder: Path, task: Task, kind: str, *, url: str, limit: int | None, threads: int, env: Mapping[str, str]
+) -> Result:
+    """
+    Args:
+        folder: where the output folder goes, with the task's data in it if it needs any.
+
+    Raises:
+        RunFailed: with what the program said.
+    """
+    extra: dict[str, Any] = {"max_unreadable": 1.0}
+    if task.helm.judges:
+        extra["judges"] = [{"name": name, "model_id": name, "api_key": KEY} for name in JUDGES]
+    endpoint = {"url": url, "model_id": f"{task.name}/{kind}", "type": "chat", "api_key": KEY}
+    config = {
+        "config": {
+            "type": task.name, "output_dir": str(folder),
+            "params": {"limit_samples": limit, "parallelism": threads, "extra": extra},
+        },
+        "target": {"api_endpoint": endpoint},
+    }  # fmt: skip
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    file = folder.with_name(f"{folder.name}.yml")
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    finished = subprocess.run(
+        [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file), "--no_preflight"],
+        env={**env, KEY: NOT_A_KEY}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if finished.returncode not in ACCEPTED or not (folder / RESULT).is_file():
+        raise RunFailed(f"{task.name}, {kind}: exit {finished.returncode}\n{finished.stderr[-2000:]}")
+    return result_in(folder)
+
+
+def result_in(folder: Path) -> Result:
+    """Of an output folder."""
+    return Result(yaml.safe_load((folder / RESULT).read_text("utf-8")))
+
+
+def place(scenarios: Path | None, task: Task, target: Path) -> None:
+    """Copy a scenario's files to where HELM looks for them; a model's SQL could change a link's target."""
+    source = None if scenarios is None else scenarios / task.helm.scenario
+    if source is not None and source.is_dir():
+        shutil.copytree(source, target / task.helm.scenario, dirs_exist_ok=True)

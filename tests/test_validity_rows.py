@@ -1,0 +1,268 @@
+"""What scripts/validity_table.py counts as a difference or a surprise, and how it says why; the runs are in integration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts.validity.data_there import why_not
+from scripts.validity.fed_answers import FLOORS, KINDS, OF_OPEN_TEXT, answer_of, kinds_of
+from scripts.validity.kind_endpoint import judgement
+from scripts.validity.measured_row import (
+    NO_CORRECTION,
+    NO_FORM,
+    NO_OPTIONS,
+    RANDOM_ADVICE,
+    Parity,
+    Row,
+    metrics_of,
+    parity,
+)
+from scripts.validity.our_runs import Result
+from scripts.validity.questions import KnownQuestions, Question, question_of
+from scripts.validity.validity_page import Explanation, page, unexplained
+
+from eval_factory.tasks.framework import Task, load_framework
+
+HELMS = "exact_match"
+FOUR = [Question(f"q{number}", gold, ("A", "B")) for number, gold in enumerate("AABA")]
+
+
+def task(name: str) -> Task:
+    found = load_framework().task(name)
+    assert found is not None
+    return found
+
+
+def result(scores: Mapping[str, float], main: str = HELMS, floors: Any = None) -> Result:
+    shown = {
+        name: {"value": value, "metric": name, "split": "test", "perturbation": None} for name, value in scores.items()
+    }
+    tasks = {"t": {"metrics": {"score": {"scores": shown}}}}
+    return Result({"main_metric": main, "results": {"tasks": tasks}, "validity": {"floors": floors} if floors else {}})
+
+
+def row(kinds: Mapping[str, Mapping[str, float]], name: str = "pubmed_qa", metric: str = HELMS, **changed: Any) -> Row:
+    """Of scores by kind of answer."""
+    results = {kind: result(scores, metric) for kind, scores in kinds.items()}
+    made = {"questions": FOUR, "parities": {}, "results": results, **changed}
+    return Row(task(name), metric, **made)
+
+
+EXPECTED = {
+    **{kind: {HELMS: 0.0} for kind in FLOORS}, "gold": {HELMS: 1.0, f"{HELMS}.corrected": 1.0},
+    "empty": {HELMS: 0.0, f"{HELMS}.corrected": 0.0}, "unparsed": {HELMS: 0.0, f"{HELMS}.lenient": 1.0},
+}  # fmt: skip
+
+
+def stat(name: str, mean: float, split: str = "test", **more: Any) -> dict[str, Any]:
+    return {"name": {"name": name, "split": split, **more}, "mean": mean}
+
+
+def test_scores_are_compared_to_the_last_digit() -> None:
+    ours = result({HELMS: 0.1 + 0.2, "other": 1.0}).scores
+    assert parity(ours, [stat(HELMS, 0.1 + 0.2), stat("not ours", 3.0)], HELMS) == Parity(1, ())
+    found = parity(ours, [stat(HELMS, 0.3), stat("other", 1.0)], HELMS)
+    assert found == Parity(2, ("exact_match is 0.30000000000000004, of bare helm-run 0.3",))
+
+
+def test_what_is_perturbed_or_of_another_split_is_not_compared() -> None:
+    ours = result({HELMS: 1.0}).scores
+    others = [stat(HELMS, 0.5, split="valid"), stat(HELMS, 0.5, perturbation={"name": "typos"})]
+    assert parity(ours, [stat(HELMS, 1.0), *others], HELMS) == Parity(1, ())
+
+
+def test_a_main_metric_that_was_not_compared_is_a_difference() -> None:
+    found = parity(result({HELMS: 1.0, "other": 1.0}).scores, [stat("other", 1.0)], HELMS)
+    assert (found.compared, found.differences) == (1, ("exact_match is missing from one of the two",))
+    (problem,) = row(EXPECTED, parities={"gold": Parity(0, ())}).problems()
+    assert problem == "pubmed_qa, gold: no score could be compared with bare helm-run"
+
+
+def test_what_a_reader_expects_is_no_surprise() -> None:
+    assert list(row(EXPECTED).surprises()) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "label", "value"),
+    [
+        ("gold", HELMS, 0.999), ("gold, corrected", f"{HELMS}.corrected", 0.999), ("empty", HELMS, 0.101),
+        ("refusal", HELMS, 0.101), ("constant", HELMS, 0.101), ("random", HELMS, 0.101), ("unparsed", HELMS, 0.101),
+        ("empty, corrected", f"{HELMS}.corrected", 0.101), ("unparsed, lenient", f"{HELMS}.lenient", 0.999),
+    ],
+)  # fmt: skip
+def test_what_a_reader_does_not_expect_has_to_be_explained(column: str, label: str, value: float) -> None:
+    kind = column.partition(",")[0]
+    surprising = row({**EXPECTED, kind: {**EXPECTED[kind], label: value}})
+    assert list(surprising.surprises()) == [column]
+    (told,) = unexplained([surprising], [])
+    assert (
+        told == f"pubmed_qa, {HELMS}, {column}: {value:.4f} is not what a reader expects: say why in explanations.yml"
+    )
+    reason = Explanation("pubmed_qa", HELMS, (column,), "it is so")
+    assert list(unexplained([surprising], [reason])) == []
+    assert list(unexplained([surprising], [Explanation("medec", HELMS, (column,), "it is so")])) == [told]
+
+
+def test_a_floor_at_the_limit_is_no_surprise_and_an_explanation_of_it_is_stale() -> None:
+    usual = row({**EXPECTED, "random": {HELMS: 0.1}})
+    (stale,) = unexplained([usual], [Explanation("pubmed_qa", HELMS, ("random",), "why")])
+    assert stale == f"pubmed_qa, {HELMS}, random: explained, but as a reader expects"
+
+
+def test_chance_is_counted_before_it_explains() -> None:
+    always_a = row({**EXPECTED, "constant": {HELMS: 0.75}})
+    assert always_a.known_reason("constant") == "3 of 4 right answers are A."
+    assert row({**EXPECTED, "constant": {HELMS: 0.5}}).known_reason("constant") is None
+    drawn = [answer_of("random", task("pubmed_qa"), question) == question.gold for question in FOUR]
+    chance = row({**EXPECTED, "random": {HELMS: sum(drawn) / 4}})
+    assert chance.known_reason("random") == f"{sum(drawn)} of 4 letters that were drawn among the options are right."
+    nothing = [Question("a", "", ()), Question("b", "SELECT 1", ()), Question("c", "", (), test=False)]
+    silent = row({**EXPECTED, "empty": {HELMS: 0.5}}, name="ehr_sql", questions=nothing)
+    assert silent.known_reason("empty") == "1 of 2 questions are such that nothing is the right answer."
+    assert silent.known_reason("gold") is None
+
+
+def test_missing_cells_have_reasons() -> None:
+    bare = {kind: {HELMS: 0.0} for kind in KINDS}
+    options, words = row(bare), row(bare, name="medcalc_bench", questions=[Question("q", "1.5", ())])
+    assert options.known_reason("gold, corrected") == options.known_reason("empty, corrected") == NO_CORRECTION
+    assert options.known_reason("unparsed, lenient") is None
+    assert words.known_reason("unparsed, lenient") == NO_OPTIONS
+    jury = row({kind: {HELMS: 1.0} for kind in OF_OPEN_TEXT}, name="aci_bench", questions=[Question("q", "plan", ())])
+    assert [jury.known_reason(column) for column in ("constant", "unparsed", "unparsed, lenient")] == [NO_FORM] * 3
+    assert jury.known_reason("random") == RANDOM_ADVICE
+    assert (jury.full, jury.low) == (5.0, 1.0)
+
+
+def test_kinds_that_were_left_out_are_no_surprise() -> None:
+    tried = row({kind: EXPECTED[kind] for kind in ("empty", "gold")})
+    assert list(tried.surprises()) == []
+    assert kinds_of(task("pubmed_qa"), ["gold"]) == ("empty", "gold")
+
+
+@pytest.mark.parametrize(
+    ("stated", "problems"),
+    [
+        ({HELMS: {"answers": {"empty": 0.0, "always A": 0.75, "random": 0.3}}}, []),
+        ({HELMS: {"answers": {"always A": 0.7}}}, [f"says 0.7 of always A in {HELMS}, measured: 0.75"]),
+        ({HELMS: {"answers": {"refusal": 0.2}}}, [f"says 0.2 of refusal in {HELMS}, measured: 0.0"]),
+        (
+            {f"{HELMS}.corrected": {"answers": {"empty": 0.2}}},
+            [f"says 0.2 of empty in {HELMS}.corrected, measured: 0.0"],
+        ),
+        (None, []),
+    ],
+)
+def test_floors_that_the_program_states_have_to_be_what_was_measured(stated: Any, problems: list[str]) -> None:
+    made = row({**EXPECTED, "constant": {HELMS: 0.75}})
+    gold = result(EXPECTED["gold"], floors=stated)
+    made = row({}, results={**made.results, "gold": gold})
+    assert list(made.problems()) == [f"pubmed_qa: validity.floors {problem}" for problem in problems]
+
+
+def test_each_corrected_metric_has_a_line() -> None:
+    scores = {HELMS: 1.0, "second": 1.0, "second.corrected": 1.0, "second@valid.corrected": 1.0, "third": 1.0}
+    assert metrics_of(result(scores)) == [HELMS, "second"]
+
+
+def test_the_page_numbers_each_reason_once() -> None:
+    constant = row(
+        {**EXPECTED, "constant": {HELMS: 0.75}}, parities={"gold": Parity(8, ()), "empty": Parity(8, ("x",))}
+    )
+    text = page([constant, constant], {"medhallu": "no data"}, [], {"crfm-helm": "0.5.16"})
+    line = f"| `pubmed_qa` | `{HELMS}` | 4 | 1 of 16 differ | 1.0000 | 1.0000 | 0.0000 | 0.0000 | 0.7500 (1) | 0.0000 | 0.0000 | 0.0000 | 1.0000 |"
+    assert text.splitlines().count(line) == 2
+    assert text.count("3 of 4 right answers are A.") == 1
+    assert "| `medhallu` | no data |" in text
+    assert "crfm-helm 0.5.16" in text
+
+
+def state(prompt: str, right: str, mapping: Mapping[str, str] | None = None, **instance: Any) -> dict[str, Any]:
+    references = [{"output": {"text": text}, "tags": ["correct"] if text == right else []} for text in ("no", right)]
+    made = {"request": {"prompt": prompt}, "instance": {"references": references, "split": "test", **instance}}
+    return {**made, "output_mapping": mapping} if mapping else made
+
+
+def test_the_right_answer_is_a_letter_a_text_or_nothing() -> None:
+    assert question_of(state("q", "yes", {"A": "no", "B": "yes"})) == Question("q", "B", ("A", "B"))
+    assert question_of(state("q", "yes", split="valid")) == Question("q", "yes", (), test=False)
+    assert question_of(state("q", "yes", extra_data={"is_impossible": True})).gold == ""
+    assert question_of(state("q", "yes", references=[])).gold == ""
+
+
+def test_questions_are_learnt_from_what_is_written_meanwhile(tmp_path: Path) -> None:
+    files: list[Path] = []
+    known = KnownQuestions(lambda: files)
+    with pytest.raises(KeyError):
+        known.of("q")
+    (tmp_path / "one.json").write_text(json.dumps({"request_states": [state("q", "yes"), state("q", "other")]}))
+    files.append(tmp_path / "one.json")
+    assert known.of("q").gold == "yes"
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "constant", "unparsed"),
+    [
+        ("pubmed_qa", Question("q", "B", ("A", "B")), "A", "The answer is **B**."),
+        ("medec", Question("q\n1 x", "1 y", ()), "CORRECT", "The answer is as follows: 1 y"),
+        ("medcalc_bench", Question("q", "1.5", ()), "0", "The answer is as follows: 1.5"),
+        ("ehr_sql", Question("q", "", ()), "SELECT 1", "No query answers this question."),
+        ("medhallu", Question("q", "1", ()), "0", "The answer is **1**."),
+    ],
+)
+def test_answers_fit_the_task(name: str, question: Question, constant: str, unparsed: str) -> None:
+    given = {kind: answer_of(kind, task(name), question) for kind in KINDS}
+    assert (given["constant"], given["unparsed"], given["gold"], given["empty"]) == (
+        constant,
+        unparsed,
+        question.gold,
+        "",
+    )
+    assert given["random"] == answer_of("random", task(name), question)
+
+
+def test_random_answers_are_all_that_may_be() -> None:
+    questions = [Question(f"{number}\n7 x\n9 y", "7 x", ("A", "B", "C")) for number in range(60)]
+    assert {answer_of("random", task("pubmed_qa"), question) for question in questions} == {"A", "B", "C"}
+    notes = [Question(question.prompt, question.gold, ()) for question in questions]
+    assert {answer_of("random", task("medec"), note) for note in notes} == {"CORRECT", "7", "9"}
+    assert len({answer_of("random", task("aci_bench"), note) for note in notes}) == 60
+
+
+def test_judges_give_marks_by_the_answer() -> None:
+    form = '\nOutput Format:\n{"accuracy": {}, "clarity": {}}'
+
+    def marks(judge: str, answer: str) -> list[int]:
+        return [one["score"] for one in json.loads(judgement(judge, answer + form)).values()]
+
+    assert marks("one", "Take it with water.") == [5, 5]
+    assert marks("one", answer_of("refusal", task("aci_bench"), FOUR[0])) == [1, 1]
+    random = {
+        mark
+        for question in range(40)
+        for mark in marks("one", answer_of("random", task("aci_bench"), Question(str(question), "", ())))
+    }
+    assert random == {1, 2, 3, 4, 5}
+
+
+def test_why_a_task_is_not_run(tmp_path: Path) -> None:
+    env = {"HF_HOME": str(tmp_path / "hf")}
+    assert why_not(task("sample_medical_qa"), None, {}) is None
+    assert why_not(task("medec"), tmp_path, env) == "its data are not here: no medec/medec_test.csv"
+    (tmp_path / "medec").mkdir()
+    (tmp_path / "medec" / "medec_test.csv").touch()
+    assert why_not(task("medec"), tmp_path, env) is None
+    assert why_not(task("medec"), None, env) is not None
+    assert why_not(task("ehrshot"), tmp_path, env) == "its data are gated: they are given with `data_path`"
+    assert (
+        why_not(task("mtsamples_procedures"), tmp_path, env)
+        == "its data are not here: no texts in mtsamples_procedures/"
+    )
+    assert "dvilares/head_qa" in str(why_not(task("head_qa"), tmp_path, env))
+    (tmp_path / "hf" / "datasets" / "dvilares___head_qa" / "en").mkdir(parents=True)
+    assert why_not(task("head_qa"), tmp_path, env) is None
+    assert why_not(task("custom"), tmp_path, env) == "it is whatever its user writes"
