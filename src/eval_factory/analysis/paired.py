@@ -222,14 +222,14 @@ def _of_means(
 ) -> _Outcome:
     from scipy import stats
 
-    names = range(len(differences)) if clusters is None else clusters
-    sums: dict[int | str, list[float]] = {}
+    names = clusters or [str(number) for number in range(len(differences))]
+    members: dict[str, list[float]] = {}
     for name, value in zip(names, differences, strict=True):
-        sums.setdefault(name, []).append(value)
-    few = len(sums) <= FEW_CLUSTERS
+        members.setdefault(name, []).append(value)
+    few = len(members) <= FEW_CLUSTERS
     method = (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP) if few else (CLUSTERED_T if clusters else STUDENT_T)
-    center, stderr = _mean_and_stderr(list(sums.values()), scale)
-    freedom = len(sums) - 1
+    center, stderr = _mean_and_stderr(list(members.values()), scale)
+    freedom = len(members) - 1
     if stderr is None:
         return _Outcome((None, None), (None, None), None, method, None)
     width = math.inf if scale is None else scale[1] - scale[0]
@@ -238,8 +238,8 @@ def _of_means(
         half = float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr
         return max(-width, center - half), min(width, center + half)
 
-    p_value = sign_flip_p([sum(values) for values in sums.values()]) if few else _t_p(center, stderr, freedom)
-    smallest_p = 2.0 ** (1 - len(sums)) if few else 0.0
+    p_value = sign_flip_p([sum(values) for values in members.values()]) if few else _t_p(center, stderr, freedom)
+    smallest_p = 2.0 ** (1 - len(members)) if few else 0.0
     mde = float(stats.t.ppf(1 - ALPHA / 2, freedom) + stats.t.ppf(POWER, freedom)) * stderr
     shown = mde if smallest_p < ALPHA and mde <= width else None
     return _Outcome(interval(confidence), interval(EQUIVALENCE_CONFIDENCE), p_value, method, shown)
