@@ -16,6 +16,7 @@ MOST_IDS = 8
 """Ids of flipped instances that the text shows; JSON has all."""
 LONGEST_TEXT = 1_000
 """Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
+LONGEST_ESCAPE = len(r"\U000e0001")
 _FINDINGS = {
     "shown": "is shown",
     "refuted": "is refuted: the whole interval is beyond the margin",
@@ -94,7 +95,9 @@ def text(compared: Compared, texts: Texts | None = None) -> str:
 
 def _end_of(value: str) -> str:
     """The question stands at the end of a prompt, after the examples."""
-    return ("... " if len(value) > LONGEST_TEXT else "") + one_line(value[-LONGEST_TEXT:], LONGEST_TEXT)
+    return ("... " if len(value) > LONGEST_TEXT else "") + one_line(
+        value[-LONGEST_TEXT:], LONGEST_ESCAPE * LONGEST_TEXT
+    )
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
