@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
+
+if TYPE_CHECKING:
+    from eval_factory.analysis.comparison import Compared
 
 
 @click.command("compare")
@@ -59,5 +63,12 @@ def compare(
         told = own_lines(report.markdown(compared) if how["as_markdown"] else report.text(compared, texts))
     lasting(sys.stdout).write(told)
     if not compared.comparable:
-        names = sorted({reason.name for reason in compared.reasons})
-        raise NotReportableError(f"the results cannot be compared: {', '.join(names)}")
+        raise NotReportableError(f"the results cannot be compared: {_next_step(compared)}")
+
+
+def _next_step(compared: Compared) -> str:
+    from eval_factory.analysis.comparability import NEVER_ACCEPTED
+
+    found = {reason.name for reason in compared.reasons}
+    names = ", ".join(sorted(found))
+    return names if found & NEVER_ACCEPTED else f"{names}; to compare all the same: --allow {','.join(sorted(found))}"

@@ -51,11 +51,15 @@ def test_reasons_are_printed_and_the_exit_code_is_1(folders: list[str], tmp_path
     other = str(right_or_wrong(tmp_path / "c", "1101", task="medec"))
     error, output = failure(folders[0], other)
     assert isinstance(error, NotReportableError)
-    assert str(error) == "the results cannot be compared: instances, task"
+    assert str(error) == (
+        "the results cannot be compared: instances, task; to compare all the same: --allow instances,task"
+    )
     assert "  - task: A and B are of different tasks: pubmed_qa and medec\n" in output
     error, output = failure(folders[0], other, "--json", "--texts")
     assert isinstance(error, NotReportableError)
     assert {reason["name"] for reason in json.loads(output)["reasons"]} == {"task", "instances"}
+    error, _ = failure(*folders, "--metric", "none")
+    assert str(error) == "the results cannot be compared: metric"
     for allowed in (["--allow", "task, instances"], ["--allow", "task", "--allow", "instances"]):
         assert "accepted (task)" in printed(folders[0], other, *allowed)
 
