@@ -150,7 +150,7 @@ def compare(
         for model, one in zip(models, stored, strict=True)
     ]
     found = _reasons(sides)
-    reasons = tuple(reason for reason in found if reason.name not in allow or reason.name in NEVER_ACCEPTED)
+    reasons = tuple(reason for reason in found if reason.name not in allow)
     if reasons:
         return Compared(models, reasons, (), (), ())
     pairs = list(combinations(range(len(sides)), 2))

@@ -232,6 +232,28 @@ def test_equal_differences_of_clusters_are_as_unsure_as_so_few_instances() -> No
     assert (clustered.ci_low, clustered.ci_high) == pytest.approx((alone.ci_low, alone.ci_high))
 
 
+@pytest.mark.parametrize(("rest", "weight"), [(0.0, 3.0), (-0.5, 1.0), (-1.5, 1.0)])
+def test_a_value_at_an_end_weighs_as_much_as_the_design_effect(rest: float, weight: float) -> None:
+    """40 clusters of (1/2, 1/2, 1/2, rest) halved, every second one negative: their mean is 0."""
+    differences = [sign * value / 2 for sign in (1, -1) * 20 for value in (0.5, 0.5, 0.5, rest)]
+    clusters = [str(number // 4) for number in range(160)]
+    found = paired_difference([0.45] * 160, [0.45 + value for value in differences], clusters=clusters, scale=(-1, 2))
+    spread = 40 * ((1.5 + rest) / 2) ** 2 + 2 * (3 * weight) ** 2
+    half = stats.t.ppf(0.975, 39) * math.sqrt(spread * 40 / 39) / (160 + 2 * weight)
+    assert found.ci_high == pytest.approx(half)
+    assert found.ci_low == pytest.approx(-half)
+
+
+def test_few_differences_of_all_sizes_end_where_the_scale_ends_and_could_show_none() -> None:
+    assert paired_difference([0.01, 0.99] * 3 + [0.0], [0.99, 0.01] * 3 + [0.98]).mde is None
+    three = paired_difference([0.1, 0.9, 0.5], [0.9, 0.1, 0.6])
+    assert (three.ci_low, three.ci_high) == (-1.0, 1.0)
+
+
+def test_ones_and_zeros_on_another_scale_are_no_proportions() -> None:
+    assert paired_difference([0.0, 1.0, 1.0], [1.0, 1.0, 0.0], scale=(0.0, 5.0)).method == paired.SIGN_FLIP
+
+
 def test_one_cluster_or_one_pair_has_no_interval() -> None:
     one = paired_difference([0.5, 0.0], [0.75, 1.0], clusters=["x", "x"])
     assert (one.difference, one.ci_low, one.p_value, one.mde, one.clusters) == (0.625, None, None, None, 1)
