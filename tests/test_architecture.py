@@ -20,8 +20,9 @@ LAYERS = "A room imports only from rooms below it"
 PLUGIN = "What runs inside helm-run is imported by nobody else"
 HELM = "HELM itself is imported only inside helm-run"
 RECORDS = "Reports and analysis see records"
+ANALYSIS = "Analysis compares what was scored"
 EXECUTORS = "What starts processes knows nothing of HELM"
-CONTRACTS = (LAYERS, PLUGIN, HELM, RECORDS, EXECUTORS)
+CONTRACTS = (LAYERS, PLUGIN, HELM, RECORDS, ANALYSIS, EXECUTORS)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ SPOILT = {
     "a report that reads data": ("report/documents.py", "import eval_factory.data.bundle", RECORDS),
     "a report that reads HELM's files": ("report/screen.py", f"{LAZY}import eval_factory.helm.output", RECORDS),
     "an analysis that asks": ("analysis/compare.py", "import eval_factory.endpoint.transport", RECORDS),
+    "an analysis that scores": ("analysis/compare.py", f"{LAZY}import eval_factory.scoring.collect", ANALYSIS),
+    "an analysis with pure statistics": ("analysis/compare.py", "import eval_factory.scoring.statistics", None),
     "an executor that reads configurations": ("executors/local.py", "import eval_factory.config.load", EXECUTORS),
     "an executor that knows HELM": ("executors/local.py", "import eval_factory.helm.names", EXECUTORS),
     "only a type": ("core/errors.py", f"{TYPED}from eval_factory.config.merge import merge", None),

@@ -1,0 +1,304 @@
+"""Statistics of paired values: two models on the same instances. Pure; SciPy's, or with their source.
+
+Right or wrong (0/1) on instances that are independent: the exact McNemar test and Tango's score interval. Everything
+else: the mean difference over clusters (an instance that shares its source with no other is a cluster of its own), with
+Student's t at clusters - 1 degrees of freedom; up to `FEW_CLUSTERS` clusters, the p value is that of flipped signs.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+CONFIDENCE = 0.95
+EQUIVALENCE_CONFIDENCE = 0.90
+"""Of two one-sided tests at 5 % (D. J. Schuirmann, J Pharmacokinet Biopharm 15:657-680, 1987)."""
+ALPHA = 0.05
+POWER = 0.8
+FEW_CLUSTERS = 30
+FLIPS = 9_999
+"""Random sign flips where all of them would be more."""
+SEED = 0
+PROPORTION = (0.0, 1.0)
+
+MCNEMAR = "exact McNemar test, Tango score interval"
+STUDENT_T = "paired t"
+CLUSTERED_T = "clustered paired t"
+SIGN_FLIP = "sign-flip permutation test, paired t interval"
+CLUSTERED_SIGN_FLIP = "sign-flip permutation test of clusters, clustered paired t interval"
+
+Finding = Literal["shown", "refuted", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Of b minus a, in the metric's own unit. None where there is too little to say it."""
+
+    n: int
+    """Pairs."""
+    value_a: float
+    value_b: float
+    difference: float
+    ci_low: float | None
+    ci_high: float | None
+    p_value: float | None
+    """Of no difference, two-sided."""
+    method: str
+    mde: float | None
+    """The smallest true difference that such a sample shows in four of five cases, at 5 % two-sided."""
+    clusters: int | None
+    """How many; None where none are declared."""
+    discordant: int
+    """Pairs whose values differ."""
+    confidence: float = CONFIDENCE
+    ci90_low: float | None = None
+    """The 90 % interval, from which equivalence is concluded."""
+    ci90_high: float | None = None
+
+    @property
+    def significant(self) -> bool:
+        """Test and interval both exclude that there is no difference; near the border one of them alone may."""
+        if self.p_value is None or self.ci_low is None or self.ci_high is None:
+            return False
+        return self.p_value < ALPHA and not self.ci_low <= 0 <= self.ci_high
+
+
+def paired_difference(
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    clusters: Sequence[str] | None = None,
+    scale: tuple[float, float] | None = None,
+    confidence: float = CONFIDENCE,
+) -> PairedDifference:
+    """How far b's values are above a's.
+
+    Args:
+        a, b: a value for each instance, in the same order.
+        clusters: what each instance shares its source with.
+        scale: the least and the greatest value that there can be; 0 to 1 if not given and all values lie in it.
+
+    Raises:
+        ValueError: there are no pairs, or not as many of each.
+    """
+    if not a or len(a) != len(b) or (clusters is not None and len(clusters) != len(a)):
+        raise ValueError(f"{len(a)} and {len(b)} values, {len(a) if clusters is None else len(clusters)} clusters")
+    scale = scale or (PROPORTION if all(0 <= value <= 1 for value in (*a, *b)) else None)
+    declared = None if clusters is None else len(set(clusters))
+    differences = [after - before for before, after in zip(a, b, strict=True)]
+    if scale == PROPORTION and set(a) | set(b) <= {0, 1} and declared in (None, len(a)):
+        outcome = _of_proportions(differences, confidence)
+    else:
+        outcome = _of_means(differences, clusters, scale, confidence)
+    (low, high), (low90, high90) = outcome.interval, outcome.interval90
+    return PairedDifference(
+        n=len(a),
+        value_a=statistics.fmean(a),
+        value_b=statistics.fmean(b),
+        difference=statistics.fmean(differences),
+        ci_low=low,
+        ci_high=high,
+        p_value=outcome.p_value,
+        method=outcome.method,
+        mde=outcome.mde,
+        clusters=declared,
+        discordant=sum(value != 0 for value in differences),
+        confidence=confidence,
+        ci90_low=low90,
+        ci90_high=high90,
+    )
+
+
+def non_inferiority(found: PairedDifference, margin: float, *, higher_is_better: bool = True) -> Finding:
+    """Whether b is worse than a by less than the margin: the worse end of the interval decides (ICH E9, 3.3.2).
+
+    `refuted`: b is worse by more than the margin, as far as the interval tells.
+    """
+    if found.ci_low is None or found.ci_high is None:
+        return "inconclusive"
+    worst, best = (found.ci_low, found.ci_high) if higher_is_better else (-found.ci_high, -found.ci_low)
+    if worst > -margin:
+        return "shown"
+    return "refuted" if best < -margin else "inconclusive"
+
+
+def equivalence(found: PairedDifference, margin: float) -> Finding:
+    """Whether a and b differ by less than the margin either way: two one-sided tests at 5 %, by the 90 % interval."""
+    if found.ci90_low is None or found.ci90_high is None:
+        return "inconclusive"
+    if -margin < found.ci90_low and found.ci90_high < margin:
+        return "shown"
+    return "refuted" if found.ci90_high < -margin or found.ci90_low > margin else "inconclusive"
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    interval: tuple[float, float] | tuple[None, None]
+    interval90: tuple[float, float] | tuple[None, None]
+    p_value: float | None
+    method: str
+    mde: float | None
+
+
+def _of_proportions(differences: Sequence[float], confidence: float) -> _Outcome:
+    from scipy import stats  # imported here: it takes most of a second
+
+    count = len(differences)
+    b_only, a_only = differences.count(1), differences.count(-1)
+    discordant = a_only + b_only
+    return _Outcome(
+        interval=tango_interval(b_only, a_only, count, confidence),
+        interval90=tango_interval(b_only, a_only, count, EQUIVALENCE_CONFIDENCE),
+        p_value=float(stats.binomtest(b_only, discordant).pvalue) if discordant else 1.0,
+        method=MCNEMAR,
+        mde=mcnemar_mde(discordant, count),
+    )
+
+
+def tango_interval(b_only: int, a_only: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Score interval of the difference of two paired proportions, (b_only - a_only) / count.
+
+    T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not reject. It has a
+    width where no pair is discordant, too.
+
+    Args:
+        b_only, a_only: instances that b alone has right, that a alone has right.
+    """
+    from scipy import optimize, stats
+
+    critical = float(stats.norm.ppf(0.5 + confidence / 2))
+    estimate = (b_only - a_only) / count
+
+    def beyond(difference: float) -> float:
+        return abs(_tango_score(difference, b_only, a_only, count)) - critical
+
+    low = -1.0 if estimate == -1 else optimize.brentq(beyond, -1, estimate)
+    high = 1.0 if estimate == 1 else optimize.brentq(beyond, estimate, 1)
+    return float(low), float(high)
+
+
+def _tango_score(difference: float, b_only: int, a_only: int, count: int) -> float:
+    """The score statistic of a true difference, with a's share of discordant pairs at its constrained maximum
+    (Tango 1998, section 3)."""
+    excess = b_only - a_only - count * difference
+    if excess == 0:
+        return 0.0
+    linear = (2 * count - b_only + a_only) * difference - b_only - a_only
+    constant = -a_only * difference * (1 - difference)
+    share = (math.sqrt(max(0.0, linear**2 - 8 * count * constant)) - linear) / (4 * count)
+    variance = count * (2 * share + difference * (1 - difference))
+    return excess / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, excess)
+
+
+def mcnemar_mde(discordant: int, count: int) -> float | None:
+    """The smallest difference of paired proportions that so many pairs show, where so many of them differ.
+
+    The sample size of McNemar's test (R. J. Connor, Biometrics 43:207-211, 1987), solved for the difference. A
+    difference that is greater than the observed share of discordant pairs brings so many more of them. None where
+    the sample is too small for any.
+    """
+    from scipy import optimize, stats
+
+    level, power = (float(stats.norm.ppf(share)) for share in (1 - ALPHA / 2, POWER))
+
+    def lacking(difference: float) -> float:
+        share = max(discordant / count, difference)
+        needed = level * math.sqrt(share) + power * math.sqrt(share - difference**2)
+        return needed - difference * math.sqrt(count)
+
+    if lacking(1) > 0:
+        return None
+    return float(optimize.brentq(lacking, 1e-9, 1))
+
+
+def _of_means(
+    differences: Sequence[float],
+    clusters: Sequence[str] | None,
+    scale: tuple[float, float] | None,
+    confidence: float,
+) -> _Outcome:
+    from scipy import stats
+
+    names = clusters or [str(number) for number in range(len(differences))]
+    members: dict[str, list[float]] = {}
+    for name, value in zip(names, differences, strict=True):
+        members.setdefault(name, []).append(value)
+    few = len(members) <= FEW_CLUSTERS
+    method = (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP) if few else (CLUSTERED_T if clusters else STUDENT_T)
+    center, stderr = _mean_and_stderr(list(members.values()), scale)
+    freedom = len(members) - 1
+    if stderr is None:
+        return _Outcome((None, None), (None, None), None, method, None)
+    width = math.inf if scale is None else scale[1] - scale[0]
+
+    def interval(share: float) -> tuple[float, float]:
+        half = float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr
+        return max(-width, center - half), min(width, center + half)
+
+    p_value = sign_flip_p([sum(values) for values in members.values()]) if few else _t_p(center, stderr, freedom)
+    smallest_p = 2.0 ** (1 - len(members)) if few else 0.0
+    mde = float(stats.t.ppf(1 - ALPHA / 2, freedom) + stats.t.ppf(POWER, freedom)) * stderr
+    shown = mde if smallest_p < ALPHA and mde <= width else None
+    return _Outcome(interval(confidence), interval(EQUIVALENCE_CONFIDENCE), p_value, method, shown)
+
+
+def _t_p(center: float, stderr: float, freedom: int) -> float:
+    from scipy import stats
+
+    return float(2 * stats.t.sf(abs(center) / stderr, freedom))
+
+
+def _mean_and_stderr(
+    clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None
+) -> tuple[float, float | None]:
+    """The mean over instances, and its cluster-robust standard error (K.-Y. Liang and S. L. Zeger, Biometrika
+    73:13-22, 1986, with G / (G - 1)).
+
+    Where the scale is known, one value is added at each end that a difference can have, so that differences which are
+    nearly all equal do not get an interval of no width (the idea of A. Agresti and Y. Min, Statistics in Medicine
+    24:729-740, 2005). It weighs as much as one independent instance: as many as the design effect says.
+
+    Returns: no standard error for a single cluster, and for equal differences on an unknown scale.
+    """
+    groups = len(clusters)
+    values = [value for cluster in clusters for value in cluster]
+    mean = statistics.fmean(values)
+    if groups < 2:
+        return mean, None
+    count = len(values)
+    spread = _spread(clusters, mean)
+    if scale is None:
+        equal = all(value == values[0] for value in values)
+        return mean, None if equal else math.sqrt(spread * groups / (groups - 1)) / count
+    plain = sum((value - mean) ** 2 for value in values)
+    average = count / groups
+    weight = min(max(1.0, spread / plain), average) if plain else average
+    reach = (scale[1] - scale[0]) * weight
+    total = count + 2 * weight
+    center = mean * count / total
+    spread = _spread(clusters, center) + (reach - weight * center) ** 2 + (reach + weight * center) ** 2
+    return center, math.sqrt(spread * groups / (groups - 1)) / total
+
+
+def _spread(clusters: Sequence[Sequence[float]], center: float) -> float:
+    return sum(sum(value - center for value in cluster) ** 2 for cluster in clusters)
+
+
+def sign_flip_p(sums: Sequence[float]) -> float:
+    """Two-sided p value of the sum, over all sign flips where they are few, else over `FLIPS` seeded ones.
+
+    R. A. Fisher, The Design of Experiments, 1935, section 21. Of 0/1 values it is the exact McNemar test.
+    """
+    import numpy as np
+    from scipy import stats
+
+    values = np.asarray(sums, dtype=float)
+    if not values.any():
+        return 1.0
+    tested = stats.permutation_test(
+        (values,), np.sum, permutation_type="samples", n_resamples=FLIPS, random_state=SEED, vectorized=True
+    )
+    return float(tested.pvalue)

@@ -1,0 +1,357 @@
+"""Paired statistics: published examples, statsmodels, and simulated samples whose true difference is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+from statsmodels.stats.contingency_tables import mcnemar
+
+from eval_factory.analysis import paired
+from eval_factory.analysis.paired import (
+    PairedDifference,
+    equivalence,
+    mcnemar_mde,
+    non_inferiority,
+    paired_difference,
+    sign_flip_p,
+    tango_interval,
+)
+
+
+def right(both: int, a_only: int, b_only: int, neither: int) -> tuple[list[float], list[float]]:
+    """0/1 values of two models with these counts of instances."""
+    a = [1.0] * (both + a_only) + [0.0] * (b_only + neither)
+    b = [1.0] * both + [0.0] * a_only + [1.0] * b_only + [0.0] * neither
+    return a, b
+
+
+COUNTS = st.integers(0, 30)
+
+
+def test_tangos_interval_of_a_published_table() -> None:
+    """Bentur et al. 2009 in M. W. Fagerland, S. Lydersen, P. Laake, Statistics in Medicine 33:2850-2875, 2014."""
+    assert tango_interval(1, 7, 21) == pytest.approx((-0.517, -0.026), abs=5e-4)
+
+
+def likelihood_score(difference: float, b_only: int, a_only: int, count: int) -> float:
+    """The score statistic, with the nuisance parameter found by search."""
+
+    def loss(share: float) -> float:
+        return -float(
+            stats.multinomial.logpmf(
+                [b_only, a_only, count - b_only - a_only],
+                count,
+                [share + difference, share, 1 - 2 * share - difference],
+            )
+        )
+
+    low, high = max(0.0, -difference), (1 - difference) / 2
+    share = optimize.minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-10}).x
+    return float((b_only - a_only - count * difference) / math.sqrt(count * (2 * share + difference - difference**2)))
+
+
+@pytest.mark.parametrize(("b_only", "a_only", "count"), [(6, 16, 161), (40, 20, 160), (3, 1, 10), (50, 50, 1000)])
+@pytest.mark.parametrize(("confidence", "critical"), [(0.95, 1.959964), (0.90, 1.644854)])
+def test_tangos_interval_ends_where_the_score_test_rejects(
+    b_only: int, a_only: int, count: int, confidence: float, critical: float
+) -> None:
+    low, high = tango_interval(b_only, a_only, count, confidence)
+    assert likelihood_score(low, b_only, a_only, count) == pytest.approx(critical, abs=1e-3)
+    assert likelihood_score(high, b_only, a_only, count) == pytest.approx(-critical, abs=1e-3)
+
+
+@settings(max_examples=60)
+@given(COUNTS, COUNTS, st.integers(0, 200))
+def test_tangos_interval_is_symmetric_and_excludes_none_where_mcnemars_chi_square_rejects(
+    b_only: int, a_only: int, others: int
+) -> None:
+    count = b_only + a_only + others
+    if count == 0:
+        return
+    low, high = tango_interval(b_only, a_only, count)
+    assert tango_interval(a_only, b_only, count) == pytest.approx((-high, -low), abs=1e-9)
+    assert -1 <= low <= (b_only - a_only) / count <= high <= 1
+    assert low < high
+    if b_only + a_only:
+        chi_square = mcnemar([[others, a_only], [b_only, 0]], exact=False, correction=False)
+        assert (low > 0 or high < 0) == (chi_square.pvalue < 0.05)
+
+
+def test_no_discordant_pair_has_an_interval_all_the_same() -> None:
+    """By hand: n d / (1 - d) = z squared."""
+    z2 = 1.959963984540054**2
+    assert tango_interval(0, 0, 100) == pytest.approx((-z2 / (100 + z2), z2 / (100 + z2)), abs=1e-9)
+    found = paired_difference(*right(60, 0, 0, 40))
+    assert (found.difference, found.p_value, found.discordant) == (0.0, 1.0, 0)
+    assert found.ci_high == pytest.approx(z2 / (100 + z2))
+
+
+@pytest.mark.parametrize(("a_only", "b_only"), [(16, 6), (1, 7), (0, 5), (12, 12), (0, 0)])
+def test_right_or_wrong_is_mcnemars_exact_test(a_only: int, b_only: int) -> None:
+    found = paired_difference(*right(59, a_only, b_only, 80))
+    n = 139 + a_only + b_only
+    assert found.p_value == pytest.approx(mcnemar([[59, a_only], [b_only, 80]], exact=True).pvalue)
+    assert (found.n, found.clusters, found.discordant) == (n, None, a_only + b_only)
+    assert (found.method, found.confidence) == (paired.MCNEMAR, 0.95)
+    assert (found.value_a, found.value_b) == ((59 + a_only) / n, (59 + b_only) / n)
+    assert found.difference == pytest.approx((b_only - a_only) / n)
+    assert (found.ci_low, found.ci_high) == tango_interval(b_only, a_only, n, 0.95)
+    assert (found.ci90_low, found.ci90_high) == tango_interval(b_only, a_only, n, 0.90)
+    assert found.mde == mcnemar_mde(a_only + b_only, n)
+
+
+def test_clusters_of_one_are_none() -> None:
+    a, b = right(5, 3, 1, 2)
+    alone = paired_difference(a, b, clusters=[str(number) for number in range(11)])
+    assert alone == replace(paired_difference(a, b), clusters=11)
+
+
+def test_the_smallest_difference_of_proportions_is_shown_in_four_of_five_samples() -> None:
+    """100 of 1,000 pairs discordant: Connor's sample size, solved by hand for 0.0280; and simulated."""
+    mde = mcnemar_mde(100, 1000)
+    assert mde is not None
+    needed = (1.959964 * math.sqrt(0.1) + 0.841621 * math.sqrt(0.1 - mde**2)) ** 2 / mde**2
+    assert needed == pytest.approx(1000, abs=0.01)
+    rng = np.random.default_rng(3)
+    tables = rng.multinomial(1000, [(0.1 + mde) / 2, (0.1 - mde) / 2, 0.9], size=1000)
+    shown = np.mean([stats.binomtest(int(b), int(b + a)).pvalue < 0.05 for b, a, _ in tables])
+    assert 0.72 < shown < 0.86  # the exact test is a little more careful than the formula
+
+
+def test_where_few_pairs_differ_the_smallest_difference_brings_its_own() -> None:
+    mde = mcnemar_mde(0, 100)
+    assert mde is not None
+    assert 1.959964 * math.sqrt(mde) + 0.841621 * math.sqrt(mde - mde**2) == pytest.approx(10 * mde, abs=1e-6)
+    assert mcnemar_mde(1, 100) == pytest.approx(mde)
+    assert mcnemar_mde(0, 3) is None
+    greater = mcnemar_mde(30, 100)
+    assert greater is not None
+    assert greater > mde
+
+
+GROUPS = [f"g{number % 40}" for number in range(200)]
+
+
+def test_clustered_differences_are_statsmodels() -> None:
+    """Cluster-robust, on a scale without ends; t with clusters - 1 degrees of freedom."""
+    rng = np.random.default_rng(5)
+    a = [rng.normal(10, 3) for _ in GROUPS]
+    b = [value + rng.normal(0.4, 1) + int(group[1:]) % 3 for value, group in zip(a, GROUPS, strict=True)]
+    found = paired_difference(a, b, clusters=GROUPS)
+    d = np.subtract(b, a)
+    options = {"groups": np.array([int(group[1:]) for group in GROUPS])}
+    fit = sm.OLS(d, np.ones(len(d))).fit(cov_type="cluster", cov_kwds=options, use_t=True)
+    low, high = fit.conf_int()[0]
+    assert (found.method, found.clusters, found.n) == (paired.CLUSTERED_T, 40, 200)
+    assert found.difference == pytest.approx(fit.params[0])
+    assert (found.ci_low, found.ci_high) == pytest.approx((low, high))
+    assert (found.ci90_low, found.ci90_high) == pytest.approx(tuple(fit.conf_int(alpha=0.1)[0]))
+    assert found.p_value == pytest.approx(fit.pvalues[0])
+    powers = stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)
+    assert found.mde == pytest.approx(powers * fit.bse[0])
+
+
+def test_unclustered_differences_on_a_scale_without_ends_are_the_paired_t_test() -> None:
+    rng = np.random.default_rng(6)
+    a = [rng.normal(10, 3) for _ in range(50)]
+    b = [value + rng.normal(0.4, 1) for value in a]
+    found = paired_difference(a, b)
+    tested = stats.ttest_rel(b, a)
+    interval = tested.confidence_interval(0.95)
+    assert found.method == paired.STUDENT_T
+    assert found.p_value == pytest.approx(tested.pvalue)
+    assert (found.ci_low, found.ci_high) == pytest.approx((interval.low, interval.high))
+    assert paired_difference(a, b, confidence=0.9).ci_low == pytest.approx(found.ci90_low)
+
+
+def test_few_instances_are_flipped_and_all_flips_of_few_are_counted() -> None:
+    assert sign_flip_p([1.0, 2.0, 3.0]) == 0.25  # +6 and -6 of the 8 sums
+    assert sign_flip_p([1.0, 2.0, -0.5]) == 0.5
+    assert sign_flip_p([0.0, 0.0]) == 1.0
+    assert sign_flip_p([1.0] * 10) == 2 / 2**10
+    many = [1.0] * 20 + [-1.0] * 6
+    assert sign_flip_p(many) == sign_flip_p(many) == pytest.approx(mcnemar([[0, 20], [6, 0]]).pvalue, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("count", "clusters", "method"),
+    [
+        (30, None, paired.SIGN_FLIP),
+        (31, None, paired.STUDENT_T),
+        (90, [str(number % 30) for number in range(90)], paired.CLUSTERED_SIGN_FLIP),
+        (93, [str(number % 31) for number in range(93)], paired.CLUSTERED_T),
+    ],
+)
+def test_the_method_follows_from_how_many_clusters_there_are(
+    count: int, clusters: list[str] | None, method: str
+) -> None:
+    a = [0.5] * count
+    assert (
+        paired_difference(a, [0.25 + 0.02 * (number % 7) for number in range(count)], clusters=clusters).method
+        == method
+    )
+
+
+def test_flipped_are_clusters_and_not_their_instances() -> None:
+    found = paired_difference([0.0] * 6, [1.0] * 6, clusters=list("aabbcc"))
+    assert (found.p_value, found.mde) == (0.25, None)  # three clusters cannot show anything at 5 %
+    assert not found.significant
+
+
+def test_one_value_at_each_end_of_the_scale_by_hand() -> None:
+    """40 equal differences of 0.1 on a scale of 0 to 1: with -1 and 1 the mean is 4/42."""
+    found = paired_difference([0.2] * 40, [0.3] * 40)
+    mean = 4 / 42
+    spread = 40 * (0.1 - mean) ** 2 + (1 - mean) ** 2 + (1 + mean) ** 2
+    half = stats.t.ppf(0.975, 39) * math.sqrt(spread * 40 / 39) / 42
+    assert found.difference == pytest.approx(0.1)
+    assert (found.ci_low, found.ci_high) == pytest.approx((mean - half, mean + half))
+
+
+def test_equal_differences_have_a_width_where_the_scale_is_known() -> None:
+    fives = paired_difference([5.0] * 40, [5.0] * 40, scale=(1.0, 5.0))
+    assert fives.ci_low is not None
+    assert fives.ci_high is not None
+    assert -1 < fives.ci_low == -fives.ci_high < -0.2
+    assert fives.p_value == 1.0
+    without = paired_difference([5.0] * 40, [5.0] * 40)
+    assert (without.ci_low, without.ci_high, without.p_value, without.mde) == (None, None, None, None)
+
+
+def test_equal_differences_of_clusters_are_as_unsure_as_so_few_instances() -> None:
+    """40 clusters of 5 that never differ tell as much as 40 instances."""
+    clustered = paired_difference([0.5] * 200, [0.5] * 200, clusters=GROUPS)
+    alone = paired_difference([0.5] * 40, [0.5] * 40)
+    assert (clustered.ci_low, clustered.ci_high) == pytest.approx((alone.ci_low, alone.ci_high))
+
+
+@pytest.mark.parametrize(("rest", "weight"), [(0.0, 3.0), (-0.5, 1.0), (-1.5, 1.0)])
+def test_a_value_at_an_end_weighs_as_much_as_the_design_effect(rest: float, weight: float) -> None:
+    """40 clusters of (1/2, 1/2, 1/2, rest) halved, every second one negative: their mean is 0."""
+    differences = [sign * value / 2 for sign in (1, -1) * 20 for value in (0.5, 0.5, 0.5, rest)]
+    clusters = [str(number // 4) for number in range(160)]
+    found = paired_difference([0.45] * 160, [0.45 + value for value in differences], clusters=clusters, scale=(-1, 2))
+    spread = 40 * ((1.5 + rest) / 2) ** 2 + 2 * (3 * weight) ** 2
+    half = stats.t.ppf(0.975, 39) * math.sqrt(spread * 40 / 39) / (160 + 2 * weight)
+    assert found.ci_high == pytest.approx(half)
+    assert found.ci_low == pytest.approx(-half)
+
+
+def test_few_differences_of_all_sizes_end_where_the_scale_ends_and_could_show_none() -> None:
+    assert paired_difference([0.01, 0.99] * 3 + [0.0], [0.99, 0.01] * 3 + [0.98]).mde is None
+    three = paired_difference([0.1, 0.9, 0.5], [0.9, 0.1, 0.6])
+    assert (three.ci_low, three.ci_high) == (-1.0, 1.0)
+
+
+def test_ones_and_zeros_on_another_scale_are_no_proportions() -> None:
+    assert paired_difference([0.0, 1.0, 1.0], [1.0, 1.0, 0.0], scale=(0.0, 5.0)).method == paired.SIGN_FLIP
+
+
+def test_one_cluster_or_one_pair_has_no_interval() -> None:
+    one = paired_difference([0.5, 0.0], [0.75, 1.0], clusters=["x", "x"])
+    assert (one.difference, one.ci_low, one.p_value, one.mde, one.clusters) == (0.625, None, None, None, 1)
+    assert (non_inferiority(one, 0.9), equivalence(one, 0.9), one.significant) == (
+        "inconclusive",
+        "inconclusive",
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "clusters"), [([], [], None), ([1.0], [1.0, 0.0], None), ([1.0], [0.0], ["x", "y"])]
+)
+def test_what_is_no_pairs_is_refused(a: list[float], b: list[float], clusters: list[str] | None) -> None:
+    with pytest.raises(ValueError, match=f"{len(a)} and {len(b)} values"):
+        paired_difference(a, b, clusters=clusters)
+
+
+def test_balanced_flips_pass_non_inferiority() -> None:
+    """1,000 instances, 100 of them discordant, 50 each way; a margin of 5 points."""
+    found = paired_difference(*right(600, 50, 50, 300))
+    assert (non_inferiority(found, 0.05), equivalence(found, 0.05)) == ("shown", "shown")
+    assert (non_inferiority(found, 0.01), equivalence(found, 0.01)) == ("inconclusive", "inconclusive")
+
+
+FOUND = PairedDifference(
+    n=9, value_a=0.5, value_b=0.4, difference=-0.1, ci_low=-0.2, ci_high=-0.05, p_value=0.01, method="", mde=None,
+    clusters=None, discordant=1, ci90_low=-0.18, ci90_high=-0.06,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("margin", "higher_is_better", "finding"),
+    [
+        (0.21, True, "shown"), (0.2, True, "inconclusive"), (0.05, True, "inconclusive"), (0.04, True, "refuted"),
+        (0.01, False, "shown"), (0.0, False, "shown"),
+    ],
+)  # fmt: skip
+def test_the_worse_end_of_the_interval_decides_on_non_inferiority(
+    margin: float, higher_is_better: bool, finding: str
+) -> None:
+    assert non_inferiority(FOUND, margin, higher_is_better=higher_is_better) == finding
+    turned = replace(FOUND, ci_low=0.05, ci_high=0.2)
+    assert non_inferiority(turned, margin, higher_is_better=not higher_is_better) == finding
+
+
+@pytest.mark.parametrize(
+    ("margin", "finding"), [(0.19, "shown"), (0.18, "inconclusive"), (0.06, "inconclusive"), (0.05, "refuted")]
+)
+def test_the_90_percent_interval_decides_on_equivalence(margin: float, finding: str) -> None:
+    assert equivalence(FOUND, margin) == finding
+    assert equivalence(replace(FOUND, ci90_low=0.06, ci90_high=0.18), margin) == finding
+
+
+def test_significant_is_what_test_and_interval_both_say() -> None:
+    assert FOUND.significant
+    assert replace(FOUND, ci_low=0.05, ci_high=0.2).significant
+    assert not replace(FOUND, p_value=0.05).significant
+    assert not replace(FOUND, ci_high=0.0).significant
+    assert not replace(FOUND, ci_low=0.0, ci_high=0.2).significant
+    assert not replace(FOUND, p_value=None).significant
+
+
+def covered(draws: list[tuple[list[float], list[float]]], truth: float, **options: object) -> float:
+    inside = 0
+    for a, b in draws:
+        found = paired_difference(a, b, **options)  # type: ignore[arg-type]
+        assert found.ci_low is not None
+        assert found.ci_high is not None
+        inside += found.ci_low <= truth <= found.ci_high
+    return inside / len(draws)
+
+
+@pytest.mark.parametrize(
+    ("n", "shares"), [(20, (0.05, 0.15)), (50, (0.02, 0.02)), (200, (0.05, 0.10)), (100, (0.0, 0.05))]
+)
+def test_the_interval_of_proportions_covers(n: int, shares: tuple[float, float]) -> None:
+    rng = np.random.default_rng(11)
+    a_only, b_only = shares
+    tables = rng.multinomial(n, [0.5, a_only, b_only, 0.5 - a_only - b_only], size=400)
+    assert covered([right(*map(int, table)) for table in tables], b_only - a_only) >= 0.93
+
+
+def test_the_interval_of_a_jury_that_nearly_always_says_five_covers() -> None:
+    """3 % of b's ratings are 1: a plain t interval covers 26 % at 10 instances."""
+    rng = np.random.default_rng(12)
+    draws = [([5.0] * 10, [float(value) for value in rng.choice([5, 1], 10, p=[0.97, 0.03])]) for _ in range(300)]
+    assert covered(draws, -0.12, scale=(1.0, 5.0)) >= 0.93
+
+
+def test_the_interval_of_clustered_flips_covers() -> None:
+    """32 clusters of 8; within one all flip towards b or none does, but for one instance in four."""
+    rng = np.random.default_rng(13)
+    clusters = [str(number // 8) for number in range(256)]
+    draws = []
+    for _ in range(300):
+        shared = np.repeat(rng.random(32) < 0.1, 8)
+        flips = np.where(rng.random(256) < 0.25, rng.random(256) < 0.1, shared)
+        draws.append(([0.0] * 256, [float(flip) for flip in flips]))
+    assert covered(draws, 0.1, clusters=clusters) >= 0.93
+    assert covered(draws, 0.1) < 0.8  # as if the instances were independent
