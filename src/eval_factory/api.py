@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from eval_factory.analysis.comparison import Compared
+from eval_factory.analysis.comparison import compare as compare_results
 from eval_factory.config.evaluation import Request
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.report.reader import StoredResult, load_result
@@ -24,11 +26,13 @@ from eval_factory.workflows import dry_run as workflow
 from eval_factory.workflows.options import DryRun, Evaluated, Options
 
 __all__ = [
+    "Compared",
     "DryRun",
     "EvalFactoryError",
     "Evaluated",
     "Options",
     "StoredResult",
+    "compare",
     "dry_run",
     "evaluate",
     "load_result",
@@ -79,6 +83,27 @@ def dry_run(
     """
     request = _request(run_config, flags, overrides)
     return workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+
+
+def compare(
+    folders: Sequence[Path | str],
+    *,
+    metric: str | None = None,
+    margin: float | None = None,
+    allow: Collection[str] = (),
+) -> Compared:
+    """Compare the results in output folders, each with each, on the instances that both answered.
+
+    Args:
+        metric: a score's name; the main metric if not given.
+        margin: a difference that does not matter, in the metric's own unit.
+        allow: names of reasons against a comparison that are accepted.
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong. Results that cannot be compared raise nothing:
+            `reasons` says why.
+    """
+    return compare_results(folders, metric=metric, margin=margin, allow=allow)
 
 
 def _request(run_config: Path | str | None, flags: Mapping[str, Any] | None, overrides: Iterable[str]) -> Request:

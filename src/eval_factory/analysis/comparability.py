@@ -1,0 +1,147 @@
+"""Why two results cannot be compared: each reason has a name, by which a user may accept it, and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from eval_factory.analysis.instance_values import InstanceValues
+from eval_factory.core.results import MODEL_ROLE, Provenance
+from eval_factory.report.reader import StoredResult
+
+REASONS: Mapping[str, str] = {
+    "task": "they are of different tasks",
+    "metric": "a result lacks the metric, or their main metrics differ; no --allow helps",
+    "prompts": "the models were asked in different words",
+    "data": "the data files differ",
+    "errata": "another list of known defects was applied",
+    "helm": "another version of HELM scored them",
+    "judges": "other judges, or judges with other prompts, rated the answers",
+    "settings": "failed instances are counted in different ways",
+    "instances": "one has instances that the other lacks",
+    "coverage": "too few instances have a score",
+    "reportable": "a result is not reportable for another reason",
+    "no_pairs": "no instance has a value in both; no --allow helps",
+}
+NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that makes two results not comparable."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the results, as messages call it."""
+
+    label: str
+    stored: StoredResult
+    values: InstanceValues
+
+    @property
+    def model(self) -> str:
+        return self.stored.result.provenance.target
+
+
+def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
+    """Every reason that speaks against comparing the two; none where they may be compared."""
+    both = f"{a.label} and {b.label}"
+    one, other = a.stored.result, b.stored.result
+    if one.task != other.task:
+        yield Reason("task", f"{both} are of different tasks: {one.task} and {other.task}")
+    if prompts := _other_prompts(a, b):
+        yield Reason("prompts", f"{both} were asked in different words: {prompts}")
+    if files := _other_data(one.provenance, other.provenance):
+        yield Reason("data", f"{both} were made with different data: {files}")
+    yield from _other_scoring(both, one.provenance, other.provenance)
+    if judges := _other_judges(one.provenance, other.provenance):
+        yield Reason("judges", f"{both} were rated by different judges, or with different prompts: {judges}")
+    handled = [_extra(side.stored).get("on_failure", "exclude") for side in (a, b)]
+    if handled[0] != handled[1]:
+        yield Reason("settings", f"{both} count failed instances differently: on_failure {' and '.join(handled)}")
+    yield from _other_instances(a, b)
+
+
+def reasons_of(side: Side) -> Iterator[Reason]:
+    """What one result alone has against it."""
+    validity = side.stored.result.validity
+    least = _extra(side.stored).get("min_coverage", 1.0)
+    if validity.coverage < least:
+        share = f"{validity.coverage:.1%} of its instances have a score, {least:.1%} are needed"
+        yield Reason("coverage", f"{side.label} covers too little: {share}; run it again, or lower min_coverage")
+    if validity.not_reportable or not (side.stored.result.reportable or validity.coverage < least):
+        why = "; ".join(validity.not_reportable) or "there is no main score"
+        yield Reason("reportable", f"{side.label} is not reportable: {why}")
+
+
+def _extra(stored: StoredResult) -> Mapping[str, Any]:
+    extra: Mapping[str, Any] = (stored.config.get("params") or {}).get("extra") or {}
+    return {name: value for name, value in extra.items() if value is not None}
+
+
+def _other_prompts(a: Side, b: Side) -> str | None:
+    shared = a.values.prompts.keys() & b.values.prompts.keys()
+    differing = sum(a.values.prompts[key] != b.values.prompts[key] for key in shared)
+    if differing:
+        return f"{differing} of {len(shared)} prompts differ"
+    if _system_prompt(a.stored) != _system_prompt(b.stored):
+        return "their system prompts differ"
+    hashes = {side.stored.result.provenance.prompts_sha256 for side in (a, b)}
+    if len(hashes) > 1 and a.values.prompts.keys() == b.values.prompts.keys():
+        return "the hashes of their prompts differ"
+    return None
+
+
+def _system_prompt(stored: StoredResult) -> Any:
+    adapter = (stored.target.get("api_endpoint") or {}).get("adapter_config") or {}
+    return adapter.get("custom_system_prompt") or None
+
+
+def _other_data(one: Provenance, other: Provenance) -> str | None:
+    """By content: the same file may lie in different places."""
+    hashes = [sorted(record.dataset_files.values()) for record in (one, other)]
+    if hashes[0] == hashes[1]:
+        return None
+    in_one_only = {*one.dataset_files.items()} ^ {*other.dataset_files.items()}
+    return _some(sorted({name for name, _ in in_one_only}))
+
+
+def _other_scoring(both: str, one: Provenance, other: Provenance) -> Iterator[Reason]:
+    if one.errata_version != other.errata_version:
+        versions = f"{one.errata_version} and {other.errata_version}"
+        yield Reason("errata", f"{both} were scored with different lists of known defects: errata {versions}")
+    if one.helm != other.helm:
+        yield Reason("helm", f"{both} were scored by different versions of HELM: {one.helm} and {other.helm}")
+
+
+def _other_judges(one: Provenance, other: Provenance) -> str | None:
+    judges = [
+        {
+            role: (asked.model, asked.main_model, asked.prompt_sha256)
+            for role, asked in record.endpoints.items()
+            if role != MODEL_ROLE
+        }
+        for record in (one, other)
+    ]
+    names = sorted(judges[0].keys() | judges[1].keys())
+    return _some([name for name in names if judges[0].get(name) != judges[1].get(name)])
+
+
+def _other_instances(a: Side, b: Side) -> Iterator[Reason]:
+    only: list[AbstractSet[Any]] = [a.values.keys - b.values.keys, b.values.keys - a.values.keys]
+    if any(only):
+        counts = f"{len(only[0])} are in {a.label} alone, {len(only[1])} in {b.label} alone"
+        yield Reason("instances", f"{a.label} and {b.label} asked different instances: {counts}")
+
+
+def _some(names: Iterable[str], most: int = 3) -> str | None:
+    """None of nothing."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) + more) or None

@@ -1,0 +1,274 @@
+"""Output folders, compared pair by pair on the instances that both answered."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+
+from eval_factory.analysis.comparability import NEVER_ACCEPTED, REASONS, Reason, Side, reasons_against, reasons_of
+from eval_factory.analysis.instance_values import InstanceValues, Key, values_of
+from eval_factory.analysis.paired import (
+    ALPHA,
+    PROPORTION,
+    Finding,
+    PairedDifference,
+    equivalence,
+    non_inferiority,
+    paired_difference,
+)
+from eval_factory.analysis.ranks import holm, rank_intervals
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.results import Score
+from eval_factory.report.reader import StoredResult, load_result
+
+
+@dataclass(frozen=True)
+class Model:
+    """One of the folders."""
+
+    label: str
+    """A, B, C ..., as messages call it."""
+    folder: Path
+    name: str
+    """The evaluated model, as it was asked for."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Instances that are left out, because one side or both have no value."""
+
+    a_only: int
+    b_only: int
+    both: int
+
+    @property
+    def total(self) -> int:
+        return self.a_only + self.b_only + self.both
+
+
+@dataclass(frozen=True)
+class Flips:
+    """Ids of the instances whose values differ."""
+
+    a_only: tuple[Key, ...]
+    """Right in a alone; of values that are not 0 or 1: better in a."""
+    b_only: tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two results on the instances that both have a value of."""
+
+    task: str
+    metric: str
+    a: Model
+    b: Model
+    paired: PairedDifference
+    scale: tuple[float, float] | None
+    higher_is_better: bool
+    right_or_wrong: bool
+    """Whether all values are 0 or 1."""
+    flips: Flips
+    failed: Failed
+    bounds: tuple[float, float] | None
+    """The difference if every instance that failed were at the worst, or best, end of the scale for b; None where the
+    scale has no ends."""
+    margin: float | None = None
+    non_inferiority: Finding | None = None
+    """Of b, against a; None without a margin."""
+    equivalence: Finding | None = None
+    p_holm: float | None = None
+    """The p value, corrected for the number of pairs."""
+
+    @property
+    def advantage(self) -> float:
+        """How much better b is."""
+        return self.paired.difference if self.higher_is_better else -self.paired.difference
+
+    @property
+    def significant(self) -> bool:
+        """A difference is shown: by test and interval, and by the test corrected for the number of pairs."""
+        return self.paired.significant and (self.p_holm is None or self.p_holm < ALPHA)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The ranks that a model may have; 1 is the best."""
+
+    model: Model
+    best: int
+    worst: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came of it. Where the results are not comparable there are reasons and no comparisons."""
+
+    models: tuple[Model, ...]
+    reasons: tuple[Reason, ...]
+    accepted: tuple[Reason, ...]
+    """Reasons that the user accepted."""
+    comparisons: tuple[Comparison, ...]
+    ranks: tuple[Ranked, ...]
+    """Of three models or more."""
+
+    @property
+    def comparable(self) -> bool:
+        return not self.reasons
+
+
+def compare(
+    folders: Sequence[Path | str],
+    *,
+    metric: str | None = None,
+    margin: float | None = None,
+    allow: Collection[str] = (),
+) -> Compared:
+    """Compare the results of output folders, each with each.
+
+    Args:
+        metric: a score's name, such as `exact_match.corrected`; the main metric if not given.
+        margin: in the metric's own unit: 0.05 is five points of a share.
+        allow: names of reasons that are accepted.
+
+    Raises:
+        ConfigError: fewer than two folders, an unknown reason, a margin that is none.
+        PrerequisiteError: a folder holds no result.
+    """
+    _check(folders, margin, allow)
+    stored = [load_result(folder) for folder in folders]
+    models = tuple(Model(_label(number), one.folder, one.result.provenance.target) for number, one in enumerate(stored))
+    name = metric or stored[0].result.main_metric
+    if lacking := tuple(_lacking(models, stored, name, is_main=metric is None)):
+        return Compared(models, lacking, (), (), ())
+    sides = [
+        Side(model.label, one, values_of(one.result.instances, one.result.scores[name]))
+        for model, one in zip(models, stored, strict=True)
+    ]
+    found = _reasons(sides)
+    reasons = tuple(reason for reason in found if reason.name not in allow or reason.name in NEVER_ACCEPTED)
+    if reasons:
+        return Compared(models, reasons, (), (), ())
+    pairs = list(combinations(range(len(sides)), 2))
+    compared = [_compared(sides[i], sides[j], (models[i], models[j]), name, margin) for i, j in pairs]
+    if len(sides) == 2:
+        return Compared(models, (), tuple(found), tuple(compared), ())
+    corrected = holm([one.paired.p_value for one in compared])
+    compared = [replace(one, p_holm=p_value) for one, p_value in zip(compared, corrected, strict=True)]
+    return Compared(models, (), tuple(found), tuple(compared), _ranked(models, dict(zip(pairs, compared, strict=True))))
+
+
+def _ranked(models: Sequence[Model], compared: Mapping[tuple[int, int], Comparison]) -> tuple[Ranked, ...]:
+    shown = [pair if one.advantage < 0 else pair[::-1] for pair, one in compared.items() if one.significant]
+    intervals = rank_intervals(len(models), shown)
+    return tuple(Ranked(model, best, worst) for model, (best, worst) in zip(models, intervals, strict=True))
+
+
+def _check(folders: Sequence[Path | str], margin: float | None, allow: Collection[str]) -> None:
+    problems = []
+    if len(folders) < 2:
+        problems.append("compare: give two folders or more")
+    if margin is not None and not margin > 0:
+        problems.append(f"compare: --margin {margin} is not above 0")
+    names = sorted(REASONS.keys() - NEVER_ACCEPTED)
+    unknown = sorted(set(allow) - set(names))
+    if unknown:
+        problems.append(f"compare: --allow {', '.join(unknown)}: there is no such reason; reasons: {', '.join(names)}")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _label(number: int) -> str:
+    """A to Z, then A2, B2 ..."""
+    rounds, letter = divmod(number, 26)
+    return string.ascii_uppercase[letter] + (str(rounds + 1) if rounds else "")
+
+
+def _lacking(models: Sequence[Model], stored: Sequence[StoredResult], name: str, *, is_main: bool) -> list[Reason]:
+    """Results without a score of this name, and those whose main metric is another one."""
+    found = []
+    for model, one in zip(models, stored, strict=True):
+        scores = one.result.scores
+        if is_main and one.result.main_metric != name:
+            told = f"main metric is {one.result.main_metric}, {models[0].label}'s is {name}; name one with --metric"
+            found.append(Reason("metric", f"{model.label}'s {told}"))
+        elif name not in scores:
+            found.append(
+                Reason("metric", f"{model.label} has no score {name}; it has {', '.join(sorted(scores)) or 'none'}")
+            )
+    return found
+
+
+def _reasons(sides: Sequence[Side]) -> list[Reason]:
+    found = [reason for side in sides for reason in reasons_of(side)]
+    for a, b in combinations(sides, 2):
+        found += reasons_against(a, b)
+        if not a.values.values.keys() & b.values.values.keys():
+            found.append(Reason("no_pairs", f"{a.label} and {b.label} have a value of no instance in common"))
+    return found
+
+
+def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: float | None) -> Comparison:
+    score = a.stored.result.scores[name]
+    shared = (a.values.keys & b.values.keys) - (a.values.unscored & b.values.unscored)
+    keys = [key for key in a.values.values if key in b.values.values]
+    values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
+    scale = _scale_of(score, [*values_a, *values_b])
+    found = paired_difference(values_a, values_b, clusters=_clusters_of(a.values, keys), scale=scale)
+    higher = getattr(score, "higher_is_better", None) is not False
+    return Comparison(
+        task=a.stored.result.task,
+        metric=name,
+        a=models[0],
+        b=models[1],
+        paired=found,
+        scale=scale,
+        higher_is_better=higher,
+        right_or_wrong=scale == PROPORTION and {*values_a, *values_b} <= {0, 1},
+        flips=_flips(keys, values_a, values_b, higher_is_better=higher),
+        failed=_failed(a.values.failed & shared, b.values.failed & shared),
+        bounds=None if scale is None else _bounds(a.values, b.values, shared, scale),
+        margin=margin,
+        non_inferiority=None if margin is None else non_inferiority(found, margin, higher_is_better=higher),
+        equivalence=None if margin is None else equivalence(found, margin),
+    )
+
+
+def _scale_of(score: Score, values: Sequence[float]) -> tuple[float, float] | None:
+    """The metric's own, where it is known; 0 to 1 where all values lie in it."""
+    low, high = getattr(score, "scale", None) or PROPORTION
+    return (low, high) if all(low <= value <= high for value in values) else None
+
+
+def _clusters_of(values: InstanceValues, keys: Sequence[Key]) -> list[str] | None:
+    """An instance without one stands for itself."""
+    if not values.clusters:
+        return None
+    return [f"cluster {values.clusters[key]}" if key in values.clusters else f"instance {key}" for key in keys]
+
+
+def _flips(
+    keys: Sequence[Key], values_a: Sequence[float], values_b: Sequence[float], *, higher_is_better: bool
+) -> Flips:
+    changes = list(zip(keys, values_a, values_b, strict=True))
+    above = tuple(key for key, before, after in changes if after > before)
+    below = tuple(key for key, before, after in changes if after < before)
+    return Flips(below, above) if higher_is_better else Flips(above, below)
+
+
+def _failed(in_a: AbstractSet[Key], in_b: AbstractSet[Key]) -> Failed:
+    return Failed(len(in_a - in_b), len(in_b - in_a), len(in_a & in_b))
+
+
+def _bounds(
+    a: InstanceValues, b: InstanceValues, shared: AbstractSet[Key], scale: tuple[float, float]
+) -> tuple[float, float]:
+    """The mean difference with every missing value at the end of the scale that makes it least, and greatest."""
+    low, high = scale
+    least = sum(b.values.get(key, low) - a.values.get(key, high) for key in shared)
+    greatest = sum(b.values.get(key, high) - a.values.get(key, low) for key in shared)
+    return least / len(shared), greatest / len(shared)

@@ -1,0 +1,257 @@
+"""A comparison as text, Markdown and a plain document. Pure functions."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from eval_factory.analysis.comparison import Compared, Comparison, Model
+from eval_factory.analysis.paired import MCNEMAR, PROPORTION, PairedDifference
+from eval_factory.analysis.texts import Texts
+from eval_factory.core.foreign_text import one_line
+
+WIDTH = 80
+MOST_IDS = 8
+"""Ids of flipped instances that the text shows; JSON has all."""
+LONGEST_TEXT = 1_000
+"""Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
+LONGEST_ESCAPE = len(r"\U000e0001")
+_FINDINGS = {
+    "shown": "is shown",
+    "refuted": "is refuted: the whole interval is beyond the margin",
+    "inconclusive": "is not shown: the interval crosses the margin (inconclusive)",
+}
+
+
+def document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
+    """What `--json` prints. Differences are in the metric's own unit, b - a."""
+    return {
+        "comparable": compared.comparable,
+        "reasons": [{"name": reason.name, "message": reason.message} for reason in compared.reasons],
+        "accepted": [{"name": reason.name, "message": reason.message} for reason in compared.accepted],
+        "comparisons": [_comparison(one) for one in compared.comparisons],
+        "ranks": [
+            {"folder": str(ranked.model.folder), "model": ranked.model.name, "best": ranked.best, "worst": ranked.worst}
+            for ranked in compared.ranks
+        ],
+        **({} if texts is None else {"texts": texts}),
+    }
+
+
+def _comparison(one: Comparison) -> dict[str, Any]:
+    found = one.paired
+    return {
+        "task": one.task,
+        "metric": one.metric,
+        "a": str(one.a.folder),
+        "b": str(one.b.folder),
+        "model_a": one.a.name,
+        "model_b": one.b.name,
+        "n": found.n,
+        "value_a": found.value_a,
+        "value_b": found.value_b,
+        "difference": found.difference,
+        "ci_low": found.ci_low,
+        "ci_high": found.ci_high,
+        "p_value": found.p_value,
+        "p_holm": one.p_holm,
+        "significant": one.significant,
+        "method": found.method,
+        "mde": found.mde,
+        "clusters": found.clusters,
+        "discordant": found.discordant,
+        "higher_is_better": one.higher_is_better,
+        "scale": None if one.scale is None else list(one.scale),
+        "failed": {"a_only": one.failed.a_only, "b_only": one.failed.b_only, "both": one.failed.both},
+        "bounds": None if one.bounds is None else list(one.bounds),
+        "margin": one.margin,
+        "non_inferiority": one.non_inferiority,
+        "equivalence": one.equivalence,
+        "flips": {"a_only": list(one.flips.a_only), "b_only": list(one.flips.b_only)},
+    }
+
+
+def text(compared: Compared, texts: Texts | None = None) -> str:
+    """For a screen of 80 columns; ends with a line break."""
+    lines: list[str] = []
+    for model in compared.models:
+        lines.append(f"{model.label}  {one_line(model.name)}  ({model.folder})")
+    if not compared.comparable:
+        lines += ["", "These results cannot be compared:", *_reasons(compared)]
+        return "\n".join(lines) + "\n"
+    for reason in compared.accepted:
+        lines += _wrapped(f"accepted ({reason.name}): {one_line(reason.message)}", "  ")
+    if len(compared.models) > 2:
+        lines += ["", *_table(compared)]
+    for one in compared.comparisons:
+        lines.append("")
+        for number, sentence in enumerate(sentences(one)):
+            lines += _wrapped(sentence, "  " if number else "")
+    for key, said in (texts or {}).items():
+        lines += ["", f"{key}", *(f"  {name}: {_end_of(value)}" for name, value in said.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _end_of(value: str) -> str:
+    """The question stands at the end of a prompt, after the examples."""
+    return ("... " if len(value) > LONGEST_TEXT else "") + one_line(
+        value[-LONGEST_TEXT:], LONGEST_ESCAPE * LONGEST_TEXT
+    )
+
+
+def _wrapped(line: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        line, WIDTH, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _reasons(compared: Compared) -> Iterator[str]:
+    for reason in compared.reasons:
+        yield from _wrapped(f"- {reason.name}: {one_line(reason.message)}", "  ")
+
+
+def _table(compared: Compared) -> Iterator[str]:
+    """Each pair, and which ranks each model may have."""
+    one, *_ = compared.comparisons
+    yield f"{'pair':8}{'difference':>12}{'95 % interval':>20}{'p':>10}{'p (Holm)':>10}"
+    for one in compared.comparisons:
+        found = one.paired
+        interval = "-" if found.ci_low is None else f"{_number(found.ci_low, one)} .. {_number(found.ci_high, one)}"
+        pair = f"{one.b.label} - {one.a.label}"
+        yield f"{pair:8}{_number(found.difference, one):>12}{interval:>20}{_p(found.p_value):>10}{_p(one.p_holm):>10}"
+    yield ""
+    for ranked in compared.ranks:
+        place = f"rank {ranked.best}" if ranked.best == ranked.worst else f"rank {ranked.best} to {ranked.worst}"
+        yield f"{ranked.model.label}: {place} of {len(compared.ranks)}"
+
+
+def sentences(one: Comparison) -> Iterator[str]:
+    """What a comparison says, in plain words; the result first."""
+    found = one.paired
+    yield f"{one.task}, {one.metric}: {_result(one)}."
+    rows = "instances" if found.n != 1 else "instance"
+    clusters = "" if found.clusters is None else f" from {found.clusters} sources"
+    values = f"{one.a.label} {_number(found.value_a, one)}, {one.b.label} {_number(found.value_b, one)}"
+    yield f"{found.n} {rows}{clusters} with a value in both: {values}."
+    yield from _flips(one)
+    yield from _failed(one)
+    if one.margin is not None and one.non_inferiority is not None and one.equivalence is not None:
+        margin = _amount(one.margin, one)
+        worse = f"that {one.b.label} is worse than {one.a.label} by less than {margin}"
+        yield f"Non-inferiority ({worse}) {_FINDINGS[one.non_inferiority]}."
+        yield f"Equivalence (that they differ by less than {margin}) {_FINDINGS[one.equivalence]}."
+
+
+def _result(one: Comparison) -> str:
+    """The difference with its interval and test, and what the sample could have shown."""
+    found = one.paired
+    a, b = one.a.label, one.b.label
+    by = _amount(abs(found.difference), one)
+    if one.significant:
+        said = f"{b} is {'better' if one.advantage > 0 else 'worse'} than {a} by {by}"
+    elif found.difference == 0:
+        said = f"no difference between {a} and {b} is shown; their values are equal"
+    else:
+        where = "above" if found.difference > 0 else "below"
+        said = f"no difference between {a} and {b} is shown; {b} is {where} {a} by {by}"
+    return f"{said} ({_evidence(found, one)}); {_power(found, one)}"
+
+
+def _evidence(found: PairedDifference, one: Comparison) -> str:
+    if found.ci_low is None or found.ci_high is None:
+        return "too few independent instances for an interval"
+    interval = f"95 % interval {_number(found.ci_low, one)} to {_number(found.ci_high, one)}"
+    corrected = "" if one.p_holm is None else f", {_p(one.p_holm)} corrected for the number of pairs"
+    test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
+    return f"{interval}; {test} p = {_p(found.p_value)}{corrected}".replace("p = <", "p < ")
+
+
+def _power(found: PairedDifference, one: Comparison) -> str:
+    if found.mde is None:
+        return "this sample is too small to show any difference reliably"
+    return f"this sample could have shown a difference of {_amount(found.mde, one)}"
+
+
+def _flips(one: Comparison) -> Iterator[str]:
+    word = "right" if one.right_or_wrong else "better"
+    for model, ids in ((one.a, one.flips.a_only), (one.b, one.flips.b_only)):
+        alone = f"{word} in {model.label} alone" if one.right_or_wrong else f"{word} in {model.label}"
+        more = f", and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
+        listed = f": {', '.join(one_line(key) for key in ids[:MOST_IDS])}{more}" if ids else ""
+        yield f"{len(ids)} {alone}{listed}."
+
+
+def _failed(one: Comparison) -> Iterator[str]:
+    if not one.failed.total:
+        return
+    counts = f"{one.failed.a_only} in {one.a.label} alone, {one.failed.b_only} in {one.b.label} alone"
+    bounds = ""
+    if one.bounds is not None:
+        low, high = (_number(limit, one) for limit in one.bounds)
+        bounds = f"; whatever these were worth, the difference of all is from {low} to {high}"
+    yield f"Left out, because a value is missing: {one.failed.total} ({counts}, {one.failed.both} in both){bounds}."
+
+
+def _number(value: float | None, one: Comparison) -> str:
+    """A share as points of 100, anything else in its own unit."""
+    if value is None:
+        return "-"
+    return f"{value * 100:.1f}" if one.scale == PROPORTION else f"{value:.3g}"
+
+
+def _amount(value: float, one: Comparison) -> str:
+    if one.scale == PROPORTION:
+        return f"{value * 100:.1f} points"
+    on = "" if one.scale is None else f" on the scale of {one.scale[0]:g} to {one.scale[1]:g}"
+    return f"{value:.3g}{on}"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "<0.0001" if value < 0.0001 else f"{value:.2g}"
+
+
+def markdown(compared: Compared) -> str:
+    """A table with a row a pair, for an issue or a job's summary."""
+    lines = ["| | model | folder |", "|---|---|---|", *(_model_row(model) for model in compared.models), ""]
+    if not compared.comparable:
+        lines += ["These results cannot be compared:", ""]
+        lines += [f"- **{reason.name}**: {_cell(reason.message)}" for reason in compared.reasons]
+        return "\n".join(lines) + "\n"
+    lines += _row(("task", "metric", "pair", "n", "difference", "95 % interval", "p", "p (Holm)", "detectable"))
+    lines[-1] += "\n" + "|---" * 9 + "|"
+    for one in compared.comparisons:
+        lines += _row(_cells(one))
+    if compared.ranks:
+        lines += ["", *_row(("model", "rank")), "|---|---|"]
+        for ranked in compared.ranks:
+            lines += _row((ranked.model.label, f"{ranked.best} to {ranked.worst}"))
+    for one in compared.comparisons:
+        lines += ["", *(f"- {_cell(sentence)}" for sentence in sentences(one))]
+    lines += [f"- accepted ({reason.name}): {_cell(reason.message)}" for reason in compared.accepted]
+    return "\n".join(lines) + "\n"
+
+
+def _model_row(model: Model) -> str:
+    return f"| {model.label} | {_cell(model.name)} | {_cell(str(model.folder))} |"
+
+
+def _cells(one: Comparison) -> Sequence[str]:
+    found = one.paired
+    interval = "-" if found.ci_low is None else f"{_number(found.ci_low, one)} to {_number(found.ci_high, one)}"
+    numbers = (_number(found.difference, one), interval, _p(found.p_value), _p(one.p_holm), _number(found.mde, one))
+    return (one.task, one.metric, f"{one.b.label} - {one.a.label}", str(found.n), *numbers)
+
+
+def _row(cells: Iterable[str]) -> list[str]:
+    return ["| " + " | ".join(map(_cell, cells)) + " |"]
+
+
+_MARKUP: Mapping[int, str] = str.maketrans({sign: f"\\{sign}" for sign in "\\|<>`*_[]"})
+
+
+def _cell(value: str) -> str:
+    return one_line(value, 1_000).translate(_MARKUP)

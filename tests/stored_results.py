@@ -1,0 +1,82 @@
+"""Output folders with results that are made up, written as a run writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.results import (
+    AskedEndpoint,
+    InstanceRecord,
+    Instances,
+    Provenance,
+    Score,
+    Spent,
+    SpentByRole,
+    Stats,
+    TaskResult,
+    Usage,
+    Validity,
+)
+from eval_factory.core.rundir import RunDir
+from eval_factory.report.write import write_reports
+
+CONFIG: dict[str, Any] = {
+    "config": {
+        "type": "pubmed_qa",
+        "output_dir": "x",
+        "params": {"extra": {"on_failure": "exclude", "min_coverage": 0.5}},
+    },
+    "target": {"api_endpoint": {"model_id": "org/model", "adapter_config": {"custom_system_prompt": None}}},
+}
+PROVENANCE = Provenance(
+    "1", "0.5.16", "3.11", {}, {"scenarios/x/test.json": "a" * 64}, "b" * 64, "identity", 3, None, "org/model"
+)
+JUDGE = AskedEndpoint("judge/one", "host", (), 4, {}, 0, ("c" * 64,))
+MODEL = AskedEndpoint("org/model", "host", (), 4, {}, 0, None)
+_SPENT = SpentByRole(Spent(1, 0, 0, 1, 1, 0.1, 0.1), {})
+
+
+def instance(key: str, value: float | None, metric: str = "exact_match", **changes: Any) -> InstanceRecord:
+    """Without a value it has failed."""
+    failed = value is None
+    record = InstanceRecord(
+        id=key, split="test", sub_split=None, trial=0, perturbation=None, prompt=f"What is {key}?",
+        references=({"text": "yes", "tags": ["correct"]}, {"text": "no", "tags": []}), categories={},
+        completion=None if failed else f"answer to {key}", metrics={} if value is None else {metric: value},
+        finish_reason="stop", prompt_tokens=1, completion_tokens=1, latency_s=0.1, cached=False,
+        error="HTTP 500" if failed else None, judges={}, unjudged=False, injection=(),
+    )  # fmt: skip
+    return replace(record, **changes)
+
+
+def result(records: Sequence[InstanceRecord], scores: Sequence[str] = ("exact_match",), **changes: Any) -> TaskResult:
+    """Its scores are labels as `exact_match@valid`; the first is the main one."""
+    counts = Instances(len(records), sum(not record.error for record in records), 0, 0, 0, 0)
+    made = TaskResult(
+        task="pubmed_qa", main_metric=scores[0], scores={label: _score(label) for label in scores}, groups={},
+        validity=Validity(counts, {}, {}, None, (), main_split="test"), usage=Usage(_SPENT, _SPENT, 1, 1.0),
+        provenance=PROVENANCE, instances=list(records), reportable=True, status="complete", something_to_ask=False,
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def _score(label: str) -> Score:
+    metric, _, split = label.partition("@")
+    return Score(0.5, Stats(4, 0.5, None, None, None, None, None), metric, split or "test", None)
+
+
+def written(folder: Path, made: TaskResult, config: Mapping[str, Any] = CONFIG) -> Path:
+    rundir = RunDir(folder)
+    rundir.create()
+    write_reports(made, rundir, config=dict(config), command="helm-run", redactor=Redactor(), responses={})
+    return folder
+
+
+def right_or_wrong(folder: Path, values: str, **changes: Any) -> Path:
+    """A folder with an instance a character: 1, 0, or x for one that failed; ids q0, q1 ..."""
+    records = [instance(f"q{number}", None if one == "x" else float(one)) for number, one in enumerate(values)]
+    return written(folder, result(records, **changes))

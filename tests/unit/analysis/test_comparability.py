@@ -1,0 +1,153 @@
+"""Each reason against a comparison, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.analysis.comparability import NEVER_ACCEPTED, REASONS, Side, reasons_against, reasons_of
+from eval_factory.analysis.instance_values import values_of
+from eval_factory.core.results import InstanceRecord, TaskResult
+from eval_factory.report.reader import StoredResult
+from stored_results import CONFIG, JUDGE, MODEL, PROVENANCE, instance, result
+
+FOUR = [instance(f"q{number}", 1.0) for number in range(4)]
+
+
+def side(label: str, records: list[InstanceRecord] | None = None, **changes: Any) -> Side:
+    config: Mapping[str, Any] = changes.pop("config", CONFIG)
+    made: TaskResult = result(FOUR if records is None else records, **changes)
+    stored = StoredResult(made, Path(label), "helm-run", config["config"], config["target"])
+    return Side(label, stored, values_of(made.instances, made.scores["exact_match"]))
+
+
+def provenance(**changes: Any) -> dict[str, Any]:
+    return {"provenance": replace(PROVENANCE, **changes)}
+
+
+def configured(adapter: Mapping[str, Any] | None = None, **extra: Any) -> dict[str, Any]:
+    config = deepcopy(CONFIG)
+    config["config"]["params"]["extra"].update(extra)
+    config["target"]["api_endpoint"]["adapter_config"].update(adapter or {})
+    return {"config": config}
+
+
+JUDGED = {"model": MODEL, "one": JUDGE}
+OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "task": ({}, {"task": "medec"}, "A and B are of different tasks: pubmed_qa and medec"),
+    "prompts": (
+        {},
+        {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
+        "A and B were asked in different words: 1 of 4 prompts differ",
+    ),
+    "data": (
+        {},
+        provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
+        "A and B were made with different data: scenarios/x/test.json",
+    ),
+    "errata": ({}, provenance(errata_version=4), "different lists of known defects: errata 3 and 4"),
+    "helm": ({}, provenance(helm="0.5.17"), "different versions of HELM: 0.5.16 and 0.5.17"),
+    "judges": (
+        provenance(endpoints=JUDGED),
+        provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
+        "A and B were rated by different judges, or with different prompts: one",
+    ),
+    "settings": ({}, configured(on_failure="zero"), "on_failure exclude and zero"),
+    "instances": ({}, {"records": FOUR[:3]}, "1 are in A alone, 0 in B alone"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_differs_is_a_reason_of_its_own(name: str) -> None:
+    first, second, message = OTHERS[name]
+    (reason,) = reasons_against(side("A", **first), side("B", **second))
+    assert reason.name == name
+    assert message in reason.message
+    (turned,) = reasons_against(side("B", **second), side("A", **first))
+    assert turned.name == name
+    assert name in REASONS
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("prompts", {}, configured({"custom_system_prompt": "Be brief."})),
+        ("prompts", {}, provenance(prompts_sha256="d" * 64)),
+        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={"model": MODEL})),
+        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, prompt_sha256=("e",))})),
+        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, stated_models={"x": 1})})),
+        ("data", {}, provenance(dataset_files={})),
+    ],
+)  # fmt: skip
+def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
+    assert [reason.name for reason in reasons_against(side("A", **first), side("B", **second))] == [name]
+
+
+def test_what_may_differ() -> None:
+    """Another model, other places of the same data, another sample's hash of prompts beside the reason `instances`."""
+    other = provenance(
+        target="org/other",
+        dataset_files={"elsewhere/test.json": "a" * 64},
+        endpoints={"model": replace(MODEL, model="org/other", stated_models={"x": 4})},
+    )
+    assert list(reasons_against(side("A", **provenance(endpoints={"model": MODEL})), side("B", **other))) == []
+    fewer = side("B", FOUR[:3], **provenance(prompts_sha256="d" * 64))
+    assert [reason.name for reason in reasons_against(side("A"), fewer)] == ["instances"]
+    unset = {"config": {"config": {"params": None}, "target": {}}}
+    null = {"config": {"config": {"params": {"extra": {"on_failure": None}}}, "target": {"api_endpoint": None}}}
+    for config in (unset, null):
+        assert list(reasons_against(side("A"), side("B", **config))) == []
+
+
+def test_many_files_are_counted() -> None:
+    files = {f"file {number}": "0" for number in range(5)}
+    (reason,) = reasons_against(side("A", **provenance(dataset_files={})), side("B", **provenance(dataset_files=files)))
+    assert reason.message.endswith(": file 0, file 1, file 2 and 2 more")
+
+
+def failing(count: int) -> list[InstanceRecord]:
+    return [*FOUR[count:], *(instance(f"f{number}", None) for number in range(count))]
+
+
+def scored(records: list[InstanceRecord], *not_reportable: str) -> TaskResult:
+    made = result(records)
+    counts = replace(made.validity.instances, failed=sum(bool(record.error) for record in records))
+    return replace(made, validity=replace(made.validity, instances=counts, not_reportable=not_reportable))
+
+
+def own_reasons(made: TaskResult, **changes: Any) -> list[tuple[str, str]]:
+    config = changes.pop("config", CONFIG)
+    stored = StoredResult(replace(made, **changes), Path("x"), "helm-run", config["config"], config["target"])
+    told = reasons_of(Side("A", stored, values_of([], made.scores["exact_match"])))
+    return [(reason.name, reason.message) for reason in told]
+
+
+def test_too_little_coverage_is_a_reason() -> None:
+    assert own_reasons(scored(failing(2))) == []  # half is just enough here
+    ((name, message),) = own_reasons(scored(failing(3)), reportable=False)
+    assert name == "coverage"
+    assert "25.0% of its instances have a score, 50.0% are needed" in message
+    strict = {"config": {**CONFIG, "config": {"type": "x"}}}
+    assert [name for name, _ in own_reasons(scored(failing(1)), **strict)] == ["coverage"]
+    assert own_reasons(scored(FOUR), **strict) == []
+
+
+def test_what_else_makes_a_result_not_reportable_is_a_reason() -> None:
+    unreadable = scored(FOUR, "too many are unreadable", "and unjudged")
+    told = [("reportable", "A is not reportable: too many are unreadable; and unjudged")]
+    assert own_reasons(unreadable, reportable=False) == told
+    both = scored(failing(3), "too many are unreadable")
+    assert [name for name, _ in own_reasons(both, reportable=False)] == ["coverage", "reportable"]
+    assert own_reasons(scored(FOUR), reportable=False) == [
+        ("reportable", "A is not reportable: there is no main score")
+    ]
+
+
+def test_every_reason_has_a_sentence() -> None:
+    assert {"coverage", "reportable", *OTHERS, *NEVER_ACCEPTED} == set(REASONS)
+    assert all(REASONS.values())

@@ -1,0 +1,231 @@
+"""Folders with made-up results, compared: pairs, flips, failures and their bounds, reasons, more than two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.analysis import comparison
+from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare
+from eval_factory.analysis.paired import equivalence, non_inferiority, paired_difference
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.results import InstanceRecord, Score
+from stored_results import PROVENANCE, instance, result, right_or_wrong, written
+
+
+def only(folders: list[Path], **options: Any) -> Comparison:
+    compared = compare(folders, **options)
+    assert (compared.comparable, compared.reasons, compared.ranks) == (True, (), ())
+    (one,) = compared.comparisons
+    return one
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> list[Path]:
+    """Of 20: 2 that a alone has right, 6 that b alone has right."""
+    other = replace(PROVENANCE, target="org/other")
+    return [
+        right_or_wrong(tmp_path / "a", "1" * 10 + "11" + "000000" + "00"),
+        right_or_wrong(tmp_path / "b", "1" * 10 + "00" + "111111" + "00", provenance=other),
+    ]
+
+
+def test_two_folders(pair: list[Path]) -> None:
+    one = only(pair)
+    assert (one.task, one.metric, one.right_or_wrong, one.higher_is_better) == ("pubmed_qa", "exact_match", True, True)
+    assert (one.a, one.b) == (Model("A", pair[0], "org/model"), Model("B", pair[1], "org/other"))
+    values_a, values_b = [1.0] * 12 + [0.0] * 8, [1.0] * 10 + [0.0] * 2 + [1.0] * 6 + [0.0] * 2
+    assert one.paired == paired_difference(values_a, values_b)
+    assert one.paired.difference == pytest.approx(0.2)
+    assert one.flips == Flips(("q10", "q11"), ("q12", "q13", "q14", "q15", "q16", "q17"))
+    assert (one.failed, one.bounds) == (Failed(0, 0, 0), pytest.approx((0.2, 0.2)))
+    assert (one.margin, one.non_inferiority, one.equivalence, one.p_holm) == (None, None, None, None)
+    assert one.advantage == one.paired.difference
+    assert one.significant is one.paired.significant is False
+
+
+def test_a_margin_is_concluded_on(pair: list[Path]) -> None:
+    for margin in (0.05, 0.5):
+        one = only(pair, margin=margin)
+        assert one.margin == margin
+        assert one.non_inferiority == non_inferiority(one.paired, margin)
+        assert one.equivalence == equivalence(one.paired, margin)
+
+
+def test_what_failed_on_one_side_is_out_of_both_and_bounded(tmp_path: Path) -> None:
+    folders = [right_or_wrong(tmp_path / "a", "1101x01xx0"), right_or_wrong(tmp_path / "b", "1111x1x111")]
+    one = only(folders)
+    assert one.failed == Failed(a_only=2, b_only=1, both=1)
+    assert one.failed.total == 4
+    assert (one.paired.n, one.flips) == (6, Flips((), ("q2", "q5", "q9")))
+    # three of ten better, and for the missing: q4 -1..1, q6 -1..0 (a has it right), q7 and q8 0..1
+    assert one.bounds == pytest.approx((0.1, 0.6))
+
+
+def rated(folder: Path, values: list[float], **changes: Any) -> Path:
+    return written(folder, result([instance(f"q{number}", value) for number, value in enumerate(values)], **changes))
+
+
+def scored(folder: Path, values: list[float], monkeypatch: pytest.MonkeyPatch, **about: Any) -> Path:
+    """With what is known of the metric's direction and scale."""
+
+    def loaded(path: Path) -> Any:
+        stored = LOAD(path)
+        score = stored.result.scores["exact_match"]
+        for name, value in about.items():
+            object.__setattr__(score, name, value)
+        return stored
+
+    monkeypatch.setattr(comparison, "load_result", loaded)
+    return rated(folder, values)
+
+
+LOAD = comparison.load_result
+
+
+def test_a_metric_that_is_better_when_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"higher_is_better": False, "scale": (0.0, 1.0)}
+    folders = [scored(tmp_path / "a", [0.5] * 40, monkeypatch, **about), rated(tmp_path / "b", [0.2] * 40)]
+    one = only(folders, margin=0.1)
+    assert one.paired.difference == pytest.approx(-0.3)
+    assert one.advantage == pytest.approx(0.3)
+    assert (one.non_inferiority, one.right_or_wrong, one.higher_is_better) == ("shown", False, False)
+    assert one.flips.a_only == ()
+    assert len(one.flips.b_only) == 40
+    assert only(folders[::-1], margin=0.1).non_inferiority == "refuted"
+
+
+def test_a_scale_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"scale": (1.0, 5.0), "higher_is_better": True}
+    one = only([scored(tmp_path / "a", [5.0, 4.0, 5.0], monkeypatch, **about), rated(tmp_path / "b", [5.0, 5.0, 5.0])])
+    assert one.scale == (1.0, 5.0)
+    assert one.paired == paired_difference([5.0, 4.0, 5.0], [5.0, 5.0, 5.0], scale=(1.0, 5.0))
+
+
+def test_ones_on_another_scale_are_not_right_or_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [scored(tmp_path / "a", [1.0] * 3, monkeypatch, scale=(1.0, 5.0)), rated(tmp_path / "b", [1.0] * 3)]
+    assert not only(folders).right_or_wrong
+
+
+def test_values_beyond_every_known_scale_have_no_bounds(tmp_path: Path) -> None:
+    one = only([rated(tmp_path / "a", [12.0, 4.0]), rated(tmp_path / "b", [13.0, 7.0])])
+    assert (one.scale, one.bounds) == (None, None)
+    assert one.paired.ci_low == pytest.approx(2 - 12.7062)
+
+
+def test_instances_that_the_metric_is_not_about_are_not_failures(tmp_path: Path) -> None:
+    rows = [instance("q0", 1.0), instance("q1", 1.0, metric="other"), instance("q2", None)]
+    others = [instance("q0", 1.0), instance("q1", 1.0, metric="other"), instance("q2", 0.0)]
+    one = only([written(tmp_path / "a", result(rows)), written(tmp_path / "b", result(others))])
+    assert (one.paired.n, one.failed, one.bounds) == (1, Failed(1, 0, 0), (-0.5, 0.0))
+
+
+def test_another_metric_and_another_split(tmp_path: Path) -> None:
+    def rows(value: float) -> list[InstanceRecord]:
+        return [
+            instance("q0", 1.0),
+            instance("q1", value, split="valid"),
+            instance("q2", 1.0, metric="f1"),
+        ]
+
+    labels = ["exact_match", "exact_match@valid", "f1"]
+    folders = [written(tmp_path / name, result(rows(value), labels)) for name, value in (("a", 1.0), ("b", 0.0))]
+    assert only(folders, metric="exact_match@valid").flips == Flips(("q1",), ())
+    assert only(folders, metric="f1").paired.difference == 0
+    assert only(folders).paired.n == 1
+    compared = compare(folders, metric="none")
+    assert [(reason.name, reason.message) for reason in compared.reasons] == [
+        ("metric", f"{label} has no score none; it has exact_match, exact_match@valid, f1") for label in "AB"
+    ]
+    assert (compared.comparisons, compared.comparable) == ((), False)
+    assert not compare(folders, metric="none", allow=["prompts"]).comparable
+
+
+def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = comparison.values_of
+
+    def clustered(records: Any, score: Score) -> Any:
+        return replace(found(records, score), clusters={"q0": "note", "q1": "note", "q2": "q3"})
+
+    monkeypatch.setattr(comparison, "values_of", clustered)
+    one = only([right_or_wrong(tmp_path / "a", "0000"), right_or_wrong(tmp_path / "b", "1101")])
+    assert one.paired.clusters == 3
+    assert one.paired.p_value == 0.5  # of 3 sources, 2 flipped
+
+
+def test_main_metrics_that_differ_are_a_reason(tmp_path: Path) -> None:
+    rows = [instance("q0", 1.0)]
+    a, b = written(tmp_path / "a", result(rows)), written(tmp_path / "b", result(rows, ["f1", "exact_match"]))
+    (reason,) = compare([a, b]).reasons
+    assert (reason.name, reason.message) == (
+        "metric", "B's main metric is f1, A's is exact_match; name one with --metric",
+    )  # fmt: skip
+    assert only([a, b], metric="exact_match").paired.n == 1
+
+
+def test_a_reason_is_accepted_by_its_name_and_kept(tmp_path: Path) -> None:
+    other = replace(PROVENANCE, errata_version=9, helm="0.6")
+    folders = [right_or_wrong(tmp_path / "a", "1101"), right_or_wrong(tmp_path / "b", "1001", provenance=other)]
+    assert {reason.name for reason in compare(folders).reasons} == {"errata", "helm"}
+    refused = compare(folders, allow=["errata"])
+    assert [reason.name for reason in refused.reasons] == ["helm"]
+    assert (refused.comparisons, [model.label for model in refused.models]) == ((), ["A", "B"])
+    compared = compare(folders, allow=["errata", "helm"])
+    assert [reason.name for reason in compared.accepted] == ["errata", "helm"]
+    assert len(compared.comparisons) == 1
+
+
+def test_where_nothing_is_shared_nothing_is_accepted(tmp_path: Path) -> None:
+    folders = [right_or_wrong(tmp_path / "a", "1x"), right_or_wrong(tmp_path / "b", "x1")]
+    compared = compare(folders, allow=["coverage"])
+    assert [reason.name for reason in compared.reasons] == ["no_pairs"]
+
+
+def test_each_reason_of_a_folder_stands_once(tmp_path: Path) -> None:
+    folders = [right_or_wrong(tmp_path / name, "11", reportable=name != "b") for name in "abc"]
+    assert [reason.message for reason in compare(folders).reasons] == ["B is not reportable: there is no main score"]
+
+
+def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:
+    values = {"a": "1" * 50 + "0" * 50, "b": "1" * 80 + "0" * 20, "c": "1" * 46 + "0" * 54}
+    compared = compare([right_or_wrong(tmp_path / name, text) for name, text in values.items()])
+    assert [(one.a.label, one.b.label) for one in compared.comparisons] == [("A", "B"), ("A", "C"), ("B", "C")]
+    a_b, a_c, b_c = compared.comparisons
+    assert a_c.paired.p_value == 0.125
+    assert a_c.p_holm == 0.125
+    assert a_b.p_holm == pytest.approx(2 * (a_b.paired.p_value or 0))
+    assert b_c.p_holm == pytest.approx(3 * (b_c.paired.p_value or 0))
+    assert [one.significant for one in compared.comparisons] == [True, False, True]
+    assert [(ranked.model.label, ranked.best, ranked.worst) for ranked in compared.ranks] == [
+        ("A", 2, 3), ("B", 1, 1), ("C", 2, 3),
+    ]  # fmt: skip
+
+
+def test_what_the_correction_takes_away_is_not_shown(pair: list[Path]) -> None:
+    one = only(pair)
+    shown = replace(one, paired=replace(one.paired, p_value=0.02, ci_low=0.1))
+    assert shown.significant
+    assert not replace(shown, p_holm=0.05).significant
+    assert replace(shown, p_holm=0.04).significant
+
+
+def test_many_folders_have_labels() -> None:
+    assert [comparison._label(number) for number in (0, 25, 26, 53)] == ["A", "Z", "A2", "B3"]
+
+
+def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        compare([tmp_path], margin=0.0, allow=["metric", "prompts", "nonsense"])
+    assert wrong.value.problems == [
+        "compare: give two folders or more",
+        "compare: --margin 0.0 is not above 0",
+        "compare: --allow metric, nonsense: there is no such reason;"  # noqa: ISC004
+        " reasons: coverage, data, errata, helm, instances, judges, prompts, reportable, settings, task",
+    ]
+    with pytest.raises(ConfigError, match="nan"):
+        compare([tmp_path, tmp_path], margin=float("nan"))
+    with pytest.raises(PrerequisiteError, match="there is no result"):
+        compare([tmp_path, tmp_path])

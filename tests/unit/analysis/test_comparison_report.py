@@ -1,0 +1,177 @@
+"""What a comparison says, as text, Markdown and a document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.analysis.comparability import Reason
+from eval_factory.analysis.comparison import Compared, Comparison, Failed, Flips, Model, Ranked
+from eval_factory.analysis.comparison_report import document, markdown, sentences, text
+from eval_factory.analysis.paired import CLUSTERED_T, MCNEMAR, PairedDifference
+
+A, B, C = (Model(label, Path(f"results/{label.lower()}"), f"org/{label.lower()}") for label in "ABC")
+PAIRED = PairedDifference(
+    n=500, value_a=0.7, value_b=0.742, difference=0.042, ci_low=0.01, ci_high=0.074, p_value=0.01, method=MCNEMAR,
+    mde=0.059, clusters=None, discordant=40, ci90_low=0.015, ci90_high=0.069,
+)  # fmt: skip
+ONE = Comparison(
+    task="pubmed_qa", metric="exact_match", a=A, b=B, paired=PAIRED, scale=(0.0, 1.0), higher_is_better=True,
+    right_or_wrong=True, flips=Flips(("q1",), tuple(f"q{number}" for number in range(10, 20))), failed=Failed(0, 0, 0),
+    bounds=(0.042, 0.042),
+)  # fmt: skip
+COMPARED = Compared((A, B), (), (), (ONE,), ())
+
+
+def told(paired: dict[str, Any] | None = None, **changes: Any) -> list[str]:
+    return list(sentences(replace(ONE, paired=replace(PAIRED, **(paired or {})), **changes)))
+
+
+def test_a_difference_that_is_shown() -> None:
+    assert told() == [
+        ("pubmed_qa, exact_match: B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01);"
+        " this sample could have shown a difference of 5.9 points."),
+        "500 instances with a value in both: A 70.0, B 74.2.",
+        "1 right in A alone: q1.",
+        "10 right in B alone: q10, q11, q12, q13, q14, q15, q16, q17, and 2 more.",
+    ]  # fmt: skip
+
+
+NEGATIVE = {"difference": -0.042, "ci_low": -0.074, "ci_high": -0.01, "p_value": 0.00001}
+EQUAL = {"difference": 0.0, "ci_low": -0.03, "ci_high": 0.03, "p_value": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("paired", "changes", "result"),
+    [
+        (NEGATIVE, {}, "B is worse than A by 4.2 points (95 % interval -7.4 to -1.0; exact McNemar p < 0.0001);"),
+        (NEGATIVE, {"higher_is_better": False}, "B is better than A by 4.2 points ("),
+        ({}, {"higher_is_better": False}, "B is worse than A by 4.2 points ("),
+        ({"p_value": 0.06}, {}, "no difference between A and B is shown; B is above A by 4.2 points (95 %"),
+        ({**NEGATIVE, "ci_high": 0.1}, {}, "no difference between A and B is shown; B is below A by 4.2 points (95 %"),
+        (EQUAL, {}, "no difference between A and B is shown; their values are equal (95 % interval -3.0 to 3.0;"),
+        ({}, {"p_holm": 0.03}, "B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01, 0.03 corrected for the number of pairs);"),
+        ({}, {"p_holm": 0.06}, "no difference between A and B is shown;"),
+        ({"method": CLUSTERED_T}, {}, "7.4; clustered paired t p = 0.01);"),
+        ({"ci_low": None, "p_value": None}, {}, "(too few independent instances for an interval);"),
+        ({"mde": None}, {}, "; this sample is too small to show any difference reliably."),
+        ({}, {"scale": (1.0, 5.0)}, "B is better than A by 0.042 on the scale of 1 to 5 (95 % interval 0.01 to 0.074;"),
+        ({}, {"scale": None}, "B is better than A by 0.042 (95 %"),
+    ],
+)  # fmt: skip
+def test_the_result_in_words(paired: dict[str, Any], changes: dict[str, Any], result: str) -> None:
+    assert result in told(paired, **changes)[0]
+
+
+def test_what_else_is_said() -> None:
+    assert told({"clusters": 60})[1] == "500 instances from 60 sources with a value in both: A 70.0, B 74.2."
+    assert told({"n": 1})[1].startswith("1 instance with a value")
+    assert told(flips=Flips((), ("q1",)), right_or_wrong=False)[2:] == ["0 better in A.", "1 better in B: q1."]
+    assert told(flips=Flips(tuple("abcdefgh"), ()))[2] == "8 right in A alone: a, b, c, d, e, f, g, h."
+    left_out = "Left out, because a value is missing: 6 (1 in A alone, 2 in B alone, 3 in both)"
+    failed = Failed(1, 2, 3)
+    assert told(failed=failed, bounds=None)[-1] == f"{left_out}."
+    assert told(failed=failed, bounds=(-0.01, 0.08))[-1] == (
+        f"{left_out}; whatever these were worth, the difference of all is from -1.0 to 8.0."
+    )
+
+
+def test_what_a_margin_comes_to() -> None:
+    *_, worse, either = told(margin=0.05, non_inferiority="shown", equivalence="inconclusive")
+    assert worse == "Non-inferiority (that B is worse than A by less than 5.0 points) is shown."
+    assert either == (
+        "Equivalence (that they differ by less than 5.0 points) is not shown:"
+        " the interval crosses the margin (inconclusive)."
+    )
+    *_, refuted, _ = told(margin=0.05, non_inferiority="refuted", equivalence="refuted")
+    assert refuted.endswith("is refuted: the whole interval is beyond the margin.")
+
+
+def test_the_text_fits_80_columns() -> None:
+    accepted = (Reason("prompts", "A and B were asked in different words: 4 of 500 prompts differ"),)
+    lines = text(replace(COMPARED, accepted=accepted)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[:2] == ["A  org/a  (results/a)", "B  org/b  (results/b)"]
+    assert lines[2].startswith("  accepted (prompts): A and B were asked")
+    assert lines[4] == ""
+    assert lines[5].startswith("pubmed_qa, exact_match: B is better than A by 4.2 points")
+    assert lines[6].startswith("  7.4; exact McNemar")
+    assert "  1 right in A alone: q1." in lines
+    assert text(COMPARED).endswith("\n")
+
+
+def test_texts_are_printed_from_their_end_and_on_one_line() -> None:
+    texts = {"q1": {"prompt": "x" * 1_000 + "\nQuestion?\x1b[2J", "A": "yes"}}
+    shown = text(COMPARED, texts)
+    assert "\nq1\n  prompt: ... xxx" in shown
+    assert shown.endswith("xxx Question?\\x1b[2J\n  A: yes\n")
+    assert document(COMPARED, texts)["texts"] == texts
+    assert "texts" not in document(COMPARED)
+
+
+REFUSED = Compared((A, B), (Reason("prompts", "they | differ"), Reason("data", "too")), (), (), ())
+
+
+def test_reasons_against_it_are_told() -> None:
+    assert text(REFUSED).splitlines()[2:] == [
+        "", "These results cannot be compared:", "  - prompts: they | differ", "  - data: too",
+    ]  # fmt: skip
+    assert markdown(REFUSED).splitlines()[-2:] == ["- **prompts**: they \\| differ", "- **data**: too"]
+    assert document(REFUSED) == {
+        "comparable": False,
+        "reasons": [{"name": "prompts", "message": "they | differ"}, {"name": "data", "message": "too"}],
+        "accepted": [], "comparisons": [], "ranks": [],
+    }  # fmt: skip
+
+
+THREE = Compared(
+    (A, B, C), (), (Reason("data", "x_y"),),
+    (replace(ONE, p_holm=0.03), replace(ONE, b=C, p_holm=1.0, paired=replace(PAIRED, ci_low=None, p_value=None))),
+    (Ranked(A, 2, 3), Ranked(B, 1, 1)),
+)  # fmt: skip
+
+
+def test_three_have_a_table_and_ranks() -> None:
+    lines = text(THREE).splitlines()
+    assert lines[5].split() == ["pair", "difference", "95", "%", "interval", "p", "p", "(Holm)"]
+    assert lines[6].split() == ["B", "-", "A", "4.2", "1.0", "..", "7.4", "0.01", "0.03"]
+    assert lines[7].split() == ["C", "-", "A", "4.2", "-", "-", "1"]
+    assert lines[9:11] == ["A: rank 2 to 3 of 2", "B: rank 1 of 2"]
+    assert "rank" not in text(COMPARED)
+
+
+def test_markdown_has_a_row_a_pair() -> None:
+    lines = markdown(THREE).splitlines()
+    assert "| A | org/a | results/a |" in lines
+    assert "| pubmed\\_qa | exact\\_match | B - A | 500 | 4.2 | 1.0 to 7.4 | 0.01 | 0.03 | 5.9 |" in lines
+    assert "| pubmed\\_qa | exact\\_match | C - A | 500 | 4.2 | - | - | 1 | 5.9 |" in lines
+    header = lines.index("| task | metric | pair | n | difference | 95 % interval | p | p (Holm) | detectable |")
+    assert lines[header + 1] == "|" + "---|" * 9
+    assert "| B | 1 to 1 |" in lines
+    assert "- 1 right in A alone: q1." in lines
+    assert lines[-1] == "- accepted (data): x\\_y"
+    assert "| rank |" not in markdown(COMPARED)
+
+
+def test_the_document_has_everything() -> None:
+    (one,) = document(replace(COMPARED, comparisons=(replace(ONE, margin=0.05, non_inferiority="shown"),)))[
+        "comparisons"
+    ]
+    assert one == {
+        "task": "pubmed_qa", "metric": "exact_match", "a": "results/a", "b": "results/b",
+        "model_a": "org/a", "model_b": "org/b", "n": 500, "value_a": 0.7, "value_b": 0.742, "difference": 0.042,
+        "ci_low": 0.01, "ci_high": 0.074, "p_value": 0.01, "p_holm": None, "significant": True, "method": MCNEMAR,
+        "mde": 0.059, "clusters": None, "discordant": 40, "higher_is_better": True, "scale": [0.0, 1.0],
+        "failed": {"a_only": 0, "b_only": 0, "both": 0}, "bounds": [0.042, 0.042], "margin": 0.05,
+        "non_inferiority": "shown", "equivalence": None,
+        "flips": {"a_only": ["q1"], "b_only": [f"q{number}" for number in range(10, 20)]},
+    }  # fmt: skip
+    unknown = document(replace(COMPARED, comparisons=(replace(ONE, scale=None, bounds=None),)))["comparisons"][0]
+    assert (unknown["scale"], unknown["bounds"]) == (None, None)
+    assert document(THREE)["ranks"][0] == {"folder": "results/a", "model": "org/a", "best": 2, "worst": 3}
+    assert document(THREE)["accepted"] == [{"name": "data", "message": "x_y"}]
+    json.dumps(document(THREE), allow_nan=False)
