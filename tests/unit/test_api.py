@@ -97,7 +97,7 @@ def test_errors_are_the_programs_with_its_exit_codes(tmp_path: Path) -> None:
 
 def test_all_that_it_promises_is_there() -> None:
     assert set(api.__all__) == {
-        "Compared", "DryRun", "EvalFactoryError", "Evaluated", "Options", "StoredResult", "compare", "dry_run",
-        "evaluate", "load_result",
+        "Compared", "DryRun", "EvalFactoryError", "Evaluated", "GateResult", "Options", "StoredResult", "compare",
+        "dry_run", "evaluate", "gate", "load_result",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)

@@ -228,7 +228,7 @@ def _of_groups(
                 continue
             if limits.min is not None:
                 yield _least(score, limits.min, policy.direction, group)
-            if comparison is not None and old is not None and (limits.max_drop, limits.max_relative_drop) != (None, None):
+            if comparison is not None and old is not None and limits.limits_a_drop:
                 yield from _group_drops(new, old, comparison, limits, (field, value), _direction(policy, comparison))
 
 

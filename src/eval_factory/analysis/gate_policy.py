@@ -1,4 +1,4 @@
-"""A gate's policy: what a candidate has to reach on which benchmark. Read from YAML, checked, with its defaults filled in."""
+"""A gate's policy: what a candidate has to reach on which benchmark. Read, checked, its defaults filled in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEEDS = "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
 
 
 class Limits(StrictModel):
-    """What a score, of all instances or of a group, has to keep. Differences and limits are in the metric's own unit."""
+    """What a score, of all instances or of a group, has to keep. All limits are in the metric's own unit."""
 
     min: Annotated[float, Field(strict=True)] | None = None
     """The candidate's score is at least so much."""
@@ -41,7 +41,11 @@ class Limits(StrictModel):
 
     @property
     def any_given(self) -> bool:
-        return not (self.min is None and self.max_drop is None and self.max_relative_drop is None)
+        return self.min is not None or self.limits_a_drop
+
+    @property
+    def limits_a_drop(self) -> bool:
+        return self.max_drop is not None or self.max_relative_drop is not None
 
 
 class Defaults(Limits):
@@ -91,7 +95,7 @@ class BenchmarkPolicy:
     @property
     def needs_baseline(self) -> bool:
         every = [self.limits, *(limits for by_value in self.groups.values() for limits in by_value.values())]
-        return any(one.max_drop is not None or one.max_relative_drop is not None for one in every)
+        return any(one.limits_a_drop for one in every)
 
 
 @dataclass(frozen=True)
@@ -156,8 +160,6 @@ def _problems(one: BenchmarkPolicy) -> Iterator[str]:
     if one.direction == "lower_is_better":
         kept = [at for at, limits in every.items() if limits.min is not None]
         yield from (f"{at}.min: cannot be kept where lower is better" for at in kept)
-
-
 
 
 def _model_at(place: tuple[Any, ...]) -> type[StrictModel]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -53,9 +52,7 @@ def document(result: GateResult) -> dict[str, Any]:
         "exit_code": result.exit_code,
         "policy": str(result.policy),
         "policy_sha256": result.policy_sha256,
-        "benchmarks": [
-            {**asdict(one), "checks": [asdict(check) for check in one.checks]} for one in result.benchmarks
-        ],
+        "benchmarks": [{**asdict(one), "checks": [asdict(check) for check in one.checks]} for one in result.benchmarks],
         "not_in_policy": list(result.not_in_policy),
     }
 
@@ -98,5 +95,3 @@ def _cell(words: str) -> str:
 
 def _xml(words: str) -> str:
     return _NO_XML.sub("\ufffd", words)
-
-

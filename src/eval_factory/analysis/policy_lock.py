@@ -1,4 +1,4 @@
-"""A policy that was written down before the run: its hash stands in a lock file beside it, and a changed one is refused."""
+"""A policy that was written down before the run: its hash stands in a file beside it, and a changed one is refused."""
 
 from __future__ import annotations
 

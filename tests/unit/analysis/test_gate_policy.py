@@ -28,10 +28,10 @@ def test_a_benchmark_takes_from_the_defaults_what_it_does_not_say(tmp_path: Path
         tmp_path,
         """
 version: 1
-defaults: {tier: critical, max_drop: 0.02, metric: exact_match, direction: higher_is_better, min: 0.5}
+defaults: {tier: critical, max_drop: 0.02, metric: exact_match, direction: higher_is_better}
 benchmarks:
   pubmed_qa: {}
-  medec: {tier: advisory, max_drop: 0, metric: flag, direction: lower_is_better, min: 0.0, max_relative_drop: 0.1,
+  medec: {tier: advisory, max_drop: 0, metric: flag, direction: lower_is_better, max_relative_drop: 0.1,
           relative_guard_below: 0.2}
 """,
     )
@@ -42,9 +42,9 @@ benchmarks:
         "exact_match",
         "higher_is_better",
     )
-    assert (first.limits.max_drop, first.limits.min, first.limits.max_relative_drop) == (0.02, 0.5, None)
+    assert (first.limits.max_drop, first.limits.min, first.limits.max_relative_drop) == (0.02, None, None)
     assert (second.tier, second.metric, second.direction) == ("advisory", "flag", "lower_is_better")
-    assert (second.limits.max_drop, second.limits.min) == (0, 0.0)
+    assert second.limits.max_drop == 0
     assert (second.limits.max_relative_drop, second.limits.relative_guard_below) == (0.1, 0.2)
     assert policy.sha256 == hashlib.sha256((tmp_path / "policy.yml").read_bytes()).hexdigest()
 

@@ -39,7 +39,9 @@ def test_a_changed_policy_is_refused(policy: Policy) -> None:
     lock(policy, NOW)
     policy.path.write_text(policy.path.read_text().replace("0.6", "0.5"))
     changed = load_policy(policy.path)
-    with pytest.raises(ConfigError, match=r"was changed after it was locked on 2026-11-22 06:30 UTC.*policy\.yml\.lock"):
+    with pytest.raises(
+        ConfigError, match=r"was changed after it was locked on 2026-11-22 06:30 UTC.*policy\.yml\.lock"
+    ):
         check(changed)
     with pytest.raises(ConfigError, match="was changed"):
         lock(changed, NOW)

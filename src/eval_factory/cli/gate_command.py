@@ -14,6 +14,7 @@ import click
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.core.foreign_text import own_lines
 
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
 """The file that GitHub Actions shows as Markdown on a job's page."""
@@ -49,7 +50,7 @@ def spread(args: Iterable[str]) -> Iterable[str]:
 @click.option("--baseline", type=HomePath(), multiple=True, help="Output folder(s) of what it is compared with.")
 @click.option("--junit", type=HomePath(), default=None, help="Write JUnit XML to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
-@click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run; then it is held.")
+@click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run.")
 def gate(
     policy: Path,
     candidate: tuple[Path, ...],
@@ -58,8 +59,10 @@ def gate(
     as_json: bool,
     to_lock: bool,
 ) -> None:
-    """Hold results against POLICY: exit code 0 where all its limits are kept, 1 where one is broken or the sample is too
-    small to say. Each folder is an output folder, or holds some."""
+    """Hold results against POLICY. Each folder is an output folder, or holds some.
+
+    Exit code 1: a limit is broken, or the sample is too small to say.
+    """
     from eval_factory import api  # imported here: `ls` is to be quick
     from eval_factory.analysis import gate_report
 
@@ -73,10 +76,11 @@ def gate(
         gate_report.write_junit(result, junit)
     summary = os.environ.get(JOB_SUMMARY)
     if summary:
-        with open(summary, "a", encoding="utf-8") as file:
-            file.write(gate_report.markdown(result))
-    shown = json.dumps(gate_report.document(result), indent=2) + "\n" if as_json else gate_report.text(result)
-    lasting(sys.stdout).write(shown)
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(own_lines(gate_report.markdown(result)))
+    found = json.dumps(gate_report.document(result), indent=2) + "
+" if as_json else gate_report.text(result)
+    lasting(sys.stdout).write(own_lines(found))
     if result.exit_code:
         counting = [one.task for one in result.benchmarks if one.counted_as != "pass"]
         raise NotReportableError(f"gate: {result.outcome}: {', '.join(counting)}")
