@@ -78,8 +78,7 @@ def gate(
     if summary:
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(own_lines(gate_report.markdown(result)))
-    found = json.dumps(gate_report.document(result), indent=2) + "
-" if as_json else gate_report.text(result)
+    found = json.dumps(gate_report.document(result), indent=2) + "\n" if as_json else gate_report.text(result)
     lasting(sys.stdout).write(own_lines(found))
     if result.exit_code:
         counting = [one.task for one in result.benchmarks if one.counted_as != "pass"]
