@@ -19,6 +19,9 @@ from typing import Any, TextIO
 
 from eval_factory.analysis.comparison import Compared
 from eval_factory.analysis.comparison import compare as compare_results
+from eval_factory.analysis.gate import GateResult, hold
+from eval_factory.analysis.gate_policy import load_policy
+from eval_factory.analysis.policy_lock import check as check_lock
 from eval_factory.config.evaluation import Request
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.report.reader import StoredResult, load_result
@@ -33,6 +36,7 @@ __all__ = [
     "EvalFactoryError",
     "Evaluated",
     "Finding",
+    "GateResult",
     "Options",
     "Reproduction",
     "Reran",
@@ -41,6 +45,7 @@ __all__ = [
     "compare",
     "dry_run",
     "evaluate",
+    "gate",
     "load_result",
     "reproduce",
     "run_again",
@@ -113,6 +118,22 @@ def compare(
             `reasons` says why.
     """
     return compare_results(folders, metric=metric, margin=margin, allow=allow)
+
+
+def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()) -> GateResult:
+    """Hold results against a policy.
+
+    Args:
+        policy: the YAML file; where it is locked, it has to be what was locked.
+        candidates, baselines: output folders, or folders of output folders.
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong. A limit that is not kept raises nothing: `outcome`,
+            and `exit_code`, say so.
+    """
+    read = load_policy(Path(policy))
+    check_lock(read)
+    return hold(read, [Path(one) for one in candidates], [Path(one) for one in baselines])
 
 
 def verify(folder: Path | str) -> Verified:

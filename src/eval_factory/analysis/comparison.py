@@ -218,7 +218,7 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
     keys = [key for key in a.values.values if key in b.values.values]
     values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
     scale = _scale_of(score, [*values_a, *values_b])
-    found = paired_difference(values_a, values_b, clusters=_clusters_of(a.values, keys), scale=scale)
+    found = paired_difference(values_a, values_b, clusters=clusters_of(a.values, keys), scale=scale)
     higher = getattr(score, "higher_is_better", None) is not False
     return Comparison(
         task=a.stored.result.task,
@@ -244,7 +244,7 @@ def _scale_of(score: Score, values: Sequence[float]) -> tuple[float, float] | No
     return (low, high) if all(low <= value <= high for value in values) else None
 
 
-def _clusters_of(values: InstanceValues, keys: Sequence[Key]) -> list[str] | None:
+def clusters_of(values: InstanceValues, keys: Sequence[Key]) -> list[str] | None:
     """An instance without one stands for itself."""
     if not values.clusters:
         return None

@@ -17,6 +17,7 @@ import click
 from eval_factory import __version__
 from eval_factory.cli import task_listing
 from eval_factory.cli.compare_command import compare
+from eval_factory.cli.gate_command import gate
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
@@ -205,6 +206,7 @@ def new_benchmark(folder: Path, jury: bool) -> None:
 
 
 cli.add_command(compare)
+cli.add_command(gate)
 cli.add_command(verify)
 cli.add_command(reproduce)
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))

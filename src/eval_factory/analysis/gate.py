@@ -1,0 +1,257 @@
+"""A policy held against results: each limit is kept, broken, or the sample is too small to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from eval_factory.analysis.comparison import Comparison, compare
+from eval_factory.analysis.gate_policy import EVERY_VALUE, BenchmarkPolicy, Direction, Limits, Policy, Tier
+from eval_factory.analysis.group_difference import difference_in_group
+from eval_factory.analysis.paired import PairedDifference, non_inferiority
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.results import Score
+from eval_factory.report.reader import StoredResult, load_result
+
+Outcome = Literal["pass", "fail", "inconclusive"]
+EXIT_CODES: Mapping[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 1}
+_OF_FINDING: Mapping[str, Outcome] = {"shown": "pass", "refuted": "fail", "inconclusive": "inconclusive"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One limit of one score."""
+
+    limit: str
+    """`min`, `max_drop`, `max_relative_drop`; `result` where there is nothing to hold a limit against."""
+    outcome: Outcome
+    message: str
+    group: str | None = None
+    """`field=value`; None: all instances."""
+    allowed: float | None = None
+    """The limit, in the metric's own unit; of a drop, how far the candidate may be below the baseline."""
+    observed: float | None = None
+    """The candidate's score, or its difference from the baseline's (candidate - baseline)."""
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+
+@dataclass(frozen=True)
+class BenchmarkOutcome:
+    task: str
+    tier: Tier
+    metric: str | None
+    outcome: Outcome
+    checks: tuple[Check, ...]
+    counted_as: Outcome
+    """What it is to the gate: an inconclusive one may count as passed, an advisory one always does."""
+
+
+@dataclass(frozen=True)
+class GateResult:
+    policy: Path
+    policy_sha256: str
+    outcome: Outcome
+    benchmarks: tuple[BenchmarkOutcome, ...]
+    not_in_policy: tuple[str, ...]
+    """Tasks of candidates that the policy does not name; they count for nothing."""
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.outcome]
+
+
+def hold(policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = ()) -> GateResult:
+    """Hold the candidate's results against the policy, and against the baseline's where it limits a drop.
+
+    Args:
+        candidates, baselines: output folders, or folders of output folders.
+
+    Raises:
+        ConfigError: two results of one task; a drop is limited and there is no baseline at all.
+        PrerequisiteError: a folder holds no result.
+    """
+    new, old = _by_task(candidates, "candidate"), _by_task(baselines, "baseline")
+    if not baselines and any(one.needs_baseline and one.blocks for one in policy.benchmarks):
+        raise ConfigError(f"{policy.path}: limits a drop, which needs --baseline DIR")
+    found = tuple(_benchmark(one, new.get(one.task), old.get(one.task)) for one in policy.benchmarks)
+    named = {one.task for one in policy.benchmarks}
+    return GateResult(
+        policy=policy.path,
+        policy_sha256=policy.sha256,
+        outcome=_worst(one.counted_as for one in found),
+        benchmarks=found,
+        not_in_policy=tuple(sorted(new.keys() - named)),
+    )
+
+
+def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
+    found: dict[str, StoredResult] = {}
+    for folder in folders:
+        for path in _results_in(folder):
+            stored = load_result(path)
+            task = stored.result.task
+            if task in found and found[task].folder.resolve() != stored.folder.resolve():
+                raise ConfigError(f"two {side}s are of {task}: {found[task].folder} and {stored.folder}; give one")
+            found[task] = stored
+    return found
+
+
+def _results_in(folder: Path) -> list[Path]:
+    """The folder itself, or the output folders in it (of a suite: a folder for each evaluation)."""
+    if (folder / "evaluation_config.yaml").exists():
+        return [folder]
+    inner = sorted(path.parent for path in folder.glob("*/evaluation_config.yaml"))
+    return inner or [folder]
+
+
+def _benchmark(policy: BenchmarkPolicy, new: StoredResult | None, old: StoredResult | None) -> BenchmarkOutcome:
+    metric = policy.metric or (new.result.main_metric if new else None)
+    checks = tuple(_checks(policy, metric, new, old))
+    outcome = _worst(check.outcome for check in checks)
+    counted: Outcome = outcome
+    if not policy.blocks or (outcome == "inconclusive" and policy.on_inconclusive == "pass"):
+        counted = "pass"
+    return BenchmarkOutcome(policy.task, policy.tier, metric, outcome, checks, counted)
+
+
+def _worst(outcomes: Iterator[Outcome]) -> Outcome:
+    found = set(outcomes)
+    return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
+
+
+def _checks(
+    policy: BenchmarkPolicy, metric: str | None, new: StoredResult | None, old: StoredResult | None
+) -> Iterator[Check]:
+    """What is missing fails: nothing was shown of it, and `on_inconclusive: pass` must not hide it."""
+    if new is None or metric is None:
+        yield Check("result", "fail", "no candidate has a result of it")
+        return
+    if not new.result.reportable:
+        why = "; ".join(new.result.validity.not_reportable) or "too few instances have a score"
+        yield Check("result", "fail", f"the candidate's result is not reportable: {why}")
+        return
+    score = new.result.scores.get(metric)
+    if score is None:
+        known = ", ".join(sorted(new.result.scores)) or "none"
+        yield Check("result", "fail", f"the candidate has no score {metric}; it has {known}")
+        return
+    if policy.limits.min is not None:
+        yield _least(score, policy.limits.min, policy.direction)
+    comparison = None
+    if policy.needs_baseline:
+        comparison = _compared(new, old, metric)
+        if isinstance(comparison, Check):
+            yield comparison
+            return
+        yield from _drops(comparison.paired, policy.limits, _direction(policy, comparison))
+    yield from _of_groups(policy, metric, new, old, comparison)
+
+
+def _compared(new: StoredResult, old: StoredResult | None, metric: str) -> Comparison | Check:
+    if old is None:
+        return Check("result", "fail", "no baseline has a result of it")
+    compared = compare([old.folder, new.folder], metric=metric)
+    if not compared.comparable:
+        why = "; ".join(reason.message for reason in compared.reasons)
+        return Check("result", "fail", f"cannot be compared with the baseline (A; B is the candidate): {why}")
+    return compared.comparisons[0]
+
+
+def _direction(policy: BenchmarkPolicy, comparison: Comparison) -> Direction:
+    own: Direction = "higher_is_better" if comparison.higher_is_better else "lower_is_better"
+    return policy.direction or own
+
+
+def _least(score: Score, least: float, direction: Direction | None, group: str | None = None) -> Check:
+    low, high = score.stats.ci_low, score.stats.ci_high
+    told = {"group": group, "allowed": least, "observed": score.value, "ci_low": low, "ci_high": high}
+    if direction == "lower_is_better":
+        return Check("min", "fail", "a least score cannot be kept where lower is better", **told)
+    outcome: Outcome
+    if low is None or high is None:
+        outcome = "fail" if score.value < least else "inconclusive"
+        return Check("min", outcome, f"{score.value:.4g} without an interval; at least {least:g} is asked", **told)
+    outcome = "pass" if low >= least else "fail" if high < least else "inconclusive"
+    words = {"pass": "is at least", "fail": "is below", "inconclusive": "may be below or above"}[outcome]
+    return Check("min", outcome, f"{score.value:.4g} (95 % interval {low:.4g} to {high:.4g}) {words} {least:g}", **told)
+
+
+def _drops(found: PairedDifference, limits: Limits, direction: Direction, group: str | None = None) -> Iterator[Check]:
+    if limits.max_drop is not None:
+        yield _drop("max_drop", found, limits.max_drop, direction, group)
+    guard = limits.relative_guard_below
+    if limits.max_relative_drop is not None and (guard is None or found.value_a < guard):
+        allowed = limits.max_relative_drop * abs(found.value_a)
+        yield _drop("max_relative_drop", found, allowed, direction, group)
+
+
+def _drop(limit: str, found: PairedDifference, allowed: float, direction: Direction, group: str | None) -> Check:
+    """Non-inferiority of the candidate by the paired interval; the baseline's score is taken as it is."""
+    outcome = _OF_FINDING[non_inferiority(found, allowed, higher_is_better=direction == "higher_is_better")]
+    unchanged = found.discordant == 0 and allowed == 0
+    if unchanged:
+        outcome = "pass"
+    words = {
+        "pass": "not worse by more than",
+        "fail": "worse by more than",
+        "inconclusive": "may be worse by more than",
+    }[outcome]
+    between = "" if found.ci_low is None else f" (95 % interval {found.ci_low:+.4g} to {found.ci_high:+.4g})"
+    of_baseline = f", {allowed:.4g} of the baseline's {found.value_a:.4g}" if limit == "max_relative_drop" else ""
+    message = f"{found.difference:+.4g}{between} on {found.n} pairs: {words} {allowed:.4g}{of_baseline}"
+    if outcome == "inconclusive" and found.mde is not None:
+        message += f"; such a sample shows differences of {found.mde:.4g} and more"
+    return Check(limit, outcome, message, group, allowed, found.difference, found.ci_low, found.ci_high)
+
+
+def _of_groups(
+    policy: BenchmarkPolicy,
+    metric: str,
+    new: StoredResult,
+    old: StoredResult | None,
+    comparison: Comparison | None,
+) -> Iterator[Check]:
+    for field, by_value in policy.groups.items():
+        known = new.result.groups.get(field, {})
+        if not known:
+            yield Check("result", "fail", f"the candidate has no groups by {field}", group=field)
+            continue
+        for value, limits in _each(by_value, known):
+            group = f"{field}={value}"
+            score = known.get(value, {}).get(metric)
+            if score is None:
+                why = f"the candidate has no score {metric} of this group: it is missing, or too small to be shown"
+                yield Check("result", "fail", why, group=group)
+                continue
+            if limits.min is not None:
+                yield _least(score, limits.min, policy.direction, group)
+            if comparison is not None and old is not None and limits.limits_a_drop:
+                yield from _group_drops(new, old, comparison, limits, (field, value), _direction(policy, comparison))
+
+
+def _each(by_value: Mapping[str, Limits], known: Mapping[str, object]) -> Iterator[tuple[str, Limits]]:
+    for value, limits in by_value.items():
+        if value != EVERY_VALUE:
+            yield value, limits
+    every = by_value.get(EVERY_VALUE)
+    if every is not None:
+        yield from ((value, every) for value in sorted(known.keys() - by_value.keys()))
+
+
+def _group_drops(
+    new: StoredResult,
+    old: StoredResult,
+    comparison: Comparison,
+    limits: Limits,
+    group: tuple[str, str],
+    direction: Direction,
+) -> Iterator[Check]:
+    name = "=".join(group)
+    found = difference_in_group(old, new, comparison, group)
+    if found is None:
+        yield Check("result", "fail", "baseline and candidate have no instance of this group in common", group=name)
+        return
+    yield from _drops(found, limits, direction, name)

@@ -1,0 +1,184 @@
+"""A gate's policy: what a candidate has to reach on which benchmark. Read, checked, its defaults filled in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.plain_yaml import load_mapping
+from eval_factory.core.strict_model import StrictModel
+from eval_factory.core.validation_messages import did_you_mean, expectation
+
+Tier = Literal["critical", "supporting", "advisory"]
+Direction = Literal["higher_is_better", "lower_is_better"]
+OnInconclusive = Literal["fail", "pass"]
+NotNegative = Annotated[float, Field(ge=0, strict=True)]
+Share = Annotated[float, Field(ge=0, le=1, strict=True)]
+
+EVERY_VALUE = "*"
+"""In the place of a group's value: each group of the field has to keep these limits."""
+
+_NEEDS = "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
+
+
+class Limits(StrictModel):
+    """What a score, of all instances or of a group, has to keep. All limits are in the metric's own unit."""
+
+    min: Annotated[float, Field(strict=True)] | None = None
+    """The candidate's score is at least so much."""
+    max_drop: NotNegative | None = None
+    """It is below the baseline's by at most so much."""
+    max_relative_drop: Share | None = None
+    """It is below the baseline's by at most this share of the baseline's."""
+    relative_guard_below: Annotated[float, Field(strict=True)] | None = None
+    """`max_relative_drop` counts only where the baseline's score is below this."""
+
+    @property
+    def any_given(self) -> bool:
+        return self.min is not None or self.limits_a_drop
+
+    @property
+    def limits_a_drop(self) -> bool:
+        return self.max_drop is not None or self.max_relative_drop is not None
+
+
+class Defaults(Limits):
+    """For every benchmark that does not say otherwise."""
+
+    tier: Tier | None = None
+    metric: str | None = None
+    direction: Direction | None = None
+    on_inconclusive: OnInconclusive | None = None
+
+
+class BenchmarkLimits(Defaults):
+    """One benchmark's."""
+
+    groups: dict[str, dict[str, Limits]] = Field(default_factory=dict)
+    """Field of the instances -> value, or `*` -> limits of that group."""
+
+
+class PolicyFile(StrictModel):
+    """The whole file."""
+
+    version: Literal[1]
+    on_inconclusive: OnInconclusive = "fail"
+    defaults: Defaults = Field(default_factory=Defaults)
+    benchmarks: Annotated[dict[str, BenchmarkLimits], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class BenchmarkPolicy:
+    """One benchmark's part of a policy, with the defaults filled in."""
+
+    task: str
+    tier: Tier
+    metric: str | None
+    """None: the task's main metric."""
+    direction: Direction | None
+    """None: the metric's own."""
+    on_inconclusive: OnInconclusive
+    limits: Limits
+    groups: Mapping[str, Mapping[str, Limits]]
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it counts for the gate's outcome; an advisory benchmark is shown only."""
+        return self.tier != "advisory"
+
+    @property
+    def needs_baseline(self) -> bool:
+        every = [self.limits, *(limits for by_value in self.groups.values() for limits in by_value.values())]
+        return any(one.limits_a_drop for one in every)
+
+
+@dataclass(frozen=True)
+class Policy:
+    path: Path
+    sha256: str
+    """Of the file as it stands."""
+    benchmarks: tuple[BenchmarkPolicy, ...]
+
+
+def load_policy(path: Path) -> Policy:
+    """Read and check a policy.
+
+    Raises:
+        ConfigError: with every mistake that was found.
+    """
+    document = load_mapping(path, _NEEDS)
+    try:
+        file = PolicyFile.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError([_explained(path, detail) for detail in error.errors(include_url=False)]) from None
+    benchmarks = tuple(_resolved(task, given, file) for task, given in file.benchmarks.items())
+    problems = [f"{path}: {problem}" for one in benchmarks for problem in _problems(one)]
+    if problems:
+        raise ConfigError(problems)
+    return Policy(path, sha256_of_policy(path), benchmarks)
+
+
+def sha256_of_policy(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _resolved(task: str, given: BenchmarkLimits, file: PolicyFile) -> BenchmarkPolicy:
+    defaults = file.defaults
+    names = Limits.model_fields
+    limits = {name: _first(getattr(given, name), getattr(defaults, name)) for name in names}
+    return BenchmarkPolicy(
+        task=task,
+        tier=given.tier or defaults.tier or "supporting",
+        metric=_first(given.metric, defaults.metric),
+        direction=given.direction or defaults.direction,
+        on_inconclusive=given.on_inconclusive or defaults.on_inconclusive or file.on_inconclusive,
+        limits=Limits(**limits),
+        groups=given.groups,
+    )
+
+
+def _first(given: Any, default: Any) -> Any:
+    return default if given is None else given
+
+
+def _problems(one: BenchmarkPolicy) -> Iterator[str]:
+    where = f"benchmarks.{one.task}"
+    if not one.limits.any_given and not one.groups:
+        yield f"{where}: sets no limit; give it (or defaults) min, max_drop or max_relative_drop"
+    every = {where: one.limits}
+    for field, by_value in one.groups.items():
+        for value, limits in by_value.items():
+            every[f"{where}.groups.{field}.{value}"] = limits
+            if not limits.any_given:
+                yield f"{where}.groups.{field}.{value}: sets no limit; give it min, max_drop or max_relative_drop"
+    if one.direction == "lower_is_better":
+        kept = [at for at, limits in every.items() if limits.min is not None]
+        yield from (f"{at}.min: cannot be kept where lower is better" for at in kept)
+
+
+def _model_at(place: tuple[Any, ...]) -> type[StrictModel]:
+    if len(place) == 1:
+        return PolicyFile
+    if place[0] == "defaults":
+        return Defaults
+    return BenchmarkLimits if "groups" not in place else Limits
+
+
+def _explained(path: Path, detail: Any) -> str:
+    place = detail["loc"]
+    where = ".".join(str(part) for part in place)
+    if detail["type"] == "extra_forbidden":
+        known = sorted(_model_at(place).model_fields)
+        hint = did_you_mean(str(place[-1]), known) or f"; known here: {', '.join(known)}"
+        return f"{path}: unknown key {where}{hint}"
+    if detail["type"] == "missing":
+        return f"{path}: {where}: is missing"
+    if detail["type"] == "too_short":
+        return f"{path}: {where}: names no benchmark"
+    return f"{path}: {where}: {expectation(detail)}"

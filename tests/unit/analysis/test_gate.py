@@ -1,0 +1,246 @@
+"""A policy held against results: what is kept, broken, or cannot be said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, hold
+from eval_factory.analysis.gate_policy import load_policy
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.results import Score, Stats
+from stored_results import instance, result, right_or_wrong, written
+
+RIGHT, WRONG = "1", "0"
+
+
+def held(
+    tmp_path: Path,
+    benchmarks: Mapping[str, Any],
+    candidates: Sequence[Path],
+    baselines: Sequence[Path] = (),
+    **top: Any,
+) -> GateResult:
+    path = tmp_path / "policy.yml"
+    path.write_text(yaml.safe_dump({"version": 1, "benchmarks": dict(benchmarks), **top}, sort_keys=False))
+    return hold(load_policy(path), candidates, baselines)
+
+
+def only(found: GateResult) -> BenchmarkOutcome:
+    (one,) = found.benchmarks
+    return one
+
+
+def pairs(tmp_path: Path, both: int, lost: int, won: int, neither: int = 0) -> tuple[list[Path], list[Path]]:
+    """Candidate and baseline, right on so many instances both, the baseline alone, the candidate alone."""
+    new = RIGHT * both + WRONG * lost + RIGHT * won + WRONG * neither
+    old = RIGHT * both + RIGHT * lost + WRONG * won + WRONG * neither
+    return [right_or_wrong(tmp_path / "new", new)], [right_or_wrong(tmp_path / "old", old)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "won", "outcome", "code"),
+    [(50, 50, "pass", 0), (200, 20, "fail", 1), (85, 40, "inconclusive", 1)],
+)
+def test_a_drop_is_held_by_the_paired_interval(tmp_path: Path, lost: int, won: int, outcome: str, code: int) -> None:
+    """100 balanced discordant pairs among 1,000, and a margin of five points: not worse by more."""
+    sides = pairs(tmp_path, 1000 - lost - won, lost, won)
+    found = held(tmp_path, {"pubmed_qa": {"max_drop": 0.05}}, *sides)
+    assert (found.outcome, found.exit_code) == (outcome, code)
+    (check,) = only(found).checks
+    assert (check.limit, check.outcome, check.allowed, check.group) == ("max_drop", outcome, 0.05, None)
+    assert check.observed == pytest.approx((won - lost) / 1000)
+    assert check.ci_low is not None
+    assert check.ci_high is not None
+    assert check.ci_low < check.observed < check.ci_high
+    assert ("such a sample shows differences of" in check.message) is (outcome == "inconclusive")
+
+
+def test_a_relative_drop_is_a_share_of_the_baselines_score(tmp_path: Path) -> None:
+    sides = pairs(tmp_path, 200, 20, 20, 160)  # the baseline has 220 of 400
+    found = held(tmp_path, {"pubmed_qa": {"max_relative_drop": 0.2}}, *sides)
+    (check,) = only(found).checks
+    assert check.allowed == pytest.approx(0.2 * 0.55)
+    assert (check.limit, check.outcome) == ("max_relative_drop", "pass")
+    assert "0.11 of the baseline's 0.55" in check.message
+
+
+@pytest.mark.parametrize(("guard", "checks"), [(0.5, 0), (0.55, 0), (0.56, 1)])
+def test_a_relative_drop_counts_only_below_its_guard(tmp_path: Path, guard: float, checks: int) -> None:
+    sides = pairs(tmp_path, 200, 20, 20, 160)
+    limits = {"max_relative_drop": 0.2, "relative_guard_below": guard}
+    assert len(only(held(tmp_path, {"pubmed_qa": limits}, *sides)).checks) == checks
+
+
+def test_where_lower_is_better_a_rise_is_the_drop(tmp_path: Path) -> None:
+    sides = pairs(tmp_path, 300, 5, 95)
+    limits = {"max_drop": 0.05}
+    assert held(tmp_path, {"pubmed_qa": {**limits, "direction": "lower_is_better"}}, *sides).outcome == "fail"
+    assert held(tmp_path, {"pubmed_qa": limits}, *sides).outcome == "pass"
+
+
+def test_no_drop_at_all_is_kept_by_equal_answers(tmp_path: Path) -> None:
+    assert held(tmp_path, {"pubmed_qa": {"max_drop": 0}}, *pairs(tmp_path, 30, 0, 0)).outcome == "pass"
+
+
+def scored(folder: Path, value: float, interval: tuple[float, float] | None, **changes: Any) -> Path:
+    low, high = interval or (None, None)
+    score = Score(value, Stats(40, value, None, None, low, high, None), "exact_match", "test", None)
+    made = result([instance("q0", 1.0)], **{"scores": ("exact_match",), **changes})
+    return written(folder, type(made)(**{**vars(made), "scores": {"exact_match": score}}))
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "outcome"),
+    [
+        (0.7, (0.6, 0.8), "pass"),
+        (0.7, (0.599, 0.8), "inconclusive"),
+        (0.5, (0.4, 0.6), "inconclusive"),
+        (0.5, (0.4, 0.599), "fail"),
+        (0.7, None, "inconclusive"),
+        (0.6, None, "inconclusive"),
+        (0.59, None, "fail"),
+    ],
+)
+def test_a_least_score_is_held_by_the_scores_interval(
+    tmp_path: Path, value: float, interval: tuple[float, float] | None, outcome: str
+) -> None:
+    found = held(tmp_path, {"pubmed_qa": {"min": 0.6}}, [scored(tmp_path / "new", value, interval)])
+    (check,) = only(found).checks
+    assert (check.limit, check.outcome, found.outcome) == ("min", outcome, outcome)
+    assert (check.observed, check.allowed) == (value, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("limits", "counted", "outcome"),
+    [
+        ({"on_inconclusive": "pass"}, "pass", "pass"),
+        ({}, "inconclusive", "inconclusive"),
+        ({"tier": "advisory"}, "pass", "pass"),
+    ],
+)
+def test_what_is_inconclusive_may_count_as_passed(
+    tmp_path: Path, limits: dict[str, str], counted: str, outcome: str
+) -> None:
+    candidate = scored(tmp_path / "new", 0.7, (0.5, 0.8))
+    found = held(tmp_path, {"pubmed_qa": {"min": 0.6, **limits}}, [candidate])
+    assert (only(found).outcome, only(found).counted_as, found.outcome) == ("inconclusive", counted, outcome)
+
+
+@pytest.mark.parametrize(("tier", "code"), [("critical", 1), ("supporting", 1), ("advisory", 0)])
+def test_a_failure_blocks_unless_it_is_advisory(tmp_path: Path, tier: str, code: int) -> None:
+    candidate = scored(tmp_path / "new", 0.1, (0.05, 0.2))
+    limits = {"min": 0.6, "tier": tier, "on_inconclusive": "pass"}
+    found = held(tmp_path, {"pubmed_qa": limits}, [candidate])
+    assert (only(found).outcome, found.exit_code) == ("fail", code)
+
+
+def test_the_worst_of_all_checks_decides(tmp_path: Path) -> None:
+    sides = pairs(tmp_path, 200, 1, 1)
+    benchmarks = {"pubmed_qa": {"max_drop": 0.1, "min": 0.4}, "medec": {"min": 0.1, "tier": "advisory"}}
+    found = held(tmp_path, benchmarks, *sides)
+    assert found.outcome == "inconclusive"  # no interval: the stored score of these folders has none
+    assert [check.limit for check in found.benchmarks[0].checks] == ["min", "max_drop"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "limits", "words"),
+    [
+        ({"reportable": False}, {"min": 0.1}, "is not reportable: too few instances have a score"),
+        ({}, {"min": 0.1, "metric": "f1"}, "the candidate has no score f1; it has exact_match"),
+        ({}, {"max_drop": 0.1, "min": 0.1, "groups": {"topic": {"a": {"min": 0.1}}}}, "has no groups by topic"),
+    ],
+)
+def test_what_shows_nothing_fails_even_where_inconclusive_passes(
+    tmp_path: Path, changes: dict[str, Any], limits: dict[str, Any], words: str
+) -> None:
+    new = [right_or_wrong(tmp_path / "new", "11110", **changes)]
+    old = [right_or_wrong(tmp_path / "old", "11110")]
+    found = held(tmp_path, {"pubmed_qa": {**limits, "on_inconclusive": "pass"}}, new, old)
+    assert found.outcome == "fail"
+    assert words in only(found).checks[-1].message
+
+
+def test_a_missing_candidate_or_baseline_fails(tmp_path: Path) -> None:
+    new, old = pairs(tmp_path, 20, 0, 0)
+    other = [right_or_wrong(tmp_path / "other", "1111", task="medec")]
+    limits = {"max_drop": 0.5, "on_inconclusive": "pass"}
+    found = held(tmp_path, {"pubmed_qa": limits}, new, other)
+    assert (found.outcome, only(found).checks[0].message) == ("fail", "no baseline has a result of it")
+    found = held(tmp_path, {"pubmed_qa": limits}, other, old)
+    assert (found.outcome, only(found).checks[0].message) == ("fail", "no candidate has a result of it")
+    assert found.not_in_policy == ("medec",)
+
+
+def test_what_cannot_be_compared_fails_with_the_reason(tmp_path: Path) -> None:
+    new = [right_or_wrong(tmp_path / "new", "11110")]
+    old = [right_or_wrong(tmp_path / "old", "1111")]
+    found = held(tmp_path, {"pubmed_qa": {"max_drop": 0.5, "on_inconclusive": "pass"}}, new, old)
+    assert found.outcome == "fail"
+    assert "cannot be compared with the baseline (A; B is the candidate)" in only(found).checks[0].message
+    assert "asked different instances" in only(found).checks[0].message
+
+
+def test_a_drop_without_any_baseline_is_a_mistake(tmp_path: Path) -> None:
+    new, _ = pairs(tmp_path, 20, 0, 0)
+    with pytest.raises(ConfigError, match="limits a drop, which needs --baseline DIR"):
+        held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new)
+
+
+def test_two_results_of_one_task_are_a_mistake(tmp_path: Path) -> None:
+    new, old = pairs(tmp_path, 20, 0, 0)
+    with pytest.raises(ConfigError, match="two candidates are of pubmed_qa"):
+        held(tmp_path, {"pubmed_qa": {"min": 0.5}}, [*new, *old])
+    assert held(tmp_path, {"pubmed_qa": {"min": 0.1}}, [*new, *new]).outcome == "inconclusive"
+
+
+def test_a_folder_of_results_is_all_of_them(tmp_path: Path) -> None:
+    right_or_wrong(tmp_path / "runs" / "one", "1" * 40)
+    right_or_wrong(tmp_path / "runs" / "two", "1" * 40, task="medec")
+    found = held(tmp_path, {"pubmed_qa": {"min": 0.1}, "medec": {"min": 0.1}}, [tmp_path / "runs"])
+    assert [one.outcome for one in found.benchmarks] == ["inconclusive", "inconclusive"]
+
+
+def test_a_folder_without_a_result_is_said(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PrerequisiteError, match="there is no result"):
+        held(tmp_path, {"pubmed_qa": {"min": 0.5}}, [tmp_path / "empty"])
+
+
+def grouped(folder: Path, values: Mapping[str, str]) -> Path:
+    records = [
+        instance(f"{topic}{number}", float(value), categories={"topic": topic})
+        for topic, answers in values.items()
+        for number, value in enumerate(answers)
+    ]
+    score = {
+        topic: Score(0.5, Stats(9, 0.5, None, None, 0.4, 0.6, None), "exact_match", "test", None) for topic in values
+    }
+    groups = {"topic": {topic: {"exact_match": one} for topic, one in score.items()}}
+    return written(folder, result(records, groups=groups))
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"a": {"min": 0.3}}, [("topic=a", "min", "pass")]),
+        ({"a": {"min": 0.7}}, [("topic=a", "min", "fail")]),
+        ({"*": {"max_drop": 0.2}}, [("topic=a", "max_drop", "pass"), ("topic=b", "max_drop", "fail")]),
+        (
+            {"b": {"max_drop": 0.9}, "*": {"max_drop": 0.2}},
+            [("topic=b", "max_drop", "pass"), ("topic=a", "max_drop", "pass")],
+        ),
+        ({"c": {"max_drop": 0.2}}, [("topic=c", "result", "fail")]),
+    ],
+)
+def test_groups_have_limits_of_their_own(
+    tmp_path: Path, limits: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
+    old = [grouped(tmp_path / "old", {"a": "1" * 60, "b": "1" * 60})]
+    new = [grouped(tmp_path / "new", {"a": "1" * 60, "b": "0" * 40 + "1" * 20})]
+    found = held(tmp_path, {"pubmed_qa": {"groups": {"topic": limits}}}, new, old)
+    assert [(check.group, check.limit, check.outcome) for check in only(found).checks] == expected

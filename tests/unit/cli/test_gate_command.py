@@ -1,0 +1,104 @@
+"""`eval-factory gate`: options, what is printed, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from eval_factory.cli.gate_command import spread
+from eval_factory.cli.main import cli
+from eval_factory.core.errors import ConfigError, NotReportableError
+from stored_results import right_or_wrong
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two baselines, candidates that are equal to them, one that is much worse, and a policy."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    for name, values in (("old", "1" * 100), ("new", "1" * 100), ("bad", "0" * 100)):
+        right_or_wrong(tmp_path / name / "pubmed_qa", values)
+        right_or_wrong(tmp_path / name / "medec", values, task="medec")
+    (tmp_path / "policy.yml").write_text(
+        "version: 1\ndefaults: {max_drop: 0.1}\nbenchmarks: {pubmed_qa: {}, medec: {}}\n"
+    )
+    return tmp_path
+
+
+def run(*arguments: str) -> tuple[Any, str]:
+    done = CliRunner().invoke(cli, ["gate", *arguments])
+    return done.exception, done.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["policy.yml", "--candidate", "new", "--baseline", "old"],
+        ["policy.yml", "--candidate", "new/medec", "new/pubmed_qa", "--baseline", "old/medec", "old/pubmed_qa"],
+        ["--candidate", "new/medec", "new/pubmed_qa", "policy.yml", "--baseline", "old"],
+        ["--candidate", "new/medec", "--candidate", "new/pubmed_qa", "--baseline", "old", "policy.yml"],
+    ],
+)
+def test_a_policy_that_is_kept(here: Path, arguments: list[str]) -> None:
+    error, output = run(*arguments)
+    assert error is None, output
+    assert output.startswith("gate: PASS (policy.yml, sha256 ")
+
+
+def test_a_policy_that_is_not_kept_has_exit_code_1(here: Path) -> None:
+    error, output = run("policy.yml", "--candidate", "bad", "--baseline", "old")
+    assert isinstance(error, NotReportableError)
+    assert str(error) == "gate: fail: pubmed_qa, medec"
+    assert output.startswith("gate: FAIL")
+
+
+def test_json_and_junit(here: Path) -> None:
+    error, output = run("policy.yml", "--candidate", "bad", "--baseline", "old", "--json", "--junit", "junit.xml")
+    assert isinstance(error, NotReportableError)
+    assert json.loads(output)["outcome"] == "fail"
+    assert 'failures="2"' in (here / "junit.xml").read_text()
+
+
+def test_a_job_summary_is_added_to(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = here / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert run("policy.yml", "--candidate", "new", "--baseline", "old")[0] is None
+    assert summary.read_text().startswith("before\n## Gate: PASS\n")
+
+
+def test_a_locked_policy_is_held(here: Path) -> None:
+    error, output = run("policy.yml", "--lock")
+    assert (error, (here / "policy.yml.lock").exists()) == (None, True)
+    assert "policy.yml.lock: commit it with the policy" in output
+    assert run("policy.yml", "--candidate", "new", "--baseline", "old")[0] is None
+    (here / "policy.yml").write_text("version: 1\ndefaults: {max_drop: 1}\nbenchmarks: {pubmed_qa: {}}\n")
+    error, _ = run("policy.yml", "--candidate", "bad", "--baseline", "old")
+    assert isinstance(error, ConfigError)
+    assert "was changed after it was locked" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["policy.yml"], "give --candidate DIR (or --lock, before the run)"),
+        (["policy.yml", "--lock", "--candidate", "new"], "--lock is given before the run"),
+        (["none.yml", "--candidate", "new"], "there is no such file"),
+    ],
+)
+def test_mistakes(here: Path, arguments: list[str], words: str) -> None:
+    error, _ = run(*arguments)
+    assert isinstance(error, ConfigError)
+    assert words in str(error)
+
+
+def test_folders_are_spread_up_to_the_next_option() -> None:
+    given = ["p.yml", "--candidate", "a", "b", "--json", "x", "--baseline", "c", "d", "e.yaml", "--junit", "f"]
+    assert list(spread(given)) == [
+        "p.yml", "--candidate", "a", "--candidate", "b", "--json", "x", "--baseline", "c", "--baseline", "d", "e.yaml",
+        "--junit", "f",
+    ]  # fmt: skip
