@@ -202,6 +202,15 @@ def new_benchmark(folder: Path, jury: bool) -> None:
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
 
 
+@cli.command("schema")
+@click.argument("name")
+def print_schema(name: str) -> None:
+    """Print a JSON Schema, for editors and other programs: run_config, evaluation_config or results."""
+    from eval_factory.cli.schemas import schema_text  # imports the models, which `--help` does without
+
+    click.echo(schema_text(name), nl=False)
+
+
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))
 
