@@ -30,8 +30,8 @@ COMMENT_WIDTH = 110
 EXAMPLE_SAMPLES = 20
 WIDEST = 48
 EDITORS = (
-    "for completion in an editor: `eval-factory schema run_config > run_config.schema.json` beside this file, and as its"
-    " first line: # yaml-language-server: $schema=run_config.schema.json"
+    "for completion in an editor: `eval-factory schema run_config > run_config.schema.json` beside this file, and as"
+    " its first line: # yaml-language-server: $schema=run_config.schema.json"
 )
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _EXAMPLES = {"int": "1", "float": "0.5"}

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.config import foreign_keys
-from eval_factory.config.model import DEMO_URLS, MODEL_ROLE, RunConfig
+from eval_factory.config.model import DEMO_URLS, RunConfig
+from eval_factory.core.results import MODEL_ROLE
 from eval_factory.tasks.framework import Framework
 
 Schema = dict[str, Any]

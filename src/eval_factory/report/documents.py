@@ -33,8 +33,8 @@ from eval_factory.report.readable_values import (
 )
 
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
-EVALUATION_CONFIG_SCHEMAS = {1: "evaluation_config.v1.schema.json", SCHEMA_VERSION: EVALUATION_CONFIG_SCHEMA}
-"""`schema_version` of a file -> its schema."""
+FIRST_SCHEMA = "evaluation_config.v1.schema.json"
+"""Of a file with `schema_version: 1`, which is still read."""
 RESULTS_SCHEMA = "results.schema.json"
 
 _MAP, _LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"

@@ -138,9 +138,8 @@ def _document(path: Path) -> dict[str, Any]:
 
     try:
         document: dict[str, Any] = parse_own(path.read_text(encoding="utf-8"))
-        version = document.get("schema_version") if isinstance(document, dict) else None
-        known = documents.EVALUATION_CONFIG_SCHEMAS.get(version, documents.EVALUATION_CONFIG_SCHEMA)
-        documents.check(document, known)
+        is_first = isinstance(document, dict) and document.get("schema_version") == 1
+        documents.check(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
     except FileNotFoundError:
         raise PrerequisiteError(f"{path}: there is no result; it is written when a run ends") from None
     except (OSError, UnicodeDecodeError, YamlError) as error:

@@ -138,7 +138,7 @@ def test_a_score_says_only_what_its_name_does_not(result: TaskResult) -> None:
 
 
 def test_values_are_whole_and_their_statistics_are_rounded(result: TaskResult) -> None:
-    changes = {"scores": {"exact_match": long_score(metric="exact_match", split="test")}}
+    changes: dict[str, Any] = {"scores": {"exact_match": long_score(metric="exact_match", split="test")}}
     stats = {
         "count": 3, "mean": LONG, "stddev": 0.333333, "stderr": 0.333333, "ci_low": 0.333333, "ci_high": 0.666667,
         "ci_method": "wilson",
