@@ -92,6 +92,7 @@ def test_scores_equal_bare_helm(
         label: (one.get("metric", label), one.get("split", main))
         for label, one in written["metrics"]["score"]["scores"].items()
     }
+    assert [label for label, one in written["metrics"]["score"]["scores"].items() if one["unit"] is None] == []
     compared = 0
     for stat in theirs:
         name, split = stat["name"]["name"], stat["name"]["split"]

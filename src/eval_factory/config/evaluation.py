@@ -103,7 +103,7 @@ class Evaluation:
     def as_given(self) -> dict[str, Any]:
         """The same without the defaults, but for what no run is without."""
         given = {path for path, source in self.sources.items() if source not in (Source.FRAMEWORK, Source.TASK)}
-        return _part_of(self.as_dict(), given | NEVER_LEFT_OUT, "")
+        return _part_of(self.run.model_dump(mode="json", exclude_unset=True), given | NEVER_LEFT_OUT, "")
 
 
 def build_evaluation(

@@ -57,7 +57,7 @@ def test_what_the_user_set_alone(tmp_path: Path) -> None:
     assert found["config"] == {"type": "med_dialog_icliniq", "output_dir": "/results/x"}
     assert {name: params[name] for name in params if name != "extra"} == {"limit_samples": 3, "parallelism": 4}
     assert list(params["extra"]) == ["judges"]
-    assert params["extra"]["judges"][0]["model_id"] == "b"
+    assert params["extra"]["judges"] == [{"name": "a", "model_id": "b"}]
     assert found["target"]["api_endpoint"] == {
         "url": "https://host.example/v1", "model_id": "org/model", "type": "chat",
         "adapter_config": {"params_to_add": {"a.b": {"c": 1}}},
