@@ -11,6 +11,8 @@ import yaml
 from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, load_framework
 
 FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
+MODELINE = "# yaml-language-server: $schema=../docs/schemas/run_config.schema.json"
+"""By this line an editor finds the schema with which it completes and checks a run config."""
 PREFIX = "test_case_nim_llama_3_1_8b_"
 INSTANCES = 10
 ENDPOINT = {
@@ -48,7 +50,7 @@ def _text(framework: Framework, task: Task) -> str:
         "config": {"type": task.name, "output_dir": f"{FOLDER.name}/{PREFIX}{task.name}", "params": params},
         "target": {"api_endpoint": ENDPOINT},
     }
-    return yaml.safe_dump(document, sort_keys=False)
+    return f"{MODELINE}\n{yaml.safe_dump(document, sort_keys=False)}"
 
 
 def _params(framework: Framework, task: Task) -> dict[str, Any]:

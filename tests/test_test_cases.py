@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft7Validator
 from scripts import make_test_cases
 from scripts.make_test_cases import PREFIX, run_configs
 
@@ -14,6 +17,8 @@ from eval_factory.tasks.framework import load_framework
 
 FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
 MARK = "# expect: "
+SCHEMA = FOLDER.parent / "docs" / "schemas" / "run_config.schema.json"
+SCHEMA_OF_RUN_CONFIGS = Draft7Validator(json.loads(SCHEMA.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.stem)
@@ -47,6 +52,57 @@ def test_the_script_writes_what_is_missing_and_removes_what_is_no_task(
     make_test_cases.main()
     assert {path.name for path in folder.iterdir()} == {"quickstart.yml", *MADE}
     assert {name: (folder / name).read_text("utf-8") for name in MADE} == MADE
+
+
+EVERY = sorted(FOLDER.rglob("*.yml"))
+
+
+@pytest.mark.parametrize("path", EVERY, ids=lambda path: path.relative_to(FOLDER).as_posix())
+def test_its_first_line_leads_an_editor_to_the_schema(path: Path) -> None:
+    first = path.read_text("utf-8").splitlines()[0]
+    assert first.startswith("# yaml-language-server: $schema=")
+    assert (path.parent / first.partition("=")[2]).resolve() == SCHEMA
+    assert SCHEMA.is_file()
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.stem)
+def test_the_schema_takes_what_is_valid(path: Path) -> None:
+    assert list(SCHEMA_OF_RUN_CONFIGS.iter_errors(yaml.safe_load(path.read_text("utf-8")))) == []
+
+
+NOT_A_MATTER_OF_SHAPE = {
+    "benchmark_of_another_task": "which parameters a task has",
+    "broken_yaml": "no YAML at all",
+    "custom_benchmark_broken": "another file",
+    "custom_benchmark_nowhere": "another file",
+    "custom_judges_without_jury": "another file",
+    "custom_without_benchmark": "which parameters a task needs",
+    "judge_name_twice": "one judge beside another",
+    "judge_signs_in_twice": "one value beside another",
+    "judges_without_jury": "which tasks have judges",
+    "key_twice": "no YAML that every reader takes",
+    "missing_data_path": "which parameters a task needs",
+    "missing_parameter": "which parameters a task needs",
+    "no_config": "what a flag may give",
+    "parameter_of_another_task": "which parameters a task has",
+    "subset_contradicts_task": "which parameters a task has",
+    "two_key_names": "one value beside another",
+    "two_token_limits": "one value beside another",
+    "unknown_language": "what a task's parameter may be",
+    "unknown_subject": "what a task's parameter may be",
+    "unset_variable": "the environment",
+}
+"""Invalid run configs that the schema takes, and what it would have to know."""
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "invalid").glob("*.yml")), ids=lambda path: path.stem)
+def test_the_schema_refuses_what_is_of_another_shape(path: Path) -> None:
+    if path.stem == "broken_yaml":
+        with pytest.raises(yaml.YAMLError):
+            yaml.safe_load(path.read_text("utf-8"))
+        return
+    errors = list(SCHEMA_OF_RUN_CONFIGS.iter_errors(yaml.safe_load(path.read_text("utf-8"))))
+    assert bool(errors) is (path.stem not in NOT_A_MATTER_OF_SHAPE), errors
 
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "invalid").glob("*.yml")), ids=lambda path: path.stem)

@@ -86,9 +86,13 @@ def test_scores_equal_bare_helm(
     ]  # fmt: skip
     scores = outcome.scores()
     (written,) = outcome.document()["results"]["tasks"].values()
-    of = {label: (one["metric"], one["split"]) for label, one in written["metrics"]["score"]["scores"].items()}
     splits = {stat["name"]["split"] for stat in theirs}
     main = "test" if "test" in splits else splits.pop()
+    of = {
+        label: (one.get("metric", label), one.get("split", main))
+        for label, one in written["metrics"]["score"]["scores"].items()
+    }
+    assert [label for label, one in written["metrics"]["score"]["scores"].items() if one["unit"] is None] == []
     compared = 0
     for stat in theirs:
         name, split = stat["name"]["name"], stat["name"]["split"]

@@ -66,6 +66,15 @@ def test_quickstart_documents(quickstart: Outcome) -> None:
     assert quickstart.scores()["exact_match"] == 8 / 40
     by_category = document["results"]["groups"]["custom.sample"]["groups"]["category"]["groups"]
     assert len(by_category) == 8
+    assert set(document["config"]) == {"type", "output_dir", "params"}  # what nobody set stands in run_config.yml
+    assert set(document["config"]["params"]) == {"extra"}
+    assert set(document["target"]["api_endpoint"]) == {"url", "model_id", "type"}
+    text = (quickstart.output_dir / "evaluation_config.yaml").read_text("utf-8")
+    assert len(text.splitlines()) <= 130, text
+    (task,) = document["results"]["tasks"].values()
+    scores = task["metrics"]["score"]["scores"]
+    assert next(iter(scores)) == document["main_metric"]
+    assert all(score["unit"] == "share" for score in scores.values())
     run_config = yaml.safe_load((quickstart.output_dir / "run_config.yml").read_text("utf-8"))
     assert set(run_config) == {"command", "framework_name", "pkg_name", "config", "target"}
 
@@ -202,7 +211,7 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     assert len(endpoint.requests) == before + 1
     usage = again.document()["usage"]
     assert (usage["requests"], usage["cached"], usage["retries"]) == (1, 39, 0)
-    assert usage["this_run"]["roles"]["model"]["requests"] == 1
+    assert "this_run" not in usage  # the model alone was asked: its figures stand at the top
     assert (usage["all_runs"]["runs"], usage["all_runs"]["requests"], usage["all_runs"]["cached"]) == (2, 41, 39)
     assert usage["all_runs"]["prompt_tokens"] == document["usage"]["prompt_tokens"] + usage["prompt_tokens"]
     assert again.document()["validity"]["failures"] == []

@@ -205,6 +205,15 @@ def new_benchmark(folder: Path, jury: bool) -> None:
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
 
 
+@cli.command("schema")
+@click.argument("name")
+def print_schema(name: str) -> None:
+    """Print a JSON Schema, for editors and other programs: run_config, evaluation_config or results."""
+    from eval_factory.cli.schemas import schema_text  # imports the models, which `--help` does without
+
+    click.echo(schema_text(name), nl=False)
+
+
 cli.add_command(compare)
 cli.add_command(gate)
 cli.add_command(verify)

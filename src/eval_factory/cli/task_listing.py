@@ -29,6 +29,10 @@ from eval_factory.tasks.user_data.layout import described
 COMMENT_WIDTH = 110
 EXAMPLE_SAMPLES = 20
 WIDEST = 48
+EDITORS = (
+    "for completion in an editor: `eval-factory schema run_config > run_config.schema.json` beside this file, and as"
+    " its first line: # yaml-language-server: $schema=run_config.schema.json"
+)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _EXAMPLES = {"int": "1", "float": "0.5"}
 
@@ -211,6 +215,8 @@ def details(record: Record) -> str:
     lines += _execution(record)
     if record["example"] is None:
         lines += ["", f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
+    else:
+        lines += ["", EDITORS]
     return "\n".join(_commented(lines)) + "\n" + (record["example"] or "")
 
 

@@ -6,7 +6,7 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,12 @@ from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_en
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
 """A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE."""
+
+NEVER_LEFT_OUT = frozenset(
+    {"config.type", "config.output_dir", "target.api_endpoint.url", "target.api_endpoint.model_id",
+     "target.api_endpoint.type"}
+)  # fmt: skip
+"""Of a configuration that is shown without its defaults."""
 
 MOST_SHOWN = 200
 """Characters of a wrong value."""
@@ -93,6 +99,11 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """`config` and `target` as they will be run."""
         return self.run.model_dump(mode="json")
+
+    def as_given(self) -> dict[str, Any]:
+        """The same without the defaults, but for what no run is without."""
+        given = {path for path, source in self.sources.items() if source not in (Source.FRAMEWORK, Source.TASK)}
+        return _part_of(self.run.model_dump(mode="json", exclude_unset=True), given | NEVER_LEFT_OUT, "")
 
 
 def build_evaluation(
@@ -230,6 +241,18 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
     if kind == "value_error":
         return f"{where}{path}: {detail['ctx']['error']}"
     return f"{where}{path}: {expectation(detail)}, got {_shown(given)}"
+
+
+def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> dict[str, Any]:
+    """What stands at these dotted paths, and the mappings that hold it."""
+    found = {}
+    for name, value in tree.items():
+        path = f"{prefix}{name}"
+        if path in paths:
+            found[name] = value
+        elif isinstance(value, dict) and (part := _part_of(value, paths, f"{path}.")):
+            found[name] = part
+    return found
 
 
 def _shown(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 MODEL_ROLE = "model"
 """The evaluated model among the endpoints of a run; every other role is a judge's name."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,12 @@ class Score:
     """HELM's name of the metric, which may hold an `@` itself (`exact_match@5`)."""
     split: str | None = None
     perturbation: str | None = None
+    higher_is_better: bool | None = None
+    """None where it is not known, or neither is better."""
+    scale: tuple[float, float] | None = None
+    """The least and the greatest value that there can be; None where there is no end, or none is known."""
+    unit: str | None = None
+    """What is counted: share, rating, overlap; None where it is not known."""
 
 
 Scores = Mapping[str, Score]

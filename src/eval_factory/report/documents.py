@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from eval_factory.core.results import (
+    MODEL_ROLE,
     SCHEMA_VERSION,
-    AskedEndpoint,
     Comparability,
     InstanceRecord,
     Provenance,
@@ -23,39 +23,104 @@ from eval_factory.core.results import (
     TaskResult,
     Usage,
 )
+from eval_factory.report.readable_values import (
+    DIGITS_OF_STATISTICS,
+    OneLine,
+    OneLineList,
+    laid_out,
+    rounded,
+    rounded_fields,
+    seconds,
+    without_nulls,
+)
 
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
+FIRST_SCHEMA = "evaluation_config.v1.schema.json"
+"""Of a file with `schema_version: 1`, which is still read."""
 RESULTS_SCHEMA = "results.schema.json"
+
+_MAP, _LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 
 
 def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
-    """The standardised result; `config` holds `config` and `target` as run, redacted."""
+    """The standardised result, the most important first, and no number twice.
+
+    Args:
+        config: `config` and `target` as far as the user set them, redacted; run_config.yml has all of them.
+    """
     return {
         "schema_version": SCHEMA_VERSION,
         "status": result.status,
-        "command": command,
+        "main_metric": result.main_metric,
+        "results": {"tasks": _task(result), "groups": _groups(result)},
+        "validity": _validity(result),
+        "comparability": _comparability(result.comparability),
+        "usage": laid_out(usage(result.usage)),
+        "provenance": _provenance(result.provenance),
         "config": config["config"],
         "target": config["target"],
-        "results": _results(result, origin=True),
-        "main_metric": result.main_metric,
-        "validity": {
-            "reportable": result.reportable,
-            "coverage": result.validity.coverage,
-            "not_reportable": list(result.validity.not_reportable),
-            "instances": asdict(result.validity.instances),
-            "judges": {name: asdict(counts) for name, counts in result.validity.judges.items()},
-            "judgements": None if result.validity.judgements is None else asdict(result.validity.judgements),
-            "jury": None if result.validity.jury is None else asdict(result.validity.jury),
-            "bounds": {name: list(limits) for name, limits in result.validity.bounds.items()},
-            "main_split": result.validity.main_split,
-            "splits": dict(result.validity.splits),
-            "failures": [asdict(failure) for failure in result.validity.failures],
-            "notes": list(result.validity.notes),
-        },
-        "comparability": _comparability(result.comparability),
-        "usage": usage(result.usage),
-        "provenance": _provenance(result.provenance),
+        "command": command,
     }
+
+
+def _task(result: TaskResult) -> dict[str, Any]:
+    """The main metric's score a value a line and first, the others in short.
+
+    Of the metric, split and perturbation stands what does not follow from the score's name: a plain name is HELM's own
+    name of the metric, over the main split, with nothing perturbed.
+    """
+    split = result.validity.main_split
+    usual = {name: {"metric": name, "split": split, "perturbation": None} for name in result.scores}
+    scores = {name: OneLine(_score_and_facts(score, usual[name])) for name, score in result.scores.items()}
+    main = scores.get(result.main_metric)
+    first = {} if main is None else {result.main_metric: {**main, "stats": OneLine(main["stats"])}}
+    return {result.task: {"metrics": {"score": {"scores": {**first, **scores, **first}}}}}
+
+
+def _groups(result: TaskResult) -> dict[str, Any]:
+    """A score of a group does not repeat what the score of that name in `tasks` says of its metric."""
+    known = {name: _facts(score) for name, score in result.scores.items()}
+    groups = {
+        field: {"groups": {value: _group(scores, known) for value, scores in by_value.items()}}
+        for field, by_value in result.groups.items()
+    }
+    return {result.task: {"groups": groups}} if groups else {}
+
+
+def _group(scores: Scores, known: Mapping[str, Mapping[str, Any]]) -> OneLine:
+    written = {name: _score_and_facts(score, known.get(name, {})) for name, score in scores.items()}
+    return OneLine({"metrics": {"score": {"scores": written}}})
+
+
+def _score_and_facts(score: Score, known: Mapping[str, Any]) -> dict[str, Any]:
+    """What a score says of itself beside its value and statistics, but for what is known without it."""
+    facts = {name: fact for name, fact in _facts(score).items() if name not in known or known[name] != fact}
+    return {**_score(score), **facts}
+
+
+def _facts(score: Score) -> dict[str, Any]:
+    """Every other field of a score; null where it does not have it."""
+    facts = {field.name: getattr(score, field.name) for field in fields(score) if field.name not in ("value", "stats")}
+    return {**facts, "scale": None if score.scale is None else OneLineList(map(_end, score.scale))}
+
+
+def _end(number: float) -> float:
+    """An end of a scale: 1, not 1.0."""
+    return int(number) if float(number).is_integer() else number
+
+
+def _validity(result: TaskResult) -> dict[str, Any]:
+    """Whether it may be reported first, the words last; a jury only where there is one."""
+    record = asdict(result.validity)
+    first = {
+        "reportable": result.reportable,
+        "coverage": rounded(result.validity.coverage, DIGITS_OF_STATISTICS),
+        "not_reportable": record.pop("not_reportable"),
+    }
+    last = {name: record.pop(name) for name in ("failures", "notes")}
+    jury = None if result.validity.jury is None else rounded_fields(record["jury"])
+    written: dict[str, Any] = laid_out(without_nulls({**first, **record, "jury": jury, **last}))
+    return written
 
 
 def _comparability(record: Comparability | None) -> dict[str, Any] | None:
@@ -71,31 +136,32 @@ def _comparability(record: Comparability | None) -> dict[str, Any] | None:
 
 
 def _provenance(record: Provenance) -> dict[str, Any]:
-    return {
-        **asdict(record),
-        "patches": None if record.patches is None else list(record.patches),
-        "endpoints": {role: _endpoint(endpoint) for role, endpoint in record.endpoints.items()},
-    }
-
-
-def _endpoint(record: AskedEndpoint) -> dict[str, Any]:
-    prompts = record.prompt_sha256
-    lists = {"sampling": list(record.sampling), "prompt_sha256": None if prompts is None else list(prompts)}
-    return {**asdict(record), **lists}
+    written: dict[str, Any] = laid_out(without_nulls(asdict(record)))
+    return written
 
 
 def usage(record: Usage) -> dict[str, Any]:
-    """At the top the figures of this run; then those of this run and of all runs, in sum and by role."""
+    """At the top the figures of this run; by role, and of all runs, where these are others."""
     return {
-        **asdict(record.this_run.total),
-        "wall_s": record.wall_s,
-        "this_run": _spent(record.this_run),
-        "all_runs": {"runs": record.runs, **_spent(record.all_runs)},
+        **rounded_fields(asdict(record.this_run.total)),
+        "wall_s": seconds(record.wall_s),
+        **({} if _is_model_alone(record.this_run) else {"this_run": {"roles": _roles(record.this_run)}}),
+        **({} if record.runs == 1 and record.all_runs == record.this_run else {"all_runs": _all_runs(record)}),
     }
 
 
-def _spent(spent: SpentByRole) -> dict[str, Any]:
-    return {**asdict(spent.total), "roles": {role: asdict(one) for role, one in spent.roles.items()}}
+def _all_runs(record: Usage) -> dict[str, Any]:
+    roles = {} if _is_model_alone(record.all_runs) else {"roles": _roles(record.all_runs)}
+    return {"runs": record.runs, **rounded_fields(asdict(record.all_runs.total)), **roles}
+
+
+def _roles(spent: SpentByRole) -> dict[str, Any]:
+    return {role: rounded_fields(asdict(one)) for role, one in spent.roles.items()}
+
+
+def _is_model_alone(spent: SpentByRole) -> bool:
+    """Whether the figures of the roles are those of all."""
+    return dict(spent.roles) == {MODEL_ROLE: spent.total}
 
 
 def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
@@ -105,7 +171,7 @@ def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> 
         "command": command,
         "config": config["config"],
         "target": config["target"],
-        "results": _results(result, origin=False),
+        "results": _results(result),
     }
 
 
@@ -120,27 +186,26 @@ def run_config(config: Mapping[str, Any], command: str, framework_name: str, pkg
     }
 
 
-def _results(result: TaskResult, *, origin: bool) -> dict[str, Any]:
-    """`origin`: each score says of which metric, split and perturbation it is, as EvalFactory's shape cannot."""
+def _results(result: TaskResult) -> dict[str, Any]:
+    """EvalFactory's shape, in which `groups` holds the scores of the whole again."""
     groups = {
-        field: {"groups": {value: {"metrics": _metrics(scores, origin=origin)} for value, scores in by_value.items()}}
+        field: {"groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}}
         for field, by_value in result.groups.items()
     }
-    metrics = _metrics(result.scores, origin=origin)
+    metrics = _metrics(result.scores)
     return {
         "tasks": {result.task: {"metrics": metrics}},
         "groups": {result.task: {"metrics": metrics, "groups": groups}},
     }
 
 
-def _metrics(scores: Scores, *, origin: bool) -> dict[str, Any]:
-    return {"score": {"scores": {name: _score(score, origin=origin) for name, score in scores.items()}}}
+def _metrics(scores: Scores) -> dict[str, Any]:
+    return {"score": {"scores": {name: _score(score) for name, score in scores.items()}}}
 
 
-def _score(score: Score, *, origin: bool) -> dict[str, Any]:
-    stats = {name: value for name, value in asdict(score.stats).items() if value is not None}
-    where = {"metric": score.metric, "split": score.split, "perturbation": score.perturbation} if origin else {}
-    return {"value": score.value, "stats": stats, **where}
+def _score(score: Score) -> dict[str, Any]:
+    """The value to the last digit, its statistics rounded; a statistic that is not defined is left out."""
+    return {"value": score.value, "stats": rounded_fields(without_nulls(asdict(score.stats)), "mean")}
 
 
 def instance_line(record: InstanceRecord) -> dict[str, Any]:
@@ -169,7 +234,7 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         "finish_reason": record.finish_reason,
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.completion_tokens,
-        "latency_s": record.latency_s,
+        "latency_s": seconds(record.latency_s),
         "cached": record.cached,
         "error": record.error,
         **({"judges": dict(record.judges)} if record.judges else {}),
@@ -184,6 +249,10 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class asks per value
         return True
+
+
+_Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(_MAP, data, flow_style=True))
+_Dumper.add_representer(OneLineList, lambda dumper, data: dumper.represent_sequence(_LIST, data, flow_style=True))
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:

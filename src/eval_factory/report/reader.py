@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,13 @@ from pydantic import TypeAdapter
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import (
+    MODEL_ROLE,
     Comparability,
     InstanceRecord,
-    Instances,
     Provenance,
     Score,
     Spent,
     SpentByRole,
-    Stats,
     TaskResult,
     Usage,
     Validity,
@@ -39,6 +38,7 @@ class StoredResult:
     folder: Path
     command: str
     config: Mapping[str, Any]
+    """As it was run, defaults among it, where run_config.yml stands beside the result; else what the user set."""
     target: Mapping[str, Any]
 
 
@@ -56,25 +56,27 @@ def load_result(folder: Path | str) -> StoredResult:
     document = _document(rundir.evaluation_config)
     validity = document["validity"]
     (task,) = document["results"]["tasks"]
-    groups = document["results"]["groups"][task].get("groups", {})
+    groups = document["results"]["groups"].get(task, {}).get("groups", {})
+    scores = _scores(document["results"]["tasks"][task]["metrics"], {}, validity.get("main_split"))
     result = TaskResult(
         task=task,
         main_metric=document["main_metric"],
-        scores=_scores(document["results"]["tasks"][task]["metrics"]),
+        scores=scores,
         groups={
-            field: {value: _scores(group["metrics"]) for value, group in by_value["groups"].items()}
+            field: {value: _scores(group["metrics"], scores, None) for value, group in by_value["groups"].items()}
             for field, by_value in groups.items()
         },
         validity=_validity(validity),
         usage=_usage(document["usage"]),
-        provenance=_PROVENANCE(document["provenance"]),
+        provenance=_PROVENANCE({"helm": None, "git_hash": None, **document["provenance"]}),
         instances=StoredInstances(rundir),
         reportable=validity["reportable"],
         status=document["status"],
         something_to_ask=document["status"] == "partial",
         comparability=_COMPARABILITY(document.get("comparability")),
     )
-    return StoredResult(result, rundir.root, document["command"], document["config"], document["target"])
+    config, target = _configuration(rundir, document)
+    return StoredResult(result, rundir.root, document["command"], config, target)
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ def _document(path: Path) -> dict[str, Any]:
 
     try:
         document: dict[str, Any] = parse_own(path.read_text(encoding="utf-8"))
-        documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+        is_first = isinstance(document, dict) and document.get("schema_version") == 1
+        documents.check(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
     except FileNotFoundError:
         raise PrerequisiteError(f"{path}: there is no result; it is written when a run ends") from None
     except (OSError, UnicodeDecodeError, YamlError) as error:
@@ -156,35 +159,63 @@ def _reader_of(kind: Any) -> Callable[[Any], Any]:
     return TypeAdapter(kind).validate_python
 
 
-_VALIDITY, _PROVENANCE, _SPENT, _INSTANCES = map(_reader_of, (Validity, Provenance, Spent, Instances))
+_VALIDITY, _PROVENANCE, _SPENT, _SCORE = map(_reader_of, (Validity, Provenance, Spent, Score))
 _COMPARABILITY = _reader_of(Comparability | None)
 _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
 
 
 def _validity(document: Mapping[str, Any]) -> Validity:
     known = {name: value for name, value in document.items() if name not in ("reportable", "coverage")}
-    validity: Validity = _VALIDITY(known)
+    validity: Validity = _VALIDITY({"jury": None, **known})
     return validity
 
 
-def _scores(metrics: Mapping[str, Any]) -> dict[str, Score]:
-    return {name: _score(score) for name, score in metrics["score"]["scores"].items()}
+def _configuration(rundir: RunDir, document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`config` and `target` with the defaults that run_config.yml has, where it is there."""
+    try:
+        whole = parse_own(rundir.run_config.read_text(encoding="utf-8"))
+        whole = {name: dict(whole[name]) for name in ("config", "target")}
+    except (OSError, ValueError, TypeError, KeyError):
+        whole = {"config": {}, "target": {}}
+    return _over(whole["config"], document["config"]), _over(whole["target"], document["target"])
 
 
-def _score(document: Mapping[str, Any]) -> Score:
-    stats = Stats(**{**_OF_NO_STATS, **document["stats"]})
-    return Score(document["value"], stats, document["metric"], document["split"], document["perturbation"])
+def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+    both = {name: _over(weaker[name], value) if _are_mappings(weaker.get(name), value) else value
+            for name, value in stronger.items()}  # fmt: skip
+    return {**weaker, **both}
+
+
+def _are_mappings(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _scores(metrics: Mapping[str, Any], of_task: Mapping[str, Score], main_split: str | None) -> dict[str, Score]:
+    """What a group's score does not say of its metric, the score of that name of the whole does."""
+    found = {}
+    for name, document in metrics["score"]["scores"].items():
+        known: dict[str, Any] = {"metric": name, "split": main_split}
+        if name in of_task:
+            known = {field.name: getattr(of_task[name], field.name) for field in fields(Score)}
+        found[name] = _SCORE({**known, **document, "stats": {**_OF_NO_STATS, **document["stats"]}})
+    return found
 
 
 def _usage(document: Mapping[str, Any]) -> Usage:
+    """What is not written by role, or of all runs, is what stands at the top."""
+    top = {name: value for name, value in document.items() if name not in ("this_run", "all_runs", "wall_s")}
+    this_run = _spent_by_role({**top, **document.get("this_run", {})})
+    all_runs = document.get("all_runs")
     return Usage(
-        this_run=_spent_by_role(document["this_run"]),
-        all_runs=_spent_by_role(document["all_runs"]),
-        runs=document["all_runs"]["runs"],
+        this_run=this_run,
+        all_runs=this_run if all_runs is None else _spent_by_role(all_runs),
+        runs=1 if all_runs is None else all_runs["runs"],
         wall_s=document["wall_s"],
     )
 
 
 def _spent_by_role(document: Mapping[str, Any]) -> SpentByRole:
-    total = {name: value for name, value in document.items() if name not in ("roles", "runs")}
-    return SpentByRole(_SPENT(total), {role: _SPENT(spent) for role, spent in document["roles"].items()})
+    total = _SPENT({name: value for name, value in document.items() if name not in ("roles", "runs")})
+    roles = document.get("roles")
+    of_role = {MODEL_ROLE: total} if roles is None else {role: _SPENT(spent) for role, spent in roles.items()}
+    return SpentByRole(total, of_role)

@@ -26,12 +26,14 @@ def write_reports(
     command: str,
     redactor: Redactor,
     responses: Mapping[str, Iterable[Mapping[str, Any]]],
+    given: Mapping[str, Any] | None = None,
 ) -> None:
     """evaluation_config.yaml is written last: where it is there, the rest is.
 
     Args:
         config: `config` and `target` as run.
         responses: role -> every kept answer, as the cache has it.
+        given: `config` and `target` as far as the user set them; all of them where that is not known.
     """
     safe: Any = redactor.tree(config)
     command = redactor.text(command)
@@ -41,7 +43,7 @@ def write_reports(
     results = documents.results_yml(result, safe, command)
     documents.check(results, documents.RESULTS_SCHEMA)
     write_atomic(rundir.results_yml, documents.to_yaml(results))
-    document = documents.evaluation_config(result, safe, command)
+    document = documents.evaluation_config(result, safe if given is None else redactor.tree(given), command)
     documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
     write_atomic(rundir.evaluation_config, documents.to_yaml(document))
 

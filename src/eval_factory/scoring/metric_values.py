@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import output
+from eval_factory.helm.metric_facts import facts_of
 
 InstanceKey = tuple[str, int, str | None]
 """(instance id, trial, perturbation)."""
@@ -29,7 +30,11 @@ class MetricValues:
 
     def score(self, value: float, stats: Stats) -> Score:
         """A score of this metric in this split and perturbation."""
-        return Score(value, stats, self.name, self.split, self.perturbation)
+        known = facts_of(self.name, self.scale)
+        return Score(
+            value, stats, self.name, self.split, self.perturbation,
+            higher_is_better=known.higher_is_better, scale=self.scale or known.scale, unit=known.unit,
+        )  # fmt: skip
 
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:

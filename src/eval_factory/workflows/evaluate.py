@@ -193,6 +193,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
         command=shlex.join(argv),
         redactor=context.redactor,
         responses=read_answers_by_role(plan.rundir.cache_db),
+        given=plan.evaluation.as_given(),
     )
     complete = not result.something_to_ask
     remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)

@@ -38,6 +38,7 @@ def test_what_is_told_of_a_task_is_a_run_config(name: str, tmp_path: Path) -> No
     result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(file), "--dry_run"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert f"type: {name}" in result.output
+    assert "$schema=run_config.schema.json" in ls(name)
 
 
 def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> None:

@@ -46,6 +46,28 @@ def test_api_key_name_is_api_key() -> None:
     assert found.run.target.api_endpoint.api_key == "MY_KEY"
 
 
+def test_what_the_user_set_alone(tmp_path: Path) -> None:
+    file = tmp_path / "x.yml"
+    file.write_text(
+        "config: {type: med_dialog_icliniq, params: {limit_samples: 3, max_retries: null, extra: {judges: "
+        "[{name: a, model_id: b}]}}}\ntarget: {api_endpoint: {adapter_config: {params_to_add: {a.b: {c: 1}}}}}\n"
+    )
+    found = evaluation({"config.type": None, "config.params.parallelism": 4}, file=file).as_given()
+    params = found["config"].pop("params")
+    assert found["config"] == {"type": "med_dialog_icliniq", "output_dir": "/results/x"}
+    assert {name: params[name] for name in params if name != "extra"} == {"limit_samples": 3, "parallelism": 4}
+    assert list(params["extra"]) == ["judges"]
+    assert params["extra"]["judges"] == [{"name": "a", "model_id": "b"}]
+    assert found["target"]["api_endpoint"] == {
+        "url": "https://host.example/v1", "model_id": "org/model", "type": "chat",
+        "adapter_config": {"params_to_add": {"a.b": {"c": 1}}},
+    }  # fmt: skip
+
+
+def test_what_no_run_is_without_is_shown_whoever_set_it() -> None:
+    assert evaluation().as_given()["target"]["api_endpoint"]["type"] == "chat"
+
+
 def test_max_new_tokens_is_num_output_tokens() -> None:
     assert evaluation({"config.params.max_new_tokens": 9}).num_output_tokens == 9
     assert evaluation({"config.params.extra.num_output_tokens": 8}).num_output_tokens == 8

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from eval_factory.core.results import Judgements, SpentByRole, TaskResult, Usage
+from eval_factory.core.results import Judgements, JuryReport, Score, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.report import documents
 from unit.builders import plan
 from unit.report.test_screen import spent
@@ -28,6 +28,11 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
     documents.check(other, documents.RESULTS_SCHEMA)
     assert list(other) == ["git_hash", "command", "config", "target", "results"]
     assert yaml.safe_load(documents.to_yaml(document)) == document
+    assert list(document) == [
+        "schema_version", "status", "main_metric", "results", "validity", "comparability", "usage", "provenance", "config",
+        "target", "command",
+    ]  # fmt: skip
+    assert document["schema_version"] == 2
 
 
 @pytest.mark.parametrize("name", [documents.EVALUATION_CONFIG_SCHEMA, documents.RESULTS_SCHEMA])
@@ -36,12 +41,12 @@ def test_the_schemas_are_schemas(name: str) -> None:
     jsonschema.validators.validator_for(documents.schema(name)).check_schema(documents.schema(name))
 
 
-@pytest.mark.parametrize(("patches", "shown"), [(None, None), ((), []), (("a", "b"), ["a", "b"])])
+@pytest.mark.parametrize(("patches", "shown"), [(None, "none"), ((), []), (("a", "b"), ["a", "b"])])
 def test_patches_are_a_list_or_unknown(result: TaskResult, patches: Any, shown: Any) -> None:
     given = replace(result, provenance=replace(result.provenance, patches=patches))
     document = documents.evaluation_config(given, plan().evaluation.as_dict(), "helm-run x")
     documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
-    assert document["provenance"]["patches"] == shown
+    assert document["provenance"].get("patches", "none") == shown
 
 
 def test_the_schema_refuses_what_it_does_not_know(result: TaskResult) -> None:
@@ -56,7 +61,7 @@ def test_coverage_goes_over_judgements_where_there_are_such(result: TaskResult) 
     documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
     assert (document["validity"]["coverage"], document["validity"]["judgements"]) == (0.75, {"due": 8, "given": 6})
     whole = documents.evaluation_config(result, plan().evaluation.as_dict(), "x")["validity"]
-    assert (whole["coverage"], whole["judgements"], whole["not_reportable"]) == (1.0, None, [])
+    assert (whole["coverage"], whole.get("judgements"), whole["not_reportable"]) == (1.0, None, [])
 
 
 def test_lines(result: TaskResult) -> None:
@@ -79,5 +84,131 @@ def test_usage_is_of_this_run_at_the_top_and_then_of_all_runs() -> None:
     usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)
     document = documents.usage(usage)
     assert (document["requests"], document["wall_s"], document["all_runs"]["runs"]) == (7, 1.0, 3)
+    assert list(document["this_run"]) == ["roles"]
     assert document["this_run"]["roles"]["gpt"]["prompt_tokens"] == 40
     assert document["all_runs"]["requests"] == 9
+    assert document["all_runs"]["roles"]["gpt"]["requests"] == 4
+
+
+@pytest.mark.parametrize(
+    ("roles", "all_requests", "runs", "beside"),
+    [
+        ({"model": spent(7, 40)}, 7, 1, set()),
+        ({"model": spent(6, 40)}, 7, 1, {"this_run"}),  # the journal also tells of somebody else's requests
+        ({"model": spent(7, 40)}, 9, 1, {"all_runs"}),
+        ({"model": spent(7, 40)}, 7, 2, {"all_runs"}),
+        ({}, 7, 1, {"this_run"}),
+    ],
+)
+def test_figures_that_repeat_others_are_left_out(roles: Any, all_requests: int, runs: int, beside: set[str]) -> None:
+    this_run = SpentByRole(spent(7, 40), roles)
+    usage = Usage(this_run, SpentByRole(spent(all_requests, 40), roles), runs, 1.0)
+    assert {"this_run", "all_runs"} & documents.usage(usage).keys() == beside
+
+
+def scores_of(document: Any) -> Any:
+    return document["results"]["tasks"]["pubmed_qa"]["metrics"]["score"]["scores"]
+
+
+def document_of(result: TaskResult, **changes: Any) -> dict[str, Any]:
+    document = documents.evaluation_config(replace(result, **changes), plan().evaluation.as_given(), "x")
+    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    return document
+
+
+LONG = 1 / 3
+
+
+def long_score(**more: Any) -> Score:
+    """With digits that say nothing."""
+    return Score(LONG, Stats(3, LONG, LONG, LONG, LONG, 2 / 3, "wilson"), **more)
+
+
+def test_a_score_says_only_what_its_name_does_not(result: TaskResult) -> None:
+    facts = {"higher_is_better": True, "scale": (0.0, 1.0), "unit": "share"}
+    scores = {
+        "other": long_score(metric="other", split="test"),
+        "exact_match": long_score(metric="exact_match", split="test", **facts),
+        "exact_match@valid+typos": long_score(metric="exact_match", split="valid", perturbation="typos", **facts),
+    }
+    written = scores_of(document_of(result, scores=scores))
+    assert list(written) == ["exact_match", "other", "exact_match@valid+typos"]
+    main, other, perturbed = written.values()
+    known = {"higher_is_better": True, "scale": [0, 1], "unit": "share"}
+    assert {name: main[name] for name in main if name not in ("value", "stats")} == known
+    assert {name: other[name] for name in other if name not in ("value", "stats")} == dict.fromkeys(known)
+    assert {name: perturbed[name] for name in perturbed if name not in ("value", "stats")} == {
+        **known, "metric": "exact_match", "split": "valid", "perturbation": "typos",
+    }  # fmt: skip
+    assert str(main["scale"]) == "[0, 1]"
+
+
+def test_values_are_whole_and_their_statistics_are_rounded(result: TaskResult) -> None:
+    changes: dict[str, Any] = {"scores": {"exact_match": long_score(metric="exact_match", split="test")}}
+    stats = {
+        "count": 3, "mean": LONG, "stddev": 0.333333, "stderr": 0.333333, "ci_low": 0.333333, "ci_high": 0.666667,
+        "ci_method": "wilson",
+    }  # fmt: skip
+    main = scores_of(document_of(result, **changes))["exact_match"]
+    assert (main["value"], main["stats"]) == (LONG, stats)
+    other = scores_of(documents.results_yml(replace(result, **changes), plan().evaluation.as_dict(), "x"))
+    assert other == {"exact_match": {"value": LONG, "stats": stats}}
+    validity = replace(
+        result.validity, judgements=Judgements(3, 2), bounds={"exact_match": (LONG, 2 / 3)},
+        jury=JuryReport({"a": 13 / 3}, LONG, {"a/b": None}, {"a": 14 / 3}),
+    )  # fmt: skip
+    written = document_of(result, validity=validity)["validity"]
+    assert (written["coverage"], written["bounds"]) == (0.666667, {"exact_match": [LONG, 2 / 3]})
+    assert written["jury"] == {
+        "means": {"a": 4.33333}, "krippendorff_alpha": 0.333333, "weighted_kappa": {"a/b": None},
+        "leave_one_out": {"a": 4.66667},
+    }  # fmt: skip
+
+
+def test_seconds_have_four_digits(result: TaskResult) -> None:
+    line = documents.result_line(replace(next(iter(result.instances)), latency_s=0.001623436000016909))
+    assert line["latency_s"] == 0.001623
+    total = replace(spent(1, 1), latency_p50_s=1.23456, latency_p95_s=None)
+    usage = documents.usage(Usage(SpentByRole(total, {"model": total}), SpentByRole(total, {}), 1, 5.211292468000465))
+    assert (usage["latency_p50_s"], usage["latency_p95_s"], usage["wall_s"]) == (1.235, None, 5.211)
+    assert usage["all_runs"]["latency_p50_s"] == 1.235
+
+
+def test_groups_hold_groups_alone(result: TaskResult) -> None:
+    known = long_score(metric="exact_match", split="test", unit="share", scale=(0, 1))
+    groups = {"category": {"a": {"exact_match": known}, "b": {"exact_match": replace(known, scale=(1, 5))}}}
+    written = document_of(result, scores={"exact_match": known}, groups=groups)["results"]["groups"]
+    assert list(written["pubmed_qa"]) == ["groups"]
+    by_category = written["pubmed_qa"]["groups"]["category"]["groups"]
+    a, b = (by_category[value]["metrics"]["score"]["scores"]["exact_match"] for value in "ab")
+    assert set(a) == {"value", "stats"}
+    assert set(b) == {"value", "stats", "scale"}
+    assert document_of(result, groups={})["results"]["groups"] == {}
+    alone = document_of(result, scores={}, groups=groups)["results"]["groups"]["pubmed_qa"]["groups"]["category"]
+    assert alone["groups"]["a"]["metrics"]["score"]["scores"]["exact_match"]["unit"] == "share"
+
+
+def test_a_result_without_its_main_score(result: TaskResult) -> None:
+    assert scores_of(document_of(result, scores={}, groups={})) == {}
+
+
+def test_the_main_score_is_a_value_a_line_and_the_others_are_in_short(result: TaskResult) -> None:
+    score = long_score(metric="exact_match", split="test")
+    scores = {"exact_match": score, "other": replace(score, metric="other")}
+    text = documents.to_yaml(document_of(result, scores=scores))
+    assert "            exact_match:\n              value: 0.3333333333333333\n              stats: {count: 3, " in text
+    assert "\n            other: {value: 0.3333333333333333, stats: {count: 3" in text
+    assert "\n  instances: {requested: 4," in text
+    assert "{" not in documents.to_yaml(documents.results_yml(result, {"config": {}, "target": 1}, "x")).replace(
+        "{}", ""
+    )
+
+
+def test_what_is_not_known_is_left_out(result: TaskResult) -> None:
+    document = document_of(result, validity=replace(result.validity, main_split=None))
+    assert {"jury", "judgements", "main_split"} & document["validity"].keys() == set()
+    assert (document["validity"]["judges"], document["validity"]["failures"]) == ({}, [])
+    assert {"git_hash", "data_bundle", "code_execution"} & document["provenance"].keys() == set()
+    assert document["provenance"]["dataset_files"] == {}
+    assert list(document["validity"])[:3] == ["reportable", "coverage", "not_reportable"]
+    assert list(document["validity"])[-2:] == ["failures", "notes"]

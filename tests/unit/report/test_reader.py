@@ -19,19 +19,36 @@ from eval_factory.core.results import (
     JudgeCounts,
     Judgements,
     JuryReport,
+    SpentByRole,
     TaskResult,
+    Usage,
 )
 from eval_factory.core.rundir import RunDir
+from eval_factory.report import documents
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import write_reports
 from unit.builders import plan
+from unit.report.test_screen import spent
 from unit.scoring.test_collect import FOUR, result_of, state
+
+VERSION_1 = Path(__file__).parent / "version_1"
+"""Written by version 0.1.0 of this program, shortened."""
 
 
 @pytest.fixture
 def result(tmp_path: Path) -> TaskResult:
     made = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
     jury = JuryReport({"a": 4.5}, None, {"a/b": 0.5}, {"a": None})
+    score = made.scores["exact_match"]
+    short = replace(score.stats, stddev=0.5, stderr=0.25, ci_low=0.25, ci_high=0.75)
+    score = replace(score, stats=short)
+    scores = {
+        "exact_match": score,
+        "exact_match@valid+typos": replace(score, split="valid", perturbation="typos"),
+        "NDCG@10": replace(score, metric="NDCG@10", higher_is_better=None, scale=None, unit=None),
+        "of_no_split": replace(score, metric="of_no_split", split=None),
+    }
+    groups = {"category": {"even": {"exact_match": score, "unknown": replace(score, metric="unknown", unit="words")}}}
     validity = replace(
         made.validity,
         judges={"a": JudgeCounts(4, 3, 1, same_family=True)},
@@ -53,7 +70,15 @@ def result(tmp_path: Path) -> TaskResult:
     first, *others = made.instances
     instances = [replace(first, signs=("unparsed",)), *others]
     stamp = Comparability(False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",))
-    return replace(made, validity=validity, provenance=provenance, instances=instances, comparability=stamp)
+    return replace(
+        made,
+        scores=scores,
+        groups=groups,
+        validity=validity,
+        provenance=provenance,
+        instances=instances,
+        comparability=stamp,
+    )
 
 
 @pytest.fixture
@@ -61,7 +86,10 @@ def folder(result: TaskResult, tmp_path: Path) -> Path:
     rundir = RunDir(tmp_path / "written")
     rundir.create()
     config = plan().evaluation.as_dict()
-    write_reports(result, rundir, config=config, command="helm-run -c x", redactor=Redactor(), responses={})
+    given = plan().evaluation.as_given()
+    write_reports(
+        result, rundir, config=config, command="helm-run -c x", redactor=Redactor(), responses={}, given=given
+    )
     return rundir.root
 
 
@@ -72,7 +100,8 @@ def test_it_is_the_same(result: TaskResult, folder: Path) -> None:
         result, instances=(), something_to_ask=result.status == "partial"
     )
     assert (stored.folder, stored.command) == (folder, "helm-run -c x")
-    assert stored.config["type"] == "pubmed_qa"
+    assert stored.result.groups == result.groups
+    assert stored.config == {"type": "pubmed_qa", "output_dir": "/results/x"}
     assert stored.target["api_endpoint"]["model_id"] == "org/model"
     assert load_result(folder / "evaluation_config.yaml").result.scores == result.scores
 
@@ -99,6 +128,74 @@ def test_a_stamp_without_deviations_is_one_line(
     del document["comparability"]  # of an earlier version
     rundir.evaluation_config.write_text(yaml.safe_dump(document))
     assert load_result(rundir.root).result.comparability is None
+
+
+def test_a_document_that_is_made_of_what_was_read_is_the_same(folder: Path) -> None:
+    stored = load_result(folder)
+    given = {"config": stored.config, "target": stored.target}
+    document = documents.evaluation_config(stored.result, given, stored.command)
+    assert documents.to_yaml(document) == (folder / "evaluation_config.yaml").read_text("utf-8")
+
+
+def test_the_defaults_come_from_the_run_config_beside_it(folder: Path) -> None:
+    whole = documents.run_config(plan({"config.params.parallelism": 9}).evaluation.as_dict(), "x", "helm", "p")
+    whole["target"]["api_endpoint"]["model_id"] = "org/later"
+    RunDir(folder).run_config.write_text(documents.to_yaml(whole))
+    stored = load_result(folder)
+    assert stored.config["params"]["parallelism"] == 9
+    assert stored.config["params"]["extra"]["min_coverage"] == 1.0
+    assert stored.target["api_endpoint"]["adapter_config"]["use_nvcf"] is False
+    assert stored.target["api_endpoint"]["model_id"] == "org/model"  # what the result says of itself is stronger
+
+
+@pytest.mark.parametrize("text", ["[", "1", "config: 1\ntarget: {}", "config: {}"])
+def test_a_run_config_that_is_none_is_not_needed(text: str, folder: Path) -> None:
+    RunDir(folder).run_config.write_text(text)
+    assert load_result(folder).config == {"type": "pubmed_qa", "output_dir": "/results/x"}
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Usage(SpentByRole(spent(7, 40), {"model": spent(7, 40)}), SpentByRole(spent(7, 40), {"model": spent(7, 40)}), 1, 2.0),
+        Usage(SpentByRole(spent(7, 40), {"model": spent(7, 40)}), SpentByRole(spent(9, 40), {"model": spent(9, 40)}), 2, 2.0),
+        Usage(SpentByRole(spent(7, 40), {"gpt": spent(4, 1)}), SpentByRole(spent(9, 40), {}), 3, 2.0),
+        Usage(SpentByRole(spent(0, None), {}), SpentByRole(spent(0, None), {}), 0, 2.0),
+    ],
+)  # fmt: skip
+def test_usage_that_was_written_in_short_is_whole_again(usage: Usage, result: TaskResult, tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path / "used")
+    rundir.create()
+    write_reports(
+        replace(result, usage=usage), rundir, config=plan().evaluation.as_dict(), command="x", redactor=Redactor(),
+        responses={},
+    )  # fmt: skip
+    assert load_result(rundir.root).result.usage == usage
+
+
+def test_a_result_of_schema_version_1_is_read() -> None:
+    result = load_result(VERSION_1).result
+    assert (result.task, result.main_metric, result.status, result.reportable) == (
+        "sample_medical_qa", "exact_match", "complete", True,
+    )  # fmt: skip
+    score = result.scores["exact_match@5"]
+    assert (score.value, score.metric, score.split, score.perturbation) == (0.2, "exact_match@5", "test", None)
+    assert (score.stats.count, score.stats.ci_high, score.scale, score.unit) == (40, 0.34757306346399497, None, None)
+    assert list(result.groups["category"]) == ["cardiology", "neurology"]
+    assert result.groups["category"]["neurology"]["exact_match"].value == 0.0
+    assert (result.usage.runs, result.usage.all_runs.roles["model"].requests) == (1, 40)
+    assert (result.validity.instances.scored, result.validity.splits) == (40, {"test": 40})
+    assert result.provenance.run_identity == "v1-a90ecdfc95124651884c"
+
+
+@pytest.mark.parametrize("version", [3, None, "x"])
+def test_a_version_that_is_not_known_is_said(version: object, folder: Path) -> None:
+    file = folder / "evaluation_config.yaml"
+    document = yaml.safe_load(file.read_text())
+    document["schema_version"] = version
+    file.write_text(yaml.safe_dump(document))
+    with pytest.raises(PrerequisiteError, match="is no result of this version: schema_version: 2 was expected"):
+        load_result(folder)
 
 
 def test_there_is_none(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def written(result: TaskResult, tmp_path: Path) -> RunDir:
     write_reports(
         replace(result, instances=records), rundir, config=config,
         command=f"helm-run {KEY}", redactor=Redactor([KEY]),
-        responses={"model": [row(f'{{"a": "{KEY}"}}')], "gpt": [row("1"), row("2")], "none": []},
+        responses={"model": [row(f'{{"a": "{KEY}"}}')], "gpt": [row("1"), row("2")], "none": []}, given=config,
     )  # fmt: skip
     return rundir
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from eval_factory.core.results import Stats
 from eval_factory.helm import output
+from eval_factory.helm.judge_output import SCALE
 from eval_factory.scoring.metric_values import MetricValues, metric_values_of
 from unit.scoring.test_collect import state, write_run
 from unit.scoring.test_scores import key
@@ -41,6 +42,16 @@ def test_a_score_says_what_it_is_of() -> None:
         "valid",
         "typos",
     )
+
+
+def test_a_score_says_which_way_is_better_on_what_scale() -> None:
+    stats = Stats(1, 0.5, None, None, None, None, None)
+    known = MetricValues("rouge_l@valid", "rouge_l", 0.5, merged=False).score(0.5, stats)
+    assert (known.higher_is_better, known.scale, known.unit) == (True, (0, 1), "overlap")
+    unknown = MetricValues("surprise", "surprise", 0.5, merged=False, scale=(0, 10)).score(0.5, stats)
+    assert (unknown.higher_is_better, unknown.scale, unknown.unit) == (None, (0, 10), None)
+    jury = MetricValues("my_jury", "my_jury", 4.0, merged=False, scale=SCALE).score(4.0, stats)
+    assert (jury.higher_is_better, jury.scale, jury.unit) == (True, (1, 5), "rating")
 
 
 def test_what_is_no_score_or_was_never_computed_is_left_out(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""What is known of HELM's metrics: which way is better, from where to where the values go, what they count.
+
+Read in the code of HELM's metrics (crfm-helm 0.5.16); a metric that is not in the table is unknown, never guessed.
+`tests/helm` compares the directions with those that HELM's own `static/schema_*.yaml` state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eval_factory.helm.judge_output import SCALE
+
+
+@dataclass(frozen=True)
+class MetricFacts:
+    """None: not known, or not defined (whether a longer summary is better depends on what it is for)."""
+
+    higher_is_better: bool | None = None
+    scale: tuple[float, float] | None = None
+    """The least and the greatest value; None where there is no end, or none is known."""
+    unit: str | None = None
+
+
+UNKNOWN = MetricFacts()
+_ZERO_TO_ONE = (0.0, 1.0)
+
+SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
+"""Of the instances, or of what was found or looked for: precision, recall."""
+OVERLAP = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="overlap")
+"""Of the words of an answer with those of a reference: ROUGE, BLEU, F1 of words."""
+RATING = MetricFacts(higher_is_better=True, scale=SCALE, unit="rating")
+"""Mean of the ratings of a jury."""
+F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
+SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
+"""BERTScore, rescaled with a baseline: an answer that is worse than a random text is below 0."""
+ERROR_RATE = MetricFacts(higher_is_better=False, unit="errors per word")
+"""May exceed 1: an answer can hold more wrong words than the reference has words."""
+
+OF_JURIES = (
+    "aci_bench_accuracy", "chw_care_plan_accuracy", "dischargeme_accuracy", "med_dialog_accuracy", "medalign_accuracy",
+    "medi_qa_accuracy", "medication_qa_accuracy", "mental_health_accuracy", "mimic_bhc_accuracy", "mimic_rrs_accuracy",
+    "mtsamples_procedures_accuracy", "mtsamples_replicate_accuracy", "starr_patient_instructions_accuracy",
+    "jury_score",
+)  # fmt: skip
+"""HELM calls them accuracies, and they are means of ratings."""
+
+_MATCHES = ("exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match")
+_OF_MATCHES = (*_MATCHES, *(f"{name}@5" for name in _MATCHES))
+
+_FACTS = {
+    **dict.fromkeys(_OF_MATCHES, SHARE),
+    **dict.fromkeys(OF_JURIES, RATING),
+    **dict.fromkeys(("rouge_1", "rouge_2", "rouge_l", "bleu", "bleu_1", "bleu_4", "f1_score"), OVERLAP),
+    **dict.fromkeys(("BERTScore-P", "BERTScore-R", "BERTScore-F"), SIMILARITY),
+    **dict.fromkeys(("classification_macro_f1", "classification_micro_f1", "mimiciv_billing_code_f1"), F1),
+    **dict.fromkeys(("wer_score", "mer_score"), ERROR_RATE),
+    **dict.fromkeys(
+        (
+            "medcalc_bench_accuracy", "medec_error_flag_accuracy", "medec_error_sentence_accuracy",
+            "mimiciv_billing_code_precision", "mimiciv_billing_code_recall",
+            "ehr_sql_execution_accuracy", "ehr_sql_query_validity",
+            "ehr_sql_precision_answerable", "ehr_sql_recall_answerable",
+            "math_equiv", "exact_match_indicator", "final_number_exact_match",
+        ),
+        SHARE,
+    ),
+    # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
+    "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
+    "ehr_sql_total_ground_truth_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
+    # Grusky et al., NAACL 2018: the share of an answer's words that are copied, the mean square length of what is
+    # copied at a time, how many words of the source stand for one of the answer.
+    "summarization_coverage": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
+    "summarization_density": MetricFacts(unit="words"),
+    "summarization_compression": MetricFacts(unit="ratio"),
+}  # fmt: skip
+
+_OURS = (".corrected", ".lenient", ".helm", ".all_judges")
+"""What our own scores beside HELM's are called; they are of the metric's direction, scale and unit."""
+
+
+def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts:
+    """Of a metric, by HELM's name of it.
+
+    Args:
+        name: without split and perturbation; with what is ours behind it, or not.
+        scale: of this run's values where that is known. A jury's tells a jury of whatever name.
+    """
+    base = next((name.removesuffix(ending) for ending in _OURS if name.endswith(ending)), name)
+    known = _FACTS.get(base)
+    if known is None and scale == SCALE:
+        return RATING
+    return known or UNKNOWN
