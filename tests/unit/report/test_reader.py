@@ -36,8 +36,20 @@ def result(tmp_path: Path) -> TaskResult:
     judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))
     provenance = replace(made.provenance, endpoints={"model": asked, "a": judge})
     first, *others = made.instances
-    instances = [replace(first, signs=("unparsed",)), *others]
-    return replace(made, validity=validity, provenance=provenance, instances=instances)
+    instances = [replace(first, signs=("unparsed",), cluster="a note"), *others]
+    plain = made.scores["exact_match"]
+    all_figures = replace(
+        plain.stats,
+        clusters=3,
+        design_effect=1.5,
+        effective_n=2.5,
+        trials=2,
+        trial_stddev=0.1,
+        p_value=0.02,
+        p_holm=0.04,
+    )
+    groups = {"category": {"odd": {"exact_match": replace(plain, stats=all_figures)}, "even": {"exact_match": plain}}}
+    return replace(made, validity=validity, provenance=provenance, instances=instances, groups=groups)
 
 
 @pytest.fixture
