@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from eval_factory.scoring.intervals import student_t
 from eval_factory.scoring.statistics import interval_of_mean
@@ -28,7 +29,8 @@ NOMINAL, LEAST = 0.95, 0.93
 ICC = 0.2
 JURY = (1.0, 5.0)
 
-Draw = Callable[[np.random.Generator, int, int], np.ndarray]
+Rows = npt.NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int, int], Rows]
 """(source of chance, samples, values in each) -> a row a sample."""
 
 
@@ -73,7 +75,7 @@ def coverage(population: Population, count: int, samples: int, seed: int) -> flo
     return sum(_covers(row, population, clusters, known) for row in rows) / samples
 
 
-def _covers(row: np.ndarray, population: Population, clusters: list[int] | None, known: dict[bytes, bool]) -> bool:
+def _covers(row: Rows, population: Population, clusters: list[int] | None, known: dict[bytes, bool]) -> bool:
     key = row.tobytes()
     if key not in known:
         found = interval_of_mean(row.tolist(), scale=population.scale, clusters=clusters)
@@ -94,7 +96,7 @@ def coverage_of_plain_t(population: Population, count: int, samples: int, seed: 
 def ratings(name: str, marks: Sequence[float], shares: Sequence[float], cluster_size: int = 1) -> Population:
     """A jury's: each mark with its share."""
 
-    def draw(source: np.random.Generator, samples: int, count: int) -> np.ndarray:
+    def draw(source: np.random.Generator, samples: int, count: int) -> Rows:
         return np.asarray(marks)[
             np.searchsorted(np.cumsum(shares)[:-1], _uniform(source, samples, count, cluster_size))
         ]
@@ -106,7 +108,7 @@ def ratings(name: str, marks: Sequence[float], shares: Sequence[float], cluster_
 def overlaps(name: str, zeros: float, cluster_size: int = 1) -> Population:
     """ROUGE-like: a share of zeros, the others between 0 and 1 about 0.2."""
 
-    def draw(source: np.random.Generator, samples: int, count: int) -> np.ndarray:
+    def draw(source: np.random.Generator, samples: int, count: int) -> Rows:
         values = source.beta(2, 8, (samples, count))
         values[_uniform(source, samples, count, cluster_size) < zeros] = 0.0
         return values
@@ -117,7 +119,7 @@ def overlaps(name: str, zeros: float, cluster_size: int = 1) -> Population:
 def clustered_shares(share: float, cluster_size: int) -> Population:
     """0/1 values whose clusters have shares of their own, of a beta distribution with this ICC."""
 
-    def draw(source: np.random.Generator, samples: int, count: int) -> np.ndarray:
+    def draw(source: np.random.Generator, samples: int, count: int) -> Rows:
         return (_uniform(source, samples, count, cluster_size, share) < share).astype(float)
 
     return Population(f"{share:g} right", share, draw, None, cluster_size)
@@ -125,7 +127,7 @@ def clustered_shares(share: float, cluster_size: int) -> Population:
 
 def _uniform(
     source: np.random.Generator, samples: int, count: int, cluster_size: int, share: float | None = None
-) -> np.ndarray:
+) -> Rows:
     """Numbers from 0 to 1, of one cluster alike, with the intra-class correlation ICC.
 
     Without a `share` each takes its cluster's number with the probability sqrt(ICC), and one of its own otherwise. With

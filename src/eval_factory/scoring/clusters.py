@@ -42,7 +42,7 @@ class Clusters:
         if rule is None:
             return None
         records = [record for name in rule.records for record in _records(folder / name)]
-        known = {record.get(rule.key): _first(record, rule.labels) for record in records}
+        known = {record.get(rule.key or ""): _first(record, rule.labels) for record in records}
         return cls(rule, {str(key): str(label) for key, label in known.items() if key and label})
 
     def label_of(self, instance: output.Instance) -> str:

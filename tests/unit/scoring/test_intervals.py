@@ -29,7 +29,8 @@ from eval_factory.scoring.intervals import (
 def of_a_mean(values: list[float], clusters: list[int]) -> tuple[float, tuple[float, float]]:
     """Standard error and interval by statsmodels, with its small-sample factor."""
     fitted = OLS(values, [1.0] * len(values)).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
-    return float(fitted.bse[0]), tuple(map(float, fitted.conf_int()[0]))
+    low, high = map(float, fitted.conf_int()[0])
+    return float(fitted.bse[0]), (low, high)
 
 
 def drawn(clusters: int, seed: int) -> tuple[list[float], list[int]]:

@@ -132,11 +132,14 @@ def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) 
 
 
 def test_a_cluster_is_found_in_one_way() -> None:
-    for rule in ({"field": "a"}, {"text": "(b)"}, {"text": "(b)", "records": ("r",), "key": "k", "labels": ("l",)}):
-        assert (
-            HelmEntry(run_spec="r", scenario="s", main_metric=None, cluster={"what": "note", **rule}).cluster
-            is not None
-        )
+    found_by: tuple[dict[str, Any], ...] = (
+        {"field": "a"},
+        {"text": "(b)"},
+        {"text": "(b)", "records": ("r",), "key": "k", "labels": ("l",)},
+    )
+    for rule in found_by:
+        entry = HelmEntry(run_spec="r", scenario="s", main_metric=None, cluster=ClusterRule(what="note", **rule))
+        assert entry.cluster is not None
 
 
 def test_tasks_whose_instances_share_sources() -> None:
