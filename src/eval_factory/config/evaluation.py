@@ -24,7 +24,8 @@ from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
 from eval_factory.core.secrets import variable_of, variables_in
 from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.custom.definition import Benchmark, load_benchmark
-from eval_factory.tasks.framework import Framework, Task
+from eval_factory.tasks.custom.table_check import CLUSTER
+from eval_factory.tasks.framework import ClusterRule, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
@@ -327,6 +328,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         "scenario": benchmark.name,
         "main_metric": benchmark.main_metric,
         "judges": task.helm.judges if benchmark.has_jury else (),
+        "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER) if benchmark.has_clusters else None,
     }
     about = {"source": str(benchmark.path), "instances": benchmark.instances, "notes": benchmark.notes}
     return task.model_copy(

@@ -23,6 +23,20 @@ class Stats:
     ci_low: float | None
     ci_high: float | None
     ci_method: str | None
+    clusters: int | None = None
+    """How many sources the instances share, where the task declares such (`helm.cluster`)."""
+    design_effect: float | None = None
+    """How many times the mean's variance is what it were if no two instances shared a source."""
+    effective_n: float | None = None
+    """count / design_effect, and no more than count: so many independent instances would say as much."""
+    trials: int | None = None
+    """How often each instance was asked, where more than once."""
+    trial_stddev: float | None = None
+    """The sample standard deviation of the trials' scores: the spread of asking again, which is no sampling error."""
+    p_value: float | None = None
+    """Of a group: of the test that it does not differ from the rest of the instances."""
+    p_holm: float | None = None
+    """The same, corrected for all groups of the field."""
 
 
 @dataclass(frozen=True)
@@ -317,6 +331,8 @@ class InstanceRecord:
     """How the answer speaks to its judges, if it does."""
     signs: tuple[str, ...] = ()
     """What the counts of a run say of this one: unparsed, refused, thinking_stripped and so on."""
+    cluster: str | None = None
+    """The source that it shares with other instances, where the task declares such."""
 
 
 @dataclass(frozen=True)

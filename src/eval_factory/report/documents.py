@@ -241,6 +241,7 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         **({"unjudged": True} if record.unjudged else {}),
         **({"injection": list(record.injection)} if record.injection else {}),
         **({"signs": list(record.signs)} if record.signs else {}),
+        **({"cluster": record.cluster} if record.cluster is not None else {}),
     }
 
 

@@ -132,6 +132,7 @@ def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> 
         unjudged=outcome.get("unjudged", False),
         injection=tuple(outcome.get("injection", ())),
         signs=tuple(outcome.get("signs", ())),
+        cluster=outcome.get("cluster"),
     )
 
 

@@ -61,6 +61,7 @@ def html(result: TaskResult, command: str) -> str:
         usage_rows=list(_usage_rows(result.usage)),
         command=command,
         corrected=f"{result.main_metric}{CORRECTED}",
+        clustered=any(score.stats.clusters is not None for score in result.scores.values()),
     )
 
 

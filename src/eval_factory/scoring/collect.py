@@ -16,10 +16,11 @@ from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.clusters import notes_on_clusters
 from eval_factory.scoring.comparability import RunFacts, comparability_of
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.data_notes import notes_on_data
-from eval_factory.scoring.groups import scores_by_group
+from eval_factory.scoring.groups import Groups, scores_by_group
 from eval_factory.scoring.judgements import (
     ALL_JUDGES,
     bounds_over_judgements,
@@ -74,6 +75,7 @@ def collect(
     jury_metric = run.jury.metric if run.jury else None
     helms = helms_own(metrics, jury_metric, tally)
     metrics = [of_the_jury(metric, tally) if is_judged(metric, jury_metric) else metric for metric in metrics]
+    _tell_sources(metrics, tally)
     notes = Notes()
     notes.add(Importance.BACKGROUND, *plan.evaluation.task.about.notes)
     if entry.main_split not in (None, main_split):
@@ -102,6 +104,11 @@ def collect(
         *endpoints_of_other_models(asked, extra.max_model_mismatch),
     )
     jury_report = tally.ratings.report() if run.jury else None
+    grouped = (
+        scores_by_group(main_values, tally.members, missing, failed_as_zero=as_zero, beside=corrected)
+        if main_values
+        else Groups()
+    )
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan)])
     notes.extend(readability.notes(plan, instances, scored.scores))
@@ -109,6 +116,9 @@ def collect(
     notes.extend(notes_on_models(asked, tally.judges))
     if jury_report is not None:
         notes.extend(notes_on_agreement(jury_report, tally.ratings))
+    main_score = scored.scores.get(main)
+    notes.extend(notes_on_clusters(entry.cluster, tally.clusters, main_score))
+    notes.extend(grouped.notes())
     notes.add(Importance.BACKGROUND, *corrections.notes())
     notes.add(Importance.DOUBTFUL if main in scored.scores else Importance.NO_RESULT, *why)
     scenario = run.scenario_name or entry.scenario
@@ -119,9 +129,7 @@ def collect(
         scores={name: scored.scores[name] for name in sorted(scored.scores, key=lambda name: name != main)}
         | scored.of_all_judges
         | helms,
-        groups=scores_by_group(main_values, tally.members, missing, failed_as_zero=as_zero, beside=corrected)
-        if main_values
-        else {},
+        groups=grouped.scores,
         validity=Validity(
             instances,
             tally.judges,
@@ -180,6 +188,11 @@ def _scored(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tal
         if limits is not None:
             found.bounds[metric.label] = limits
     return found
+
+
+def _tell_sources(metrics: Sequence[MetricValues], tally: Tally) -> None:
+    for metric in metrics:
+        metric.clusters = tally.clusters or None
 
 
 def _keep_places(metrics: Sequence[MetricValues], tally: Tally, main_split: str | None) -> None:

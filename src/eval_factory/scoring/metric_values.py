@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eval_factory.core.results import Score, Stats
@@ -27,6 +28,10 @@ class MetricValues:
     values: dict[InstanceKey, float] = field(default_factory=dict)
     split: str | None = None
     perturbation: str | None = None
+    counts: dict[InstanceKey, int] = field(default_factory=dict)
+    """How much HELM counted of an instance, where that is not one: the metric has a denominator of its own then."""
+    clusters: Mapping[str, str] | None = None
+    """Id of an instance -> the source that it shares with others; None where the task declares no such."""
 
     def score(self, value: float, stats: Stats) -> Score:
         """A score of this metric in this split and perturbation."""
@@ -63,6 +68,8 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
             metric = found.get(label)
             if metric is not None and stat.mean is not None:
                 metric.values[key] = stat.mean
+                if stat.count != 1:
+                    metric.counts[key] = stat.count
     if is_perturbed:
         return list(found.values())
     # HELM writes 'worst case' statistics all the same; they repeat the plain ones.

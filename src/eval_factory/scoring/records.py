@@ -99,6 +99,7 @@ class InstanceRecords:
             unjudged=key in self.tally.unjudged,
             injection=tuple(injection_signs(text_of(state))) if self.run.jury else (),
             signs=self.readability.signs_of(key),
+            cluster=self.tally.clusters.get(state.instance.id),
         )
 
     def _metrics(self, key: InstanceKey) -> dict[str, float]:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from eval_factory.core.failure_causes import Causes
@@ -18,6 +19,7 @@ from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import injection_signs, rating_of_empty
 from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.clusters import Clusters
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.jury_agreement import Ratings, family_of
 from eval_factory.scoring.metric_values import InstanceKey
@@ -60,6 +62,8 @@ class Tally:
     nothing_right: int = 0
     """Instances with a right answer that HELM's quasi metrics take for nothing."""
     rows: RepeatedRows = field(default_factory=RepeatedRows)
+    clusters: dict[str, str] = field(default_factory=dict)
+    """Id of an instance -> the source that it shares with others, where the task declares such."""
     prompts: Any = field(default_factory=hashlib.sha256)
     causes: Causes = field(default_factory=Causes)
 
@@ -96,11 +100,12 @@ def tally_requests(
     """Go through a run's requests; each is told to `corrections` and `readability` too."""
     tally = Tally()
     jury = _Jury.of(plan, run)
+    sources = Clusters.of(plan.evaluation.task.helm.cluster, _data_of(plan, run))
     quasi = any(stat.name.name in QUASI_METRICS for stat in run.stats)
     for state in run.request_states():
         key = key_of(state)
         failed = has_failed(state)
-        _count_instance(tally, key, state)
+        _count_instance(tally, key, state, sources)
         corrections.add(key, state, None if failed else text_of(state))
         if readability is not None:
             readability.add(key, state, None if failed else text_of(state))
@@ -116,7 +121,11 @@ def tally_requests(
     return tally
 
 
-def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
+def _data_of(plan: Plan, run: output.HelmRun) -> Path:
+    return output.scenario_folder(plan.rundir.helm, run.scenario_name or plan.evaluation.task.helm.scenario)
+
+
+def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState, sources: Clusters | None) -> None:
     instance = state.instance
     tally.requested.add(key)
     tally.splits[instance.split or ""].add(instance.id)
@@ -126,6 +135,10 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) 
     fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
     if instance.sub_split:
         fields["sub_split"] = instance.sub_split
+    if sources is not None:
+        if instance.perturbation is None or instance.id not in tally.clusters:
+            tally.clusters[instance.id] = sources.label_of(instance)
+        fields.pop(sources.rule.field or "", None)  # it says which instances are alike, not what they are
     for name, value in fields.items():
         tally.members[name][value].append(key)
 

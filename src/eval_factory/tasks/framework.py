@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import model_validator
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
@@ -102,6 +105,38 @@ class ScenarioParameter(StrictModel):
         return not (self.required or self.fixed or self.path)
 
 
+class ClusterRule(StrictModel):
+    """How the source is found that an instance shares with others (`scoring/clusters.py`): by `field` or by `text`."""
+
+    what: str
+    """What the source is, in a word: calculator, question."""
+    field: str | None = None
+    """Of what the scenario keeps beside the instance."""
+    text: str | None = None
+    """A pattern with one group, which finds the source in the instance's text."""
+    records: tuple[str, ...] = ()
+    """JSON lists among the scenario's data in which what was found is looked up."""
+    key: str | None = None
+    """Field of such a record that holds what was found."""
+    labels: tuple[str, ...] = ()
+    """Fields of such a record that name the source: the first that it has."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> ClusterRule:
+        if (self.field is None) == (self.text is None):
+            raise ValueError("a cluster is found by `field` or by `text`: give one of them")
+        try:
+            groups = 1 if self.text is None else re.compile(self.text).groups
+        except re.error as error:
+            raise ValueError(f"the cluster's `text` is no regular expression: {error}") from None
+        if groups != 1:
+            raise ValueError(f"the cluster's `text` must have one group, it has {groups}")
+        looks_up = (bool(self.records), self.key is not None, bool(self.labels))
+        if any(looks_up) and not (all(looks_up) and self.text is not None):
+            raise ValueError("`records`, `key` and `labels` belong together, and to `text`")
+        return self
+
+
 class HelmEntry(StrictModel):
     """How HELM knows a task."""
 
@@ -115,6 +150,8 @@ class HelmEntry(StrictModel):
     """All that an answer may be, where the run does not show it: it is one of these alone."""
     answer_form: Literal["value", "sentence", "sql"] | None = None
     """Another form that the prompt asks for (`scoring/answer_forms.py`)."""
+    cluster: ClusterRule | None = None
+    """Where instances share sources."""
     zero_shot: bool = False
     """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
     any_run_spec: bool = False

@@ -184,6 +184,9 @@ def _task(entry: RunEntry, spec: RunSpec, framework: Framework) -> Task:
             main_metrics=spec.main_metrics,
             main_split=spec.main_split,
             prescribed_judges=prescribed,
+            cluster=next(
+                (task.helm.cluster for task in framework.evaluations if task.helm.run_spec == entry.name), None
+            ),
         ),
         about=About(
             tags=(TAG,),

@@ -73,6 +73,12 @@ def test_lines(result: TaskResult) -> None:
     assert (line["completion"], line["metrics"]) == ("<b>yes</b>", {"exact_match": 1.0})
 
 
+def test_the_source_of_an_instance_is_in_its_line(result: TaskResult) -> None:
+    first = next(iter(result.instances))
+    assert documents.result_line(replace(first, cluster="a note"))["cluster"] == "a note"
+    assert "cluster" not in documents.result_line(first)
+
+
 def test_signs_of_an_answer_are_in_its_line(result: TaskResult) -> None:
     line = documents.result_line(replace(next(iter(result.instances)), signs=("refused",)))
     assert line["signs"] == ["refused"]

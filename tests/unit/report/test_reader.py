@@ -68,7 +68,19 @@ def result(tmp_path: Path) -> TaskResult:
         ended_at="2001-09-09T01:47:10Z",
     )
     first, *others = made.instances
-    instances = [replace(first, signs=("unparsed",)), *others]
+    instances = [replace(first, signs=("unparsed",), cluster="a note"), *others]
+    plain = made.scores["exact_match"]
+    all_figures = replace(
+        plain.stats,
+        clusters=3,
+        design_effect=1.5,
+        effective_n=2.5,
+        trials=2,
+        trial_stddev=0.1,
+        p_value=0.02,
+        p_holm=0.04,
+    )
+    groups = {**groups, "category": {"odd": {"exact_match": replace(plain, stats=all_figures)}, "even": {"exact_match": plain}}}
     stamp = Comparability(False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",))
     return replace(
         made,

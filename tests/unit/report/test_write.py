@@ -187,15 +187,34 @@ def test_the_page_shows_the_corrected_value_beside_helms_for_each_group_too(resu
         "<p>exact_match: <b>0.5000</b>;\ncorrected: <b>0.7500</b> (HELM's value has a known defect: see the notes)</p>"
     )
     assert headline in page
-    cells = '<td class="n">{}</td><td class="n">{}</td>'
-    assert f"<tr><td>odd</td>{cells.format('0.0000', 2)}{cells.format('0.7500', 7)}</tr>" in page
-    assert f"<tr><td>even</td>{cells.format('1.0000', 2)}</tr>" in page
-    assert "<th>HELM's value</th><th>instances</th><th>corrected</th><th>instances</th>" in page
+    low, high = (result.scores["exact_match"].stats.ci_low, result.scores["exact_match"].stats.ci_high)
+    cells = '<td class="n">{:.4f}</td><td class="n">{}</td><td class="n">{:.4f} .. {:.4f}</td><td class="n">{}</td>'
+    helms, corrected = cells.format(0.5, 4, low, high, ""), cells.format(0.75, 7, 0.125, 0.875, "")
+    assert f"<tr><td>odd</td>{helms}{corrected}</tr>" in page
+    assert f"<tr><td>even</td>{helms}</tr>" in page
+    assert page.count("<th>instances</th><th>95 % interval</th><th>p, against the rest (Holm)</th>") == 2
+    assert "<th>HELM's value</th>" in page
     plain = html(result, "helm-run")
     assert "<p>exact_match: <b>0.5000</b></p>" in plain
     assert "corrected" not in plain
     without = html(replace(result, scores={}), "helm-run")
     assert "<p>exact_match" not in without
+
+
+def test_the_page_shows_how_intervals_are_made_and_what_sources_do_to_them(result: TaskResult) -> None:
+    plain = result.scores["exact_match"]
+    page = html(result, "helm-run")
+    assert "<td>wilson</td>" in page
+    assert "design effect" not in page
+    stats = replace(plain.stats, clusters=3, design_effect=2.345, p_holm=0.01234)
+    shared = {"exact_match": replace(plain, stats=stats)}
+    page = html(replace(result, scores=shared, groups={"ward": {"a": shared, "b": result.scores}}), "helm-run")
+    assert "<th>sources</th><th>design effect</th>" in page
+    assert '<td class="n">3</td><td class="n">2.35</td></tr>' in page
+    assert '<td class="n">0.0123</td></tr>' in page
+    assert "<tr><th>ward</th><th>value</th>" in page
+    with_other = html(replace(result, scores={**shared, "other": replace(plain, value=0.25)}), "helm-run")
+    assert '<td class="n"></td><td class="n"></td></tr>' in with_other
 
 
 def test_the_page_says_why_a_score_is_not_reportable(result: TaskResult) -> None:

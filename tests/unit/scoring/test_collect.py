@@ -106,8 +106,49 @@ def test_all_answered(tmp_path: Path) -> None:
     assert result.scores["exact_match"].stats.count == 4
     assert result.validity.bounds["exact_match"] == (0.5, 0.5)
     assert (result.status, result.reportable) == ("complete", True)
+    assert result.groups == {}
+    hidden = "by category: 2 groups hold fewer than 10 instances (4 in all) and are not shown; results.jsonl has them"
+    assert hidden in result.validity.notes
+
+
+def test_groups_of_ten_are_shown(tmp_path: Path) -> None:
+    result = result_of(tmp_path, states=[state(i, "yes") for i in range(20)], values={"exact_match": FOUR * 5})
     assert set(result.groups) == {"category"}
     assert result.groups["category"]["even"]["exact_match"].value == 1.0
+    assert not any("are not shown" in note for note in result.validity.notes)
+
+
+def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
+    """race_based_med: its answers to one question stand and fall together."""
+    states = [
+        state(
+            number,
+            "no",
+            instance={"input": {"text": f"Rate it.\n Question: {'abcd'[number // 5]}?\nResponse: {number}"}},
+        )
+        for number in range(20)
+    ]
+    values = [float(number < 10) for number in range(20)]
+    result = result_of(
+        tmp_path, {"config.type": "race_based_med"}, states=states, values={"exact_match": values}
+    )  # fmt: skip
+    stats = result.scores["exact_match"].stats
+    assert (stats.count, stats.clusters, stats.ci_method) == (20, 4, "wilson-clustered")
+    # distances' sums are 2.5 in each of four clusters: 4 / 3 * 25 / 400 over 0.25 / 19
+    assert stats.design_effect == pytest.approx(4 / 3 * 25 / 400 / (0.25 / 19))
+    assert [record.cluster for record in result.instances][::5] == ["a?", "b?", "c?", "d?"]
+    shared, large = [note for note in result.validity.notes if "(question)" in note]
+    assert shared.startswith("20 instances share 4 sources (question)")
+    assert large.startswith("the main score's design effect is 6.3 (question): its 20 instances say as much as 3 indep")
+    even = result.groups["category"]["even"]["exact_match"].stats
+    assert (even.count, even.clusters) == (10, 4)
+
+
+def test_a_task_without_sources_says_nothing_of_them(tmp_path: Path) -> None:
+    result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
+    stats = result.scores["exact_match"].stats
+    assert (stats.clusters, stats.design_effect, stats.effective_n, stats.trials) == (None, None, None, None)
+    assert [record.cluster for record in result.instances] == [None] * 4
 
 
 UNSCORABLE: dict[str, Any] = {"result": {"error": f"{names.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}}
@@ -414,16 +455,16 @@ def test_a_jurys_score_beside_another_main_score_is_not_reported_either(tmp_path
 
 def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_path: Path) -> None:
     unjudged = {"aci_bench": {"prompt_text": "p", "a": None}}
-    states = [state(number, "CORRECT", annotations=unjudged) for number in range(4)]
+    states = [state(number, "CORRECT", annotations=unjudged) for number in range(20)]
     result = result_of(
         tmp_path, {"config.type": "medec"}, states=states, metric_specs=[JURY],
-        values={"medec_error_flag_accuracy": FOUR, "aci_bench_accuracy": [1.0] * 4},
+        values={"medec_error_flag_accuracy": FOUR * 5, "aci_bench_accuracy": [1.0] * 20},
     )  # fmt: skip
     assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", True)
-    assert result.validity.instances.scored == 4
-    assert result.groups["category"]["odd"]["medec_error_flag_accuracy"].stats.count == 2
+    assert result.validity.instances.scored == 20
+    assert result.groups["category"]["odd"]["medec_error_flag_accuracy"].stats.count == 10
     corrected = result.groups["category"]["even"]["medec_error_flag_accuracy.corrected"]
-    assert (corrected.value, corrected.stats.count) == (0.0, 2)  # "text" names no sentence
+    assert (corrected.value, corrected.stats.count) == (0.0, 10)  # "text" names no sentence
     assert "aci_bench_accuracy" not in result.scores
     assert "aci_bench_accuracy: absent, no judge scored any answer" in result.validity.notes
     assert result.something_to_ask

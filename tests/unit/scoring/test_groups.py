@@ -3,84 +3,144 @@
 from __future__ import annotations
 
 import pytest
+from scipy import stats
 
-from eval_factory.scoring.groups import MOST_GROUPS, scores_by_group
-from eval_factory.scoring.metric_values import MetricValues
+from eval_factory.scoring.groups import MOST_GROUPS, SMALLEST_GROUP, Groups, scores_by_group
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.notes import Importance
 from unit.scoring.test_scores import context, key
 
 
+def keys(first: int, end: int) -> list[InstanceKey]:
+    return [key(number) for number in range(first, end)]
+
+
 def test_groups_leave_out_what_the_score_leaves_out() -> None:
-    values = {key(number): 1.0 for number in range(8)}
-    members = {"ward": {"a": [key(n) for n in range(4)], "b": [key(n) for n in range(4, 8)]}}
+    values = {key(number): 1.0 for number in range(30)}
+    members = {"ward": {"a": keys(0, 15), "b": keys(15, 30)}}
     missing = {key(0), key(1), key(2)}
-    groups = scores_by_group(context(values), members, missing, failed_as_zero=False)["ward"]
+    groups = scores_by_group(context(values), members, missing, failed_as_zero=False).scores["ward"]
     assert {name: (found["m"].value, found["m"].stats.count) for name, found in groups.items()} == {
-        "a": (1.0, 1), "b": (1.0, 4),
+        "a": (1.0, 12), "b": (1.0, 15),
     }  # fmt: skip
 
 
 def test_groups_count_as_zero_what_the_score_counts_as_zero() -> None:
-    values = {key(number): 1.0 for number in range(8)}
-    members = {"ward": {"a": [key(n) for n in range(4)], "b": [key(n) for n in range(4, 8)]}}
-    groups = scores_by_group(context(values), members, {key(0), key(1), key(2)}, failed_as_zero=True)["ward"]
-    assert {name: found["m"].value for name, found in groups.items()} == {"a": 0.25, "b": 1.0}
+    values = {key(number): 1.0 for number in range(24)}
+    members = {"ward": {"a": keys(0, 12), "b": keys(12, 24)}}
+    found = scores_by_group(context(values), members, {key(0), key(1), key(2)}, failed_as_zero=True).scores["ward"]
+    assert {name: scores["m"].value for name, scores in found.items()} == {"a": 0.75, "b": 1.0}
 
 
 def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
-    values = {key(number): 1.0 for number in range(8)}
+    values = {key(number): 1.0 for number in range(20)}
     members = {
         "one": {"only": list(values)},
-        "few": {"b": [key(n) for n in range(4)], "a": [key(n) for n in range(4, 8)]},
-        "most": {str(n): [key(n), key(n + 4)] for n in range(4)},
-        "many": {str(n): [key(n)] for n in range(8)},
+        "few": {"b": keys(0, 10), "a": keys(10, 20)},
+        "most": {str(n): [key(n), key(n + 10)] for n in range(10)},
+        "many": {str(n): [key(n)] for n in range(20)},
         "other": {"x": [key(0)], "y": [key(99)]},  # of another split: not in this metric's values
     }
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
-    assert list(found) == ["few", "most"]
-    assert list(found["few"]) == ["a", "b"]
+    assert list(found.scores) == ["few"]
+    assert list(found.scores["few"]) == ["a", "b"]
+    assert found.hidden == {"most": [2] * 10}
 
 
 def test_a_field_with_more_values_than_the_most_groups_is_left_out() -> None:
     """However many instances there are: nobody reads such a table."""
-    count = 2 * (MOST_GROUPS + 1)
-    values = {key(number): 1.0 for number in range(count)}
+    size = SMALLEST_GROUP
+    values = {key(number): 1.0 for number in range(size * (MOST_GROUPS + 1))}
     members = {
-        "most": {str(n): [key(n), key(n + MOST_GROUPS)] for n in range(MOST_GROUPS)},
-        "more": {str(n): [key(n), key(n + MOST_GROUPS + 1)] for n in range(MOST_GROUPS + 1)},
+        "most": {str(n): keys(size * n, size * (n + 1)) for n in range(MOST_GROUPS)},
+        "more": {str(n): keys(size * n, size * (n + 1)) for n in range(MOST_GROUPS + 1)},
     }
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
-    assert {name: len(groups) for name, groups in found.items()} == {"most": 60}
+    assert {name: len(groups) for name, groups in found.scores.items()} == {"most": 60}
+    assert found.hidden == {}
 
 
 def test_a_group_of_missing_instances_alone_is_left_out() -> None:
-    values = {key(number): float(number) for number in range(6)}
-    members = {"ward": {"a": [key(0), key(1)], "b": [key(2), key(3)], "c": [key(4), key(5)]}}
-    missing = {key(4), key(5), ("of another split", 0, None)}
-    ((name, groups),) = scores_by_group(context(values), members, missing, failed_as_zero=False).items()
-    assert (name, {value: scores["m"].value for value, scores in groups.items()}) == ("ward", {"a": 0.5, "b": 2.5})
-    zeroed = scores_by_group(context(values), members, missing, failed_as_zero=True)["ward"]
-    assert {value: scores["m"].value for value, scores in zeroed.items()} == {"a": 0.5, "b": 2.5, "c": 0.0}
+    values = {key(number): float(number < 10) for number in range(30)}
+    members = {"ward": {"a": keys(0, 10), "b": keys(10, 20), "c": keys(20, 30)}}
+    missing = {*keys(20, 30), ("of another split", 0, None)}
+    ((name, groups),) = scores_by_group(context(values), members, missing, failed_as_zero=False).scores.items()
+    assert (name, {value: scores["m"].value for value, scores in groups.items()}) == ("ward", {"a": 1.0, "b": 0.0})
+    zeroed = scores_by_group(context(values), members, missing, failed_as_zero=True).scores["ward"]
+    assert {value: scores["m"].value for value, scores in zeroed.items()} == {"a": 1.0, "b": 0.0, "c": 0.0}
 
 
 def test_groups_show_the_corrected_value_beside_helms() -> None:
     """Which groups there are is for HELM's metric to say; an instance may count in one of the two only."""
-    values = {key(number): 0.0 for number in range(8)}
-    right = {key(number): 1.0 for number in (0, 1, 2, 4)} | {key(5): 0.0, key(9): 1.0}
+    values = {key(number): 0.0 for number in range(40)}
+    right = {key(number): 1.0 for number in (0, 1, 2, 10, 11)} | {key(12): 0.0, key(99): 1.0}
     members = {
-        "ward": {"a": [key(n) for n in range(4)], "b": [key(4), key(5)], "c": [key(6), key(7)], "d": [key(9)]},
-        "own": {"x": [key(0)], "y": [key(9)]},
+        "ward": {"a": keys(0, 10), "b": keys(10, 20), "c": keys(20, 30), "d": [key(99)], "e": keys(30, 39)},
+        "own": {"x": [key(0)], "y": [key(99)]},
     }
     beside = MetricValues("m.corrected", "m.corrected", None, merged=True, values=right)
     found = scores_by_group(context(values), members, {key(0)}, failed_as_zero=True, beside=beside)
-    assert list(found) == ["ward"]
+    assert list(found.scores) == ["ward"]
     assert {
         ward: {label: (score.metric, score.value, score.stats.count) for label, score in scores.items()}
-        for ward, scores in found["ward"].items()
+        for ward, scores in found.scores["ward"].items()
     } == {
-        "a": {"m": ("m", 0.0, 4), "m.corrected": ("m.corrected", pytest.approx(2 / 3), 3)},
-        "b": {"m": ("m", 0.0, 2), "m.corrected": ("m.corrected", 0.5, 2)},
-        "c": {"m": ("m", 0.0, 2)},
+        "a": {"m": ("m", 0.0, 10), "m.corrected": ("m.corrected", pytest.approx(2 / 3), 3)},
+        "b": {"m": ("m", 0.0, 10), "m.corrected": ("m.corrected", pytest.approx(2 / 3), 3)},
+        "c": {"m": ("m", 0.0, 10)},
     }
-    excluded = scores_by_group(context(values), members, {key(0)}, failed_as_zero=False, beside=beside)
-    assert excluded["ward"]["a"]["m.corrected"].value == 1.0
-    assert excluded["ward"]["a"]["m.corrected"].stats.count == 2
+    assert found.hidden == {"ward": [9]}
+
+
+def test_a_small_group_is_hidden_and_said() -> None:
+    values = {key(number): 1.0 for number in range(33)}
+    members = {
+        "ward": {"a": keys(0, 10), "b": keys(10, 19), "c": keys(19, 33)},
+        "tiny": {"x": keys(0, 3), "y": keys(3, 5)},
+    }
+    found = scores_by_group(context(values), members, set(), failed_as_zero=False)
+    assert {name: list(groups) for name, groups in found.scores.items()} == {"ward": ["a", "c"]}
+    notes = list(found.notes())
+    assert [note.text for note in notes] == [
+        "by tiny: 2 groups hold fewer than 10 instances (5 in all) and are not shown; results.jsonl has them",
+        "by ward: 1 group holds fewer than 10 instances (9 in all) and is not shown; results.jsonl has them",
+    ]
+    assert {note.importance for note in notes} == {Importance.BACKGROUND}
+    assert list(Groups().notes()) == []
+
+
+def test_each_group_is_tested_against_the_rest_the_hidden_ones_among_it() -> None:
+    """Fisher's exact test by SciPy on 9 of 10 against 6 of 18, and so on; Holm's correction over the shown two."""
+    right = {*range(9), *range(10, 13), *range(20, 23)}
+    values = {key(number): float(number in right) for number in range(28)}
+    members = {"ward": {"a": keys(0, 10), "b": keys(10, 20), "c": keys(20, 28)}}
+    found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"]
+    p_a, p_b = (stats.fisher_exact(table).pvalue for table in ([[9, 1], [6, 12]], [[3, 7], [12, 6]]))
+    assert p_a < p_b
+    assert found["a"]["m"].stats.p_value == pytest.approx(p_a)
+    assert found["b"]["m"].stats.p_value == pytest.approx(p_b)
+    assert found["a"]["m"].stats.p_holm == pytest.approx(2 * p_a)
+    assert found["b"]["m"].stats.p_holm == pytest.approx(p_b)
+
+
+def test_two_groups_are_one_test() -> None:
+    values = {key(number): float(number < 12) for number in range(24)}
+    members = {"ward": {"a": keys(0, 10), "b": keys(10, 24)}}
+    found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"]
+    tested = {name: (scores["m"].stats.p_value, scores["m"].stats.p_holm) for name, scores in found.items()}
+    assert tested["a"] == tested["b"]
+    assert tested["a"][0] == tested["a"][1] == pytest.approx(stats.fisher_exact([[10, 0], [2, 12]]).pvalue)
+
+
+def test_groups_of_clustered_instances_have_clustered_intervals_and_tests() -> None:
+    values = {key(number): float(number % 20 < 13) for number in range(40)}
+    members = {"ward": {"a": keys(0, 20), "b": keys(20, 40)}}
+    plain = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"]["a"]["m"]
+    metric = context(values)
+    metric.clusters = {f"id{number}": str(number // 4) for number in range(40)}
+    found = scores_by_group(metric, members, set(), failed_as_zero=False).scores["ward"]["a"]["m"]
+    assert (found.stats.clusters, found.stats.ci_method) == (5, "wilson-clustered")
+    assert found.stats.ci_low is not None
+    assert plain.stats.ci_low is not None
+    assert found.stats.ci_low < plain.stats.ci_low
+    assert found.stats.p_value == pytest.approx(1.0)

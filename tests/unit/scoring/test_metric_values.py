@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from eval_factory.core.results import Stats
-from eval_factory.helm import output
+from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import SCALE
 from eval_factory.scoring.metric_values import MetricValues, metric_values_of
 from unit.scoring.test_collect import state, write_run
@@ -77,3 +78,15 @@ def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -
     twice = output.HelmRun(run.folder, run.run_spec, [*run.stats, apart])
     (metric,) = [metric for metric in metric_values_of(twice, "test") if metric.name == "em"]
     assert (metric.merged, metric.helm_mean, metric.values) == (True, None, {key(0): 1.0, key(1): 0.0})
+
+
+def test_what_helm_counted_other_than_once_is_known(tmp_path: Path) -> None:
+    states = [state(number, "yes") for number in range(3)]
+    write_run(tmp_path / "run", states, {"em": [1.0, 0.5, 0.0]})
+    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
+    entries = json.loads(file.read_text())
+    entries[1]["stats"][0] |= {"count": 4, "sum": 2.0}
+    file.write_text(json.dumps(entries, indent=2))
+    (metric,) = [one for one in metric_values_of(output.read_run(tmp_path / "run"), "test") if one.name == "em"]
+    assert metric.counts == {key(1): 4}
+    assert metric.clusters is None

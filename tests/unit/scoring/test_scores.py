@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
-from eval_factory.scoring.scores import bounds_of, helm_mean, score_of
+from eval_factory.scoring.scores import bounds_of, helm_mean, sample_of, score_of
 
 
 def key(number: int, trial: int = 0) -> InstanceKey:
@@ -158,3 +158,62 @@ def test_the_interval_ends_where_the_scale_ends(missing: set[InstanceKey]) -> No
     assert open_ended is not None
     assert open_ended.stats.ci_high is not None
     assert open_ended.stats.ci_high > 5.0
+
+
+def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> None:
+    """Three trials of two instances: their scores are 1, 0.5 and 0."""
+    values = {key(0, 0): 1.0, key(1, 0): 1.0, key(0, 1): 1.0, key(1, 1): 0.0, key(0, 2): 0.0, key(1, 2): 0.0}
+    score = score_of(context(values), set(), failed_as_zero=False)
+    assert score is not None
+    assert (score.stats.count, score.stats.trials) == (2, 3)
+    assert score.stats.trial_stddev == pytest.approx(0.5)
+    once = score_of(context({key(0): 1.0, key(1): 0.0}), set(), failed_as_zero=False)
+    assert once is not None
+    assert (once.stats.trials, once.stats.trial_stddev) == (None, None)
+
+
+@pytest.mark.parametrize("missing", [set(), {key(7)}])
+def test_the_interval_is_that_of_clusters(missing: set[InstanceKey]) -> None:
+    metric = context({key(number): float(number < 4) for number in range(8)})
+    metric.clusters = {f"id{number}": str(number // 2) for number in range(6)}
+    score = score_of(metric, missing, failed_as_zero=False)
+    assert score is not None
+    assert score.stats.clusters == (4 if missing else 5)  # what was not sorted is a source of its own
+    assert score.stats.ci_method == "wilson-clustered"
+
+
+def test_one_value_an_instance_has_one_source() -> None:
+    metric = context({key(number, trial): float(number < 3) for number in range(6) for trial in range(2)})
+    metric.clusters = {f"id{number}": str(number // 3) for number in range(6)}
+    values, sources = sample_of(metric, metric.values)
+    assert (values, sources) == ([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], ["0", "0", "0", "1", "1", "1"])
+    assert sample_of(context(metric.values), metric.values)[1] is None
+
+
+def ratio(helm: float, counts: dict[InstanceKey, int]) -> MetricValues:
+    """Eight instances whose values HELM counts more than once each."""
+    values = {key(number): (number % 4) / 4 for number in range(8)}
+    return MetricValues("precision", "precision", helm, merged=False, values=values, counts=counts)
+
+
+def test_a_ratio_of_sums_has_a_bootstrap_interval() -> None:
+    counts = {key(number): 4 for number in range(4)} | {key(number): 8 for number in range(4, 7)}
+    # sums are 0 1 2 3, 0 2 4 and 0.75 of what HELM counted once
+    score = score_of(ratio(12.75 / 41, counts), set(), failed_as_zero=False)
+    assert score is not None
+    assert (score.value, score.stats.count, score.stats.ci_method) == (12.75 / 41, 8, "bca-bootstrap")
+    assert score.stats.ci_low is not None
+    assert score.stats.ci_high is not None
+    assert 0 < score.stats.ci_low < 12.75 / 41 < score.stats.ci_high < 0.75
+    sorted_in_pairs = ratio(12.75 / 41, counts)
+    sorted_in_pairs.clusters = {f"id{number}": str(number // 4) for number in range(8)}
+    few = score_of(sorted_in_pairs, set(), failed_as_zero=False)
+    assert few is not None
+    assert few.stats.ci_method is None
+
+
+@pytest.mark.parametrize("counts", [{}, {key(0): 4}, dict.fromkeys(map(key, range(8)), 0)])
+def test_what_helm_computed_otherwise_has_none(counts: dict[InstanceKey, int]) -> None:
+    score = score_of(ratio(0.9, counts), set(), failed_as_zero=False)
+    assert score is not None
+    assert (score.value, score.stats.ci_method, score.stats.ci_low) == (0.9, None, None)

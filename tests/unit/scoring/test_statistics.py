@@ -34,9 +34,30 @@ def test_one_value_has_no_interval() -> None:
     assert (stats.stderr, stats.ci_low, stats.ci_method) == (None, None, None)
 
 
-def test_equal_values() -> None:
+def test_equal_values_of_an_unknown_scale_have_no_interval() -> None:
+    """A width of zero would be wrong, and nothing says how far away another value could be."""
     stats = describe([4.0, 4.0, 4.0])
-    assert (stats.ci_low, stats.ci_high) == (4.0, 4.0)
+    assert (stats.mean, stats.stddev, stats.stderr) == (4.0, 0.0, 0.0)
+    assert (stats.ci_low, stats.ci_high, stats.ci_method) == (None, None, None)
+
+
+def test_ten_of_ten_are_an_exact_bound() -> None:
+    """scipy.stats.binomtest(10, 10).proportion_ci(method="exact") begins at 0.6915029."""
+    all_right, none_right = describe([1.0] * 10), describe([0.0] * 10)
+    assert (all_right.ci_method, all_right.ci_high) == ("exact-one-sided", 1.0)
+    assert all_right.ci_low == pytest.approx(0.6915029, abs=1e-7)
+    assert (none_right.ci_method, none_right.ci_low, none_right.stderr) == ("exact-one-sided", 0.0, 0.0)
+    assert none_right.ci_high == pytest.approx(0.3084971, abs=1e-7)
+
+
+def test_a_jury_that_always_says_the_same_has_an_interval() -> None:
+    """One rating in 1 - 0.025 ** (1 / 8) = 0.36943 may be another one, and lie at an end of the scale."""
+    fives = describe([5.0] * 8, scale=(1.0, 5.0))
+    assert (fives.ci_high, fives.ci_method) == (5.0, "exact-one-sided")
+    assert fives.ci_low == pytest.approx(5 - 4 * 0.3694167, abs=1e-6)
+    twos = describe([2.0] * 8, scale=(1.0, 5.0))
+    assert twos.ci_low == pytest.approx(2 - 0.3694167, abs=1e-6)
+    assert twos.ci_high == pytest.approx(2 + 3 * 0.3694167, abs=1e-6)
 
 
 def test_percentile() -> None:
@@ -65,7 +86,8 @@ def test_an_interval_ends_where_the_scale_ends() -> None:
 
 def test_ratings_of_one_are_no_proportions() -> None:
     lowest = describe([1.0] * 8, scale=(1.0, 5.0))
-    assert (lowest.ci_low, lowest.ci_high, lowest.ci_method) == (1.0, 1.0, "student-t")
+    assert (lowest.ci_low, lowest.ci_method) == (1.0, "exact-one-sided")
+    assert lowest.ci_high == pytest.approx(1 + 4 * 0.3694167, abs=1e-6)
 
 
 def test_two_values_have_an_interval() -> None:
@@ -90,7 +112,10 @@ def test_a_mean_that_was_computed_elsewhere_is_reported_and_is_the_middle() -> N
     assert stats.ci_high == pytest.approx(5 + half, abs=1e-5)
     assert describe([2.0, 4.0], mean=0.0).mean == 0.0
     assert describe([2.0], mean=3.0).mean == 3.0
-    assert describe([2.0, 2.0], mean=3.0) == Stats(2, 3.0, 0.0, 0.0, 3.0, 3.0, "student-t")
+    assert describe([2.0, 2.0], mean=3.0) == Stats(2, 3.0, 0.0, 0.0, None, None, None)
+    rated, moved = describe([2.0, 4.0, 5.0], scale=(1, 9)), describe([2.0, 4.0, 5.0], mean=4.0, scale=(1, 9))
+    assert rated.ci_low is not None
+    assert moved.ci_low == pytest.approx(rated.ci_low + 1 / 3)
     assert describe([1.0, 0.0], mean=0.25).mean == 0.25
 
 
@@ -116,24 +141,27 @@ def test_values_from_0_to_1_are_taken_for_a_scale_and_others_are_not(
 
 def test_only_zeros_and_ones_are_proportions() -> None:
     assert describe([0.0, 1.0, 1.0]).ci_method == "wilson"
-    assert describe([0.0, 0.5, 1.0]).ci_method == "student-t"
-    assert describe([0.0, 1.0], scale=(0.0, 2.0)).ci_method == "student-t"
+    assert describe([0.0, 0.5, 1.0]).ci_method == "student-t-pseudo-values"
+    assert describe([0.0, 1.0], scale=(0.0, 2.0)).ci_method == "student-t-pseudo-values"
     assert describe([0.0, 1.0], scale=(0.0, 1.0)).ci_method == "wilson"
-    nothing_right = describe([0.0] * 10)
-    assert (nothing_right.ci_method, nothing_right.stderr) == ("wilson", 0.0)
-    assert nothing_right.ci_low == 0.0
-    assert nothing_right.ci_high == pytest.approx(0.277533, abs=1e-6)  # 1.96^2 / (10 + 1.96^2)
 
 
 def test_figures_are_pythons_own_numbers() -> None:
     """They are written as YAML and JSON, which know no others."""
-    for values in ([0.0, 1.0, 1.0], [0.1, 0.7, 0.4], [3.0, 4.0, 9.0], [2.0, 2.0]):
-        figures = vars(describe(values))
-        assert {type(value) for name, value in figures.items() if name not in ("count", "ci_method")} == {float}
+    others = ("count", "ci_method", "clusters", "trials", "trial_stddev", "p_value", "p_holm")
+    for values in ([0.0, 1.0, 1.0], [0.1, 0.7, 0.4], [3.0, 4.0, 9.0], [1.0, 1.0, 3.0]):
+        for clusters in (None, ["a", "a", "b"]):
+            figures = vars(describe(values, clusters=clusters)).items()
+            kinds = {type(value) for name, value in figures if name not in others and value is not None}
+            assert kinds == {float}
 
 
-def test_equal_values_need_no_table() -> None:
-    assert describe([0.25] * 3, scale=(0.5, 1.0)) == Stats(3, 0.25, 0.0, 0.0, 0.25, 0.25, "student-t")
+def test_values_beyond_their_scale_are_on_none() -> None:
+    assert describe([0.25] * 3, scale=(0.5, 1.0)) == Stats(3, 0.25, 0.0, 0.0, None, None, None)
+    beyond = describe([0.25, 0.75, 0.75], scale=(0.5, 1.0))
+    assert beyond.ci_method == "student-t"
+    assert beyond.ci_low is not None
+    assert beyond.ci_low < 0.5
 
 
 def test_a_standard_error_of_one_is_an_error() -> None:
@@ -171,3 +199,45 @@ def test_the_mean_lies_in_its_interval_and_that_on_the_scale(values: list[float]
     assert stats.ci_high is not None
     assert 0 <= stats.ci_low <= stats.mean + 1e-9
     assert stats.mean - 1e-9 <= stats.ci_high <= 1
+
+
+def test_clustered_values_say_so() -> None:
+    """Two clusters of four that agree inside: no more than two values. SE by hand: distances' sums are 2 and -2, so the
+    variance is 2 / 1 * 8 / 64 = 0.25; of independent values it were 2 / 7 / 8 = 0.0357."""
+    stats = describe([1.0] * 4 + [0.0] * 4, clusters=["a"] * 4 + ["b"] * 4)
+    assert (stats.clusters, stats.stderr) == (2, 0.5)
+    assert stats.design_effect == pytest.approx(7.0)
+    assert stats.effective_n == pytest.approx(8 / 7)
+    assert stats.ci_method == "wilson-clustered"
+    assert stats.ci_low is not None
+    assert stats.ci_low < 0.02
+
+
+def test_a_design_effect_below_one_adds_no_instances() -> None:
+    stats = describe([1.0, 0.0] * 5, clusters=[number // 2 for number in range(10)])
+    assert (stats.design_effect, stats.effective_n) == (0.0, 10.0)
+
+
+def test_each_instance_a_source_of_its_own_is_no_clustering() -> None:
+    alone, clustered = describe([1.0, 0.0, 1.0]), describe([1.0, 0.0, 1.0], clusters="abc")
+    assert (alone.clusters, alone.design_effect, alone.effective_n) == (None, None, None)
+    assert (clustered.clusters, clustered.ci_method) == (3, "wilson")
+    assert (clustered.ci_low, clustered.ci_high) == (alone.ci_low, alone.ci_high)
+    assert clustered.design_effect == pytest.approx(1.0)
+
+
+def test_instances_of_one_source_have_no_interval() -> None:
+    stats = describe([1.0, 0.0, 1.0], clusters="aaa")
+    assert (stats.clusters, stats.stderr, stats.design_effect, stats.effective_n) == (1, None, None, None)
+    assert (stats.ci_low, stats.ci_high, stats.ci_method) == (None, None, None)
+    assert stats.stddev is not None
+    assert describe([1.0], clusters="a") == Stats(1, 1.0, None, None, None, None, None, clusters=1)
+
+
+def test_methods_of_clustered_values() -> None:
+    labels = "aabb"
+    assert describe([0.2, 0.4, 0.9, 0.3], clusters=labels).ci_method == "student-t-pseudo-values-clustered"
+    assert describe([2.0, 4.0, 9.0, 3.0], clusters=labels).ci_method == "student-t-clustered"
+    equal = describe([1.0] * 4, clusters=labels)
+    assert (equal.ci_method, equal.design_effect, equal.effective_n) == ("exact-one-sided-clustered", None, None)
+    assert equal.ci_low == pytest.approx(0.025**0.5)  # of two clusters, not of four values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally, tally_requests
 from eval_factory.tasks.errata import Erratum
+from eval_factory.tasks.framework import ClusterRule
 from unit.builders import plan
 
 Entry = dict[str, Any]
@@ -295,3 +297,25 @@ def test_what_can_still_be_answered_is_asked_again(
 ) -> None:
     judges = {name: JudgeCounts(9, 9 - count, count) for name, count in zip("ab", unheard, strict=True)}
     assert Tally(judges=judges, failed=failures, unscorable=unscorable).something_to_ask is expected
+
+
+def test_the_source_of_an_instance_is_that_of_its_unperturbed_text(tmp_path: Path) -> None:
+    def asked(number: int, question: str, **more: Any) -> Entry:
+        return entry(number, instance={"input": {"text": f"Question: {question}\nResponse: r"}, **more})
+
+    typos = {"perturbation": {"name": "typos"}}
+    run = run_of(tmp_path, asked(0, "Whyy?", **typos), asked(0, "Why?"), asked(0, "Wy?", **typos), asked(1, "How?"))
+    seen = tally_requests(plan({"config.type": "race_based_med"}), run, NO_ERRATA)
+    assert seen.clusters == {"id0": "Why?", "id1": "How?"}
+    assert seen_of(tmp_path, entry(0)).clusters == {}
+
+
+def test_the_field_that_names_the_source_sorts_into_no_groups(tmp_path: Path) -> None:
+    here = plan()
+    task = here.evaluation.task
+    helm = task.helm.model_copy(update={"cluster": ClusterRule(what="note", field="note")})
+    here = replace(here, evaluation=replace(here.evaluation, task=task.model_copy(update={"helm": helm})))
+    run = run_of(tmp_path, entry(0, instance={"extra_data": {"note": "n1", "ward": "north"}}))
+    seen = tally_requests(here, run, NO_ERRATA)
+    assert seen.clusters == {"id0": "n1"}
+    assert set(seen.members) == {"ward"}

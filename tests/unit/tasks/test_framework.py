@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from eval_factory.tasks import framework
 from eval_factory.tasks.framework import (
+    ClusterRule,
     FileLayout,
     Framework,
     HelmEntry,
@@ -108,3 +109,42 @@ def test_the_file_in_a_wheel_is_before_that_of_a_checkout(monkeypatch: pytest.Mo
     assert framework_path() == checkout
     (tmp_path / "framework.yml").touch()
     assert framework_path() == tmp_path / "framework.yml"
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ({}, "by `field` or by `text`: give one"),
+        ({"field": "a", "text": "(b)"}, "by `field` or by `text`: give one"),
+        ({"text": "(b"}, "is no regular expression: missing"),
+        ({"text": "b"}, "must have one group, it has 0"),
+        ({"text": "(b)(c)"}, "must have one group, it has 2"),
+        ({"field": "a", "records": ("r",), "key": "k", "labels": ("l",)}, "belong together, and to `text`"),
+        ({"text": "(b)", "records": ("r",)}, "belong together"),
+        ({"text": "(b)", "records": ("r",), "key": "k"}, "belong together"),
+        ({"text": "(b)", "key": "k", "labels": ("l",)}, "belong together"),
+        ({"field": "a", "nothing": 1}, "Extra inputs"),
+    ],
+)
+def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        ClusterRule(what="note", **rule)
+
+
+def test_a_cluster_is_found_in_one_way() -> None:
+    found_by: tuple[dict[str, Any], ...] = (
+        {"field": "a"},
+        {"text": "(b)"},
+        {"text": "(b)", "records": ("r",), "key": "k", "labels": ("l",)},
+    )
+    for rule in found_by:
+        entry = HelmEntry(run_spec="r", scenario="s", main_metric=None, cluster=ClusterRule(what="note", **rule))
+        assert entry.cluster is not None
+
+
+def test_tasks_whose_instances_share_sources() -> None:
+    declared = {task.name for task in load_framework().evaluations if task.helm.cluster is not None}
+    assert declared == {
+        "medcalc_bench", "ehr_sql", "race_based_med", "medhallu", "medi_qa", "dischargeme",
+        "med_dialog", "med_dialog_healthcaremagic", "med_dialog_icliniq",
+    }  # fmt: skip

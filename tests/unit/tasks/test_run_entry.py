@@ -163,3 +163,11 @@ def test_a_judge_that_the_entry_chooses_is_asked_by_our_client() -> None:
     )
     (judge,) = chosen.prescribed
     assert (judge.helm_name, judge.model_id) == ("my/judge-1", "judge-1")
+
+
+def test_instances_share_the_sources_of_our_own_task_of_the_run_spec() -> None:
+    ours = load_framework().task("medcalc_bench")
+    assert ours is not None
+    assert ours.helm.cluster is not None
+    assert evaluation({"config.type": "helm:medcalc_bench:version=v1.0"}).task.helm.cluster == ours.helm.cluster
+    assert evaluation({"config.type": PHILOSOPHY}).task.helm.cluster is None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.tasks.custom.csv_table import read_rows
+from eval_factory.tasks.custom.table_check import CLUSTER
 
 ID = "id"
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
@@ -47,7 +48,8 @@ def keep_other_columns() -> None:
         # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.
         named = ID in table.columns and table[ID].is_unique and all(name.strip() for name in table[ID])
         ids = list(table[ID]) if named else [None] * len(instances)
-        kept = [name for name in table.columns if name not in shown | ANSWERS and not (named and name == ID)]
+        left_out = (shown - {CLUSTER}) | ANSWERS | ({ID} if named else set())
+        kept = [name for name in table.columns if name not in left_out]
         rows = table[kept].to_dict("records") if kept else [{}] * len(instances)
         return [
             replace(instance, id=name, extra_data=row or None)

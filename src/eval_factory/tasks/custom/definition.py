@@ -78,6 +78,8 @@ class Benchmark:
     sha256: Mapping[str, str]
     """Of each file, by its path from the benchmark's folder."""
     notes: tuple[str, ...]
+    has_clusters: bool = False
+    """Whether the table has a column that names the source of each row."""
 
     @property
     def main_metric(self) -> str:
@@ -97,7 +99,7 @@ def load_benchmark(path: Path) -> Benchmark:
     found = Findings()
     shape, readable = _shape(path, load_mapping(path, _NEEDS), found)
     folder = path.parent
-    instances = _check_files(path, readable, found)
+    instances, header = _check_files(path, readable, found)
     if found.problems or shape is None:
         raise ConfigError(found.problems)
     prompt_file, dataset_file = _absolute(folder, shape.prompt_file), _absolute(folder, shape.dataset_file)
@@ -115,6 +117,7 @@ def load_benchmark(path: Path) -> Benchmark:
         instances=instances,
         sha256={Path(os.path.relpath(file, folder)).as_posix(): sha256_of(file) for file in files},
         notes=tuple(found.notes),
+        has_clusters=table_check.CLUSTER in header,
     )
 
 
@@ -159,8 +162,8 @@ def _readable(document: Mapping[str, Any]) -> _Readable:
     return _Readable(files[0], files[1], metrics)
 
 
-def _check_files(path: Path, readable: _Readable, found: Findings) -> int:
-    """Look at the files that are named, and at what one says of another; how many rows the table has."""
+def _check_files(path: Path, readable: _Readable, found: Findings) -> tuple[int, list[str]]:
+    """Look at the files that are named, and at what one says of another; the rows and columns of the table."""
     folder, metrics = path.parent, [metric.name for metric in readable.metrics.values()]
     _check_metrics(path, readable.metrics, found)
     columns = header = None
@@ -171,7 +174,7 @@ def _check_files(path: Path, readable: _Readable, found: Findings) -> int:
     for judge_prompt in readable.judge_prompts(folder):
         prompt_check.check_judge_prompt(path, judge_prompt, header, found)
     if header is None or readable.dataset_file is None:
-        return 0
+        return 0, []
     dataset_file = _absolute(folder, readable.dataset_file)
     needing = next((name for name in metrics if name != JURY), None)
     prompt_file = _absolute(folder, readable.prompt_file or "")
@@ -182,7 +185,8 @@ def _check_files(path: Path, readable: _Readable, found: Findings) -> int:
             f"{dataset_file}: HELM's {misled} counts an incorrect answer as right, like the correct one;"
             f" leave out the column {table_check.INCORRECT} or the metric"
         )
-    return table_check.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
+    rows = table_check.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
+    return rows, header
 
 
 def _explained(path: Path, detail: Any) -> str:

@@ -15,6 +15,8 @@ from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, Findings, not_
 from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
+CLUSTER = "cluster"
+"""The source (note, patient, article) that a row shares with others."""
 QUESTION = "question"
 """A column of the prompt that is called so is what is asked, no matter what else the prompt shows."""
 
@@ -160,6 +162,11 @@ def _prompt_problems(row: Mapping[str, str], columns: Sequence[str]) -> Iterator
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
+    if not row.get(CLUSTER, CLUSTER).strip():
+        yield (
+            f"column {CLUSTER}: is empty; it names the source that the row shares with others (one of its own where it"
+            " shares none)"
+        )
     correct = row.get(CORRECT)
     if correct is not None and not correct.strip():
         yield f"column {CORRECT}: is empty"

@@ -45,6 +45,14 @@ def test_the_other_columns_stay(tmp_path: Path, apply_patch: ApplyPatch) -> None
     assert [(one.id, one.extra_data) for one in instances] == [("x1", {"ward": "north"}), ("x2", {"ward": ""})]
 
 
+def test_the_source_of_a_row_stays_where_the_prompt_shows_it(tmp_path: Path, apply_patch: ApplyPatch) -> None:
+    apply_patch("read_cells_as_text")
+    apply_patch("keep_other_columns")
+    table = "cluster,ward,q,correct_answer\nnote 1,north,a,b\n"
+    (instance,) = scenario_of(tmp_path, "{cluster} {ward}: {q}?", table).get_instances(str(tmp_path))
+    assert (instance.input.text, instance.extra_data) == ("note 1 north: a?", {"cluster": "note 1"})
+
+
 @pytest.mark.parametrize(
     ("prompt", "table", "expected"),
     [

@@ -13,7 +13,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom.definition import load_benchmark
-from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.framework import Task, load_framework
 from unit.builders import evaluation
 
 DOCUMENT: dict[str, Any] = {
@@ -57,6 +57,23 @@ def test_a_sound_one(tmp_path: Path) -> None:
     assert not found.has_jury
     assert found.sha256["data.csv"] == hashlib.sha256(DATA.encode()).hexdigest()
     assert sorted(found.sha256) == ["bench.yaml", "data.csv", "prompt.txt"]
+
+
+def task_of(bench: Path) -> Task:
+    return evaluation({"config.type": "custom", "config.params.extra.benchmark": str(bench)}).task
+
+
+@pytest.mark.parametrize("document", [{}, JURY])
+def test_a_column_names_the_sources_that_rows_share(document: dict[str, Any], tmp_path: Path) -> None:
+    data = "cluster,question,correct_answer\nnote 1,One?,A\nnote 1,Two?,B\n"
+    bench = write(tmp_path, document, data=data)
+    assert load_benchmark(bench).has_clusters
+    cluster = task_of(bench).helm.cluster
+    assert cluster is not None
+    assert (cluster.field, cluster.what) == ("cluster", "column cluster")
+    without = write(tmp_path, document, data="question,correct_answer\nOne?,A\n")
+    assert not load_benchmark(without).has_clusters
+    assert task_of(without).helm.cluster is None
 
 
 def test_a_sound_one_with_a_jury(tmp_path: Path) -> None:
@@ -240,6 +257,10 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
         ),
         ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
         ('id,question,correct_answer\n1,One?,A\n"  ",Two?,A\n', "row 2 (line 3), column id: is empty"),
+        (
+            "cluster,question,correct_answer\na,One?,A\n ,Two?,A\n",
+            "row 2 (line 3), column cluster: is empty; it names the source that the row shares with others",
+        ),
         (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
         (
             DATA + "Three?,A,B\n",

@@ -1,0 +1,188 @@
+"""95 % intervals of the mean of instances' values: the formulas, each with its source. Pure functions.
+
+`scoring/statistics.py` chooses among them. Clusters are labels, one per value: values with the same label share a
+source (a note, a patient, a calculator) and are not independent of each other.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+CONFIDENCE = 0.95
+EACH_SIDE = (1 - CONFIDENCE) / 2
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Both ends are None where nothing can be said."""
+
+    low: float | None
+    high: float | None
+    method: str | None
+
+
+NO_INTERVAL = Interval(None, None, None)
+
+
+@dataclass(frozen=True)
+class ClusteredMean:
+    """What the clusters say of a mean."""
+
+    clusters: int
+    variance: float
+    """Of the mean, robust to any dependence inside clusters."""
+    design_effect: float | None
+    """That variance over the one that independent values would have (L. Kish, Survey Sampling, 1965, section 8.2); None
+    where all values are equal."""
+
+
+def normal_quantile() -> float:
+    return statistics.NormalDist().inv_cdf(1 - EACH_SIDE)
+
+
+@lru_cache(maxsize=4096)
+def t_quantile(degrees: int) -> float:
+    """The 0.975 quantile of Student's t distribution."""
+    from scipy import special  # imported here: a score of 0/1 values needs none of it
+
+    return float(special.stdtrit(degrees, 1 - EACH_SIDE))
+
+
+def wilson(share: float, count: float, quantile: float | None = None) -> tuple[float, float]:
+    """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
+
+    Args:
+        share: from 0 to 1.
+        count: how many values it is of; the effective number where they are clustered, which need not be whole.
+        quantile: in place of the normal distribution's.
+    """
+    z = normal_quantile() if quantile is None else quantile
+    spread = z * z / count
+    middle = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> ClusteredMean | None:
+    """The variance of a mean from the totals of clusters; None of fewer than two clusters.
+
+    The linearised ("sandwich") variance of a mean with the factor C / (C - 1), C clusters (W. G. Cochran, Sampling
+    Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986).
+    """
+    count, mean = len(values), statistics.fmean(values)
+    totals = _totals(values, clusters, mean)
+    number = len(totals)
+    if number < 2:
+        return None
+    variance = number / (number - 1) * math.fsum(total * total for total in totals) / count**2
+    independent = variance_of(values) / count
+    return ClusteredMean(number, variance, variance / independent if independent else None)
+
+
+def _totals(values: Sequence[float], clusters: Sequence[Hashable], mean: float) -> list[float]:
+    """Of each cluster the sum of its values' distances from the mean."""
+    sums: dict[Hashable, float] = defaultdict(float)
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] += value - mean
+    return list(sums.values())
+
+
+def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float, float] | None:
+    """The Wilson interval of clustered 0/1 values, on their effective number; None of fewer than two clusters.
+
+    The effective number is count / design effect, and no more than count; t with clusters - 1 degrees of freedom
+    stands in place of the normal quantile (E. L. Korn and B. I. Graubard, Survey Methodology 24:193-201, 1998; C.
+    Franco, R. Little, T. Louis and E. Slud, Journal of Survey Statistics and Methodology 7:334-364, 2019, who recommend
+    Wilson's).
+
+    Where a few clusters hold all the ones, the design effect of the sample alone is often far too small. It is
+    therefore estimated with two pseudo-clusters, one of zeros and one of ones, half as large as the mean cluster, as
+    Jeffreys' prior adds half a success and half a failure. docs/statistics.md shows what that does.
+    """
+    count, number = len(values), len(set(clusters))
+    if number < 2:
+        return None
+    size = count / number / 2
+    total = count + 2 * size
+    share = (math.fsum(values) + size) / total
+    squares = [*_totals(values, clusters, share), size * -share, size * (1 - share)]
+    variance = (number + 2) / (number + 1) * _sum_of_squares(squares) / total**2
+    design_effect = variance / (share * (1 - share) / (total - 1))
+    return wilson(statistics.fmean(values), count / max(1.0, design_effect), t_quantile(number - 1))
+
+
+def cluster_robust(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float, float] | None:
+    """Student's t interval with the cluster-robust variance and clusters - 1 degrees of freedom.
+
+    None of fewer than two clusters. Source of the degrees of freedom: C. A. Cameron and D. L. Miller, Journal of Human
+    Resources 50:317-372, 2015, section VI.
+    """
+    found = clustered(values, clusters)
+    if found is None:
+        return None
+    mean, half = statistics.fmean(values), t_quantile(found.clusters - 1) * math.sqrt(found.variance)
+    return mean - half, mean + half
+
+
+def variance_of(values: Sequence[float]) -> float:
+    """The sample variance."""
+    mean = statistics.fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def student_t(values: Sequence[float]) -> tuple[float, float]:
+    """Student's t interval of the mean of two values or more."""
+    mean = statistics.fmean(values)
+    half = t_quantile(len(values) - 1) * math.sqrt(variance_of(values) / len(values))
+    return mean - half, mean + half
+
+
+def on_a_scale(
+    values: Sequence[float], scale: tuple[float, float], clusters: Sequence[Hashable] | None = None
+) -> tuple[float, float] | None:
+    """Student's t interval of a mean on a scale with ends, from the values and one pseudo-value at each end.
+
+    Where nearly all values stand at one end, the few that do not are often in no sample, and its spread says too
+    little: the interval of the values alone covers the mean far less often than it should. A pseudo-value at each end
+    keeps the spread from being smaller than what one unseen value could add, as pseudo-observations do for proportions
+    (A. Agresti and B. A. Coull, The American Statistician 52:119-126, 1998; one of each kind: A. Agresti and B. Caffo,
+    54:280-288, 2000). Of clustered values a pseudo-cluster of the mean size stands at each end. The degrees of freedom
+    are those of the values alone. None of fewer than two clusters.
+    """
+    low, high = scale
+    units = len(values) if clusters is None else len(set(clusters))
+    if units < 2:
+        return None
+    size = len(values) / units
+    total = len(values) + 2 * size
+    mean = (math.fsum(values) + size * (low + high)) / total
+    ends = [size * (low - mean), size * (high - mean)]
+    each = (value - mean for value in values) if clusters is None else _totals(values, clusters, mean)
+    number = units + 2
+    variance = number / (number - 1) * _sum_of_squares([*each, *ends]) / total**2
+    half = t_quantile(units - 1) * math.sqrt(variance)
+    return max(low, mean - half), min(high, mean + half)
+
+
+def _sum_of_squares(values: Iterable[float]) -> float:
+    return math.fsum(value * value for value in values)
+
+
+def of_equal_values(value: float, count: int, scale: tuple[float, float]) -> tuple[float, float]:
+    """What can be said of the mean where all values are equal: how many other values there can be at most.
+
+    With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact one-sided 97.5 %
+    bound (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934), because a two-sided 95 % interval may miss
+    2.5 % at each end. The mean is furthest away where that share stands at an end of the scale.
+
+    Args:
+        count: of independent values; of clusters, where values are clustered.
+    """
+    low, high = scale
+    share = 1 - EACH_SIDE ** (1 / count)
+    return value - share * (value - low), value + share * (high - value)

@@ -1,0 +1,100 @@
+"""The intervals cover what they say, in a small run of benchmarks/coverage_simulation.py; its table stands in the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import coverage_simulation as simulation
+import numpy as np
+import pytest
+from coverage_simulation import Population
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "statistics.md"
+SAMPLES, SEED = 300, 3
+LEAST_OF_A_FEW = 0.90
+"""Of 300 samples at 93 %, fewer than one series in 40 covers less."""
+
+
+def named(beginning: str, populations: tuple[Population, ...]) -> Population:
+    return next(one for one in populations if one.name.startswith(beginning))
+
+
+@pytest.mark.parametrize("size", [10, 50])
+@pytest.mark.parametrize("name", ["jury: 97", "jury: 90", "ROUGE-like: 95"])
+def test_values_at_an_end_of_their_scale_are_covered(name: str, size: int) -> None:
+    population = named(name, simulation.ALONE)
+    assert simulation.coverage(population, size, SAMPLES, SEED) >= LEAST_OF_A_FEW
+
+
+def test_students_t_alone_does_not_cover_them() -> None:
+    """So the simulation would show a mistake in our intervals."""
+    assert simulation.coverage_of_plain_t(named("jury: 97", simulation.ALONE), 10, SAMPLES, SEED) < 0.5
+    assert simulation.coverage_of_plain_t(named("ROUGE-like: no", simulation.ALONE), 50, SAMPLES, SEED) >= 0.9
+
+
+@pytest.mark.parametrize("share", ["0.01 ", "0.5 ", "0.97 "])
+def test_clustered_shares_are_covered(share: str) -> None:
+    size = simulation.CALCULATORS * simulation.ROWS_OF_EACH
+    assert simulation.coverage(named(share, simulation.LARGE_CLUSTERS), size, 200, SEED) >= LEAST_OF_A_FEW
+
+
+def test_clusters_that_are_taken_for_none_are_not_covered() -> None:
+    """55 of 19 with an ICC of 0.2, each instance on its own: about 65 %."""
+    clustered = simulation.clustered_shares(0.5, 19)
+    rows = clustered.draw(np.random.default_rng(SEED), 200, 1045)
+    assert 0.5 < sum(abs(row.mean() - 0.5) < 1.96 * 0.5 / 1045**0.5 for row in rows) / 200 < 0.8
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "least"), [(0.5, 20, 0.93), (0.9, 50, 0.93), (0.97, 300, 0.93), (0.5, 5, 0.99)]
+)
+def test_shares_are_covered_to_the_last_count(share: float, count: int, least: float) -> None:
+    assert least <= simulation.coverage_of_share(share, count) <= 1.0 + 1e-9
+    assert simulation.coverage_of_share(share, count) == pytest.approx(simulation.coverage_of_share(1 - share, count))
+
+
+@pytest.mark.parametrize("population", [*simulation.ALONE, *simulation.IN_CLUSTERS, *simulation.LARGE_CLUSTERS])
+def test_populations_have_the_mean_that_is_to_be_covered(population: Population) -> None:
+    drawn = population.draw(np.random.default_rng(SEED), 400, 200)
+    error = drawn.mean(axis=1).std() / 400**0.5
+    assert abs(drawn.mean() - population.mean) < 4 * error
+
+
+@pytest.mark.parametrize(
+    "population",
+    [simulation.clustered_shares(0.5, 5), named("jury: 97", simulation.IN_CLUSTERS)],
+    ids=["shares", "jury"],
+)
+def test_values_of_a_cluster_are_as_alike_as_is_said(population: Population) -> None:
+    pairs = population.draw(np.random.default_rng(SEED), 40_000, 5)
+    assert np.corrcoef(pairs[:, 0], pairs[:, 1])[0, 1] == pytest.approx(simulation.ICC, abs=0.03)
+
+
+def rows_of(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        if line.startswith("| "):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def tables_of_the_page() -> list[list[str]]:
+    return list(rows_of(PAGE.read_text("utf-8").partition("## How often")[2].partition("\n## ")[0]))
+
+
+def test_the_page_has_the_tables_that_the_script_prints() -> None:
+    """Its numbers too, where they are exact."""
+    printed = list(rows_of("\n".join(simulation.tables(samples=2, seed=1))))
+    written = tables_of_the_page()
+    assert [(row[0], len(row)) for row in written] == [(row[0], len(row)) for row in printed]
+    exact = len(simulation.SHARES) + 3
+    assert written[:exact] == printed[:exact]
+    assert printed[0] == list(simulation.COLUMNS)
+    assert f"python benchmarks/{Path(simulation.__file__).name}" in PAGE.read_text("utf-8")
+
+
+def test_what_is_covered_less_is_bold_and_none_but_unclustered_shares() -> None:
+    *_, mean_row = tables_of_the_page()[: len(simulation.SHARES) + 3]
+    assert mean_row[0] == "mean of them"
+    for row in tables_of_the_page()[len(simulation.SHARES) + 3 :]:
+        if row[0] != "values" and not row[0].endswith("by plain Student's t"):
+            assert all(float(cell) >= 100 * simulation.LEAST for cell in row[1:] if cell), row
