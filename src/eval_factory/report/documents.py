@@ -45,6 +45,7 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
             "judgements": None if result.validity.judgements is None else asdict(result.validity.judgements),
             "jury": None if result.validity.jury is None else asdict(result.validity.jury),
             "bounds": {name: list(limits) for name, limits in result.validity.bounds.items()},
+            "floors": {name: asdict(floor) for name, floor in result.validity.floors.items()},
             "main_split": result.validity.main_split,
             "splits": dict(result.validity.splits),
             "failures": [asdict(failure) for failure in result.validity.failures],
