@@ -58,7 +58,7 @@ def always(answer: str) -> str:
 
 
 def strategies(questions: Sequence[Question], form: str | None = None) -> list[Strategy]:
-    """All for these questions, those that are the same to every question first.
+    """All for these questions, those that matter most first: there may not be time for all.
 
     Args:
         form: `answer_form` of the task.
@@ -66,14 +66,14 @@ def strategies(questions: Sequence[Question], form: str | None = None) -> list[S
     if not questions:
         return []
     labels = _labels(questions, form)
-    same = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL} | {
-        always(one): one for one in (*labels, *SUITED.get(form or "", ()))
-    }
-    found = [Strategy(name, (answer,) * len(questions)) for name, answer in same.items()]
-    if form == "sql":  # each answer is executed; the most frequent gold query is none at all
-        return found
-    others = {MAJORITY_NAME: _majority(questions), RANDOM_NAME: _at_random(questions, labels, form)}
-    return [*found, *(Strategy(name, answers) for name, answers in others.items() if answers is not None)]
+    suited = (*labels, *SUITED.get(form or "", ()))
+    same = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL} | {always(answer): answer for answer in suited}
+    found = {name: (answer,) * len(questions) for name, answer in same.items()}
+    if form != "sql":  # each answer is executed there; the most frequent gold query is none at all
+        others = {MAJORITY_NAME: _majority(questions), RANDOM_NAME: _at_random(questions, labels, form)}
+        found |= {name: answers for name, answers in others.items() if answers is not None}
+    first = [name for name in (EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME) if name in found]
+    return [Strategy(name, found[name]) for name in dict.fromkeys([*first, *found])]
 
 
 def _labels(questions: Sequence[Question], form: str | None) -> list[str]:

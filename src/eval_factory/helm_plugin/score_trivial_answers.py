@@ -86,20 +86,22 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
     form = next((FORMS[spec.class_name] for spec in specs if spec.class_name in FORMS), None)
     found = strategies([_question(one) for one in asked], form)
     before = read_trivial_scores(helm_dir)
-    done = list(before.strategies) if before is not None and before.data_sha256 == sha256 else []
+    kept = before.strategies if before is not None and before.data_sha256 == sha256 else []
+    done = {scored.name: scored for scored in kept}
     metrics = [create_metric(spec) for spec in specs]
     scorer = _Scorer(metrics, run_spec, service, asked, limit)
-    for strategy in found[len(done) :]:
+    for strategy in found:
         try:
-            done.append(scorer.score(strategy))
+            if strategy.name not in done:
+                done[strategy.name] = scorer.score(strategy)
         except OutOfTime:
             break
     return TrivialScores(
         data_sha256=sha256,
         lower_is_better=sorted(_lower_is_better(metrics)),
         questions=[(str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked],
-        strategies=done,
-        left_out=[strategy.name for strategy in found[len(done) :]],
+        strategies=list(done.values()),
+        left_out=[strategy.name for strategy in found if strategy.name not in done],
     )
 
 
@@ -171,7 +173,11 @@ class _Scorer:
         limit: TimeLimit,
     ) -> None:  # fmt: skip
         self._metrics, self._adapter, self._service, self._limit = metrics, run_spec.adapter_spec, service, limit
-        self._asked = asked
+        from helm.benchmark.metrics import basic_metrics  # imported here: it takes a while, and is not always needed
+
+        self._basic, self._asked = basic_metrics, asked
+        self._known: dict[tuple[int, str], dict[str, float]] = {}
+        """Question and answer -> values: letters are answered more than once."""
         self._executed: Callable[[str], dict[str, Any]] | None = None
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
             from eval_factory.helm_plugin.patches import sql_execution
@@ -185,7 +191,9 @@ class _Scorer:
         columns: dict[str, list[float | None]] = {}
         for number, (state, answer) in enumerate(zip(self._asked, strategy.answers, strict=True)):
             self._limit.check()
-            for name, value in self._values(_answered(state, answer, annotation)).items():
+            if (number, answer) not in self._known:
+                self._known[number, answer] = self._values(_answered(state, answer, annotation))
+            for name, value in self._known[number, answer].items():
                 columns.setdefault(name, [None] * len(self._asked))[number] = value
         answers = None if constant is not None else list(strategy.answers)
         return StrategyScores(
@@ -193,24 +201,25 @@ class _Scorer:
         )
 
     def _values(self, state: RequestState) -> dict[str, float]:
-        stats = [
-            stat for metric in self._metrics
-            for stat in metric.evaluate_generation(self._adapter, state, self._service, "")
-        ]  # fmt: skip
+        stats = [stat for metric in self._metrics for stat in self._stats(metric, state)]
         return {
             stat.name.name: float(stat.mean)
             for stat in stats
             if stat.mean is not None and output.is_score(stat.name.name)
         }
 
+    def _stats(self, metric: Any, state: RequestState) -> list[Any]:
+        """Of HELM's basic metric without what is about time and tokens: it is the greater part of the work."""
+        if isinstance(metric, self._basic.BasicGenerationMetric):
+            return list(self._basic.compute_reference_metrics(metric.names, self._adapter, state, self._service))
+        return list(metric.evaluate_generation(self._adapter, state, self._service, ""))
+
 
 def _answered(state: RequestState, answer: str, annotation: dict[str, Any] | None) -> RequestState:
-    """The same request with another answer. The prompt is left out: HELM would only count its tokens."""
+    """The same request with another answer."""
     result = RequestResult(success=True, embedding=[], completions=[GeneratedOutput(answer, 0.0, [])], cached=True)
-    annotations = state.annotations
-    if annotation is not None:
-        annotations = {
-            **(annotations or {}),
-            "ehr_sql": with_answer((annotations or {}).get("ehr_sql", {}), annotation),
-        }
-    return replace(state, request=replace(state.request, prompt=""), result=result, annotations=annotations)
+    known = state.annotations or {}
+    if annotation is None:
+        return replace(state, result=result)
+    changed = {**known, "ehr_sql": with_answer(known.get("ehr_sql", {}), annotation)}
+    return replace(state, result=result, annotations=changed)

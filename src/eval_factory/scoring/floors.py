@@ -15,7 +15,7 @@ from eval_factory.core.results import Floor, Score
 from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
 from eval_factory.helm.judge_output import LOWEST_RATING
-from eval_factory.helm.trivial_answers import EMPTY_NAME, with_answer
+from eval_factory.helm.trivial_answers import EMPTY_NAME, MAJORITY_NAME, with_answer
 from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores, read_trivial_scores
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.answer_forms import Form
@@ -57,7 +57,7 @@ class FloorScores:
     """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
 
     def __init__(
-        self, trivial: TrivialScores | None, strategies: Sequence[_Strategy], form: Form | None, limit: TimeLimit
+        self, trivial: TrivialScores | None, strategies: list[_Strategy], form: Form | None, limit: TimeLimit
     ) -> None:
         self._trivial, self._strategies, self._form, self._limit = trivial, strategies, form, limit
         questions = trivial.questions if trivial is not None else []
@@ -77,14 +77,17 @@ class FloorScores:
         """
         trivial = read_trivial_scores(plan.rundir.helm)
         if trivial is None or trivial.run != run.run_spec.name:
-            return cls(None, (), None, TimeLimit(0.0, clock))
+            return cls(None, [], None, TimeLimit(0.0, clock))
         limit = TimeLimit(trivial.limit_s - trivial.spent_s, clock)
-        with limit:
-            strategies = []
-            for scored in trivial.strategies:
-                values = list(_metrics_of(scored, trivial, metrics))
-                strategies.append(_Strategy(scored, values, Corrections.of(plan, values)))
-        return cls(trivial, strategies, form, limit)
+        made = cls(trivial, [], form, limit)
+        try:
+            with limit:
+                for scored in trivial.strategies:
+                    values = list(_metrics_of(scored, trivial, metrics))
+                    made._strategies.append(_Strategy(scored, values, Corrections.of(plan, values)))
+        except ValueError as error:  # a column without a value for each question
+            made._failed = error
+        return made
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         """One request, for the metrics that are not HELM's."""
@@ -130,7 +133,8 @@ class FloorScores:
     def _floor(self, by_name: Mapping[str, MetricValues]) -> Floor:
         lower = self._trivial is not None and next(iter(by_name.values())).name in self._trivial.lower_is_better
         answers = {name: helm_mean(metric.values) for name, metric in by_name.items()}
-        best = (min if lower else max)(answers, key=answers.__getitem__)
+        plainest = sorted(answers, key=MAJORITY_NAME.__eq__)  # of equals, `always A` says more than `majority`
+        best = (min if lower else max)(plainest, key=answers.__getitem__)
         return Floor(best, answers[best], len(by_name[best].values), answers, lower_is_better=lower)
 
     def notes(self) -> Iterator[Note]:
@@ -140,7 +144,7 @@ class FloorScores:
             yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")
         if self._failed is not None:
             kind = type(self._failed).__name__
-            yield Note(Importance.BACKGROUND, f"corrected floors are missing: a rule raised {kind} on a trivial answer")
+            yield Note(Importance.BACKGROUND, f"floors are not whole: {kind} while trivial answers were scored")
         late = [
             *(trivial.left_out if trivial is not None else ()),
             *(["corrected and lenient scores"] if self._late else ()),

@@ -11,7 +11,15 @@ import yaml
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.redaction import Redactor
-from eval_factory.core.results import AskedEndpoint, FailureCause, JudgeCounts, Judgements, JuryReport, TaskResult
+from eval_factory.core.results import (
+    AskedEndpoint,
+    FailureCause,
+    Floor,
+    JudgeCounts,
+    Judgements,
+    JuryReport,
+    TaskResult,
+)
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import write_reports
@@ -31,6 +39,10 @@ def result(tmp_path: Path) -> TaskResult:
         notes=("one", "two"),
         judgements=Judgements(4, 3),
         not_reportable=("for a reason",),
+        floors={
+            "exact_match": Floor("always A", 0.5, 4, {"empty": 0.0, "always A": 0.5}),
+            "wer": Floor("empty", 0.5, 4, {"empty": 0.5}, lower_is_better=True),
+        },
     )
     asked = AskedEndpoint("org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None)
     judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))
