@@ -164,7 +164,7 @@ def _metrics_of(
         column = scored.values.get(metric.name)
         if column is None or metric.perturbation is not None:
             continue
-        values = {
+        values: dict[InstanceKey, float] = {
             (id_, trial, None): value
             for (id_, trial, split), value in zip(trivial.questions, column, strict=True)
             if split == metric.split and value is not None

@@ -13,6 +13,7 @@ import pytest
 from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec
@@ -32,6 +33,7 @@ from helm.common.request import Request
 from eval_factory.core import events
 from eval_factory.core.time_limit import TimeLimit
 from eval_factory.helm import names
+from eval_factory.helm.trivial_answers import REFUSAL
 from eval_factory.helm.trivial_scores import TrivialScores, read_trivial_scores
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin import score_trivial_answers as module
@@ -186,7 +188,7 @@ def test_what_is_executed_is_executed_once_for_all_questions(tmp_path: Path, mon
     ]
     found = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
     assert means(found, "ehr_sql_execution_accuracy") == {"empty": 0.0, "refusal": 0.0, "always SELECT 1": 0.5}
-    assert executed == ["", module.strategies([module._question(states[0])], "sql")[1].answers[0], "SELECT 1"]
+    assert executed == ["", REFUSAL, "SELECT 1"]
     assert [one.annotation for one in found.strategies][2] == {
         "predicted_result": [[1]], "query_error": None, "query_written": True,
     }  # fmt: skip
@@ -201,7 +203,7 @@ def test_an_annotation_of_an_answer_alone_is_that_of_helm(tmp_path: Path, monkey
     with sqlite3.connect(folder / "eicu.sqlite") as database:
         database.execute("create table t (x)")
     database.close()
-    monkeypatch.setattr(sql_execution.ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
+    monkeypatch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
     for text in ("", "SELECT 1", "no query"):
         result = SimpleNamespace(completions=[SimpleNamespace(text=text)])
         whole = sql_execution.annotate(None, replace(state_of(question(0, "SELECT 2")), result=result))
