@@ -44,9 +44,8 @@ class _Strategy:
             annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
             state = state.model_copy(update={"annotations": annotations})
         self.corrections.add(key, state, answer)
-        labels = form.labels(state) if form is not None else {}
-        if form is not None and labels:  # nothing and a refusal name no option
-            self.lenient[key] = float(answer in labels and form.is_right(state, answer))
+        if form is not None and form.labels(state):  # nothing and a refusal name no option
+            self.lenient[key] = float(form.is_right(state, answer))
 
     def derived(self) -> list[MetricValues]:
         """Raises what a rule raises."""

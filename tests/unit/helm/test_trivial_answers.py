@@ -69,10 +69,15 @@ def test_where_texts_are_the_questions_own_the_majority_is_a_letter(texts: tuple
 
 def test_half_of_the_questions_are_enough_to_offer_a_text() -> None:
     questions = [
-        Question("0", ("yes",), {"A": "no", "B": "yes"}), Question("1", ("yes",), {"A": "no", "B": "yes"}),
+        Question("0", ("yes",), YES_NO), Question("1", ("yes",), {"A": "no", "B": "yes"}),
         Question("2", ("u",), {"A": "u", "B": "v"}), Question("3", ("w",), {"A": "w", "B": "x"}),
     ]  # fmt: skip
-    assert by_name(strategies(questions))["majority"] == ("B", "B", "B", "B")
+    assert by_name(strategies(questions))["majority"] == ("A", "B", "A", "A")
+
+
+def test_a_text_that_is_right_once_is_no_majority() -> None:
+    questions = [Question("0", ("yes",), {"A": "no", "B": "yes"}), Question("1", ("no",), YES_NO)]
+    assert by_name(strategies(questions))["majority"] == ("B", "B")
 
 
 def test_short_right_answers_that_repeat_are_labels() -> None:

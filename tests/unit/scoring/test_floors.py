@@ -155,7 +155,14 @@ def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path
     assert (corrected.best, corrected.instances) == ("always SELECT 1", 3)
 
 
-@pytest.mark.parametrize("text", [None, "{", TrivialScores(run="another", strategies=[]).model_dump_json()])
+OTHER_RUN = TrivialScores(
+    run="another",
+    questions=[("id0", 0, TEST)],
+    strategies=[StrategyScores(name="empty", answer="", values={"exact_match": [1.0]})],
+)
+
+
+@pytest.mark.parametrize("text", [None, "{", OTHER_RUN.model_dump_json()], ids=["none", "broken", "another run's"])
 def test_without_a_file_of_this_run_there_are_no_floors(text: str | None, tmp_path: Path) -> None:
     helm = tmp_path / "out" / "helm"
     helm.mkdir(parents=True)
