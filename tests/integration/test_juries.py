@@ -116,6 +116,8 @@ def test_a_jury_that_can_be_believed(
     lines = lines_of(outcome)
     main = document["main_metric"]
     assert (document["status"], validity["judgements"]) == ("partial", {"due": 36, "given": 30})
+    assert validity["floors"][main]["answers"] == {"empty": 1.0}
+    assert all(floor["best"] == "empty" for floor in validity["floors"].values())
     low, high = validity["bounds"][main]
     assert (low < outcome.scores()[main] < high, high - low) == (True, pytest.approx(6 * 4 / 36))
     judged_by_all = [line["metrics"][main] for line in lines if len(line["judges"]) == 3]

@@ -103,10 +103,23 @@ def test_scores_equal_bare_helm(
             compared += 1
     assert compared >= 1
     assert outcome.document()["main_metric"] in scores
+    assert_floors(outcome.document())
     files = outcome.document()["provenance"]["dataset_files"]
     assert any(name.startswith("hub:") for name in files) is (task in FROM_THE_HUB)
     assert files
     assert_no_text_in_logs(outcome.output_dir)
+
+
+def assert_floors(document: dict[str, Any]) -> None:
+    """Of the main score, over as many instances; on a busy machine it may be said that there was no time."""
+    validity, main = document["validity"], document["main_metric"]
+    (task,) = document["results"]["tasks"].values()
+    if main not in validity["floors"]:
+        assert any("floors are missing" in note for note in validity["notes"])
+        return
+    floor = validity["floors"][main]
+    assert floor["instances"] == task["metrics"]["score"]["scores"][main]["stats"]["count"]
+    assert floor["value"] == floor["answers"][floor["best"]] == max(floor["answers"].values())
 
 
 def assert_no_text_in_logs(folder: Path) -> None:

@@ -152,6 +152,24 @@ class FailureCause:
 
 
 @dataclass(frozen=True)
+class Floor:
+    """What answers that need no model score by one metric, on the questions of the run."""
+
+    best: str
+    """Which of them scores best."""
+    value: float
+    """What it scores."""
+    instances: int
+    answers: Mapping[str, float]
+    """Each of them -> what it scores: an empty answer, a refusal, always the same letter, a letter at random ..."""
+    lower_is_better: bool = False
+
+
+Floors = Mapping[str, Floor]
+"""By the label of the score."""
+
+
+@dataclass(frozen=True)
 class Validity:
     """What a reader has to know to trust the scores, or not."""
 
@@ -171,6 +189,8 @@ class Validity:
     """Of the main score, where it is a jury's."""
     not_reportable: tuple[str, ...] = ()
     """Why scores may not be reported, beside too few instances: each reason with what to do."""
+    floors: Floors = field(default_factory=dict)
+    """What a score has to be better than to say anything; of those metrics for which it is known."""
 
     @property
     def coverage(self) -> float:

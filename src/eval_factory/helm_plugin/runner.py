@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, one_line
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.time_limit import TimeLimit
 from eval_factory.helm import names
 from eval_factory.helm_plugin import entry_failures, judge_prompts, network_guard
 from eval_factory.helm_plugin.capabilities import needed_capability
@@ -29,6 +31,7 @@ from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import apply, execution_record, hub_revisions
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
+from eval_factory.helm_plugin.score_trivial_answers import SHARE, score_trivial_answers
 from eval_factory.helm_plugin.session import session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 
@@ -38,6 +41,9 @@ _MESSAGE_LIMIT = 300
 _SHOWN_RUNS = 5
 _LONGEST_NAME = 200
 """Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
+
+_BEGUN = time.monotonic() - time.process_time()
+"""When helm-run began: what came before this module was the work of one thread."""
 
 
 class NoInstancesError(ValueError):
@@ -54,6 +60,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if self._guard is not None:
             self._guard.tell = lambda place: self._session.events.emit(events.BLOCKED, place=place)
         self._blocked_before = 0
+        self._annotated: ScenarioState | None = None
         executor: Any = self.executor
         annotator: Any = self.annotator_executor
         self.executor: Any = _Reporting(executor, self._before_asking, lambda _state: self._after_asking())
@@ -70,6 +77,18 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """HELM's own; an answer that it cannot score costs its instance only."""
         with of_a_run(Unscorable(self._tell_unscorable)) as self._unscorable:
             super().run_one(run_spec)
+        self._score_trivial_answers(run_spec)
+
+    def _score_trivial_answers(self, run_spec: RunSpec) -> None:
+        """The floors of the scores that were just written."""
+        state, self._annotated = self._annotated, None
+        if state is None:
+            return
+        limit = TimeLimit((time.monotonic() - _BEGUN) / SHARE)
+        failed = score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path), limit)
+        if failed is not None:
+            message = f"what trivial answers score could not be computed: {failed}"
+            self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=message)
 
     def _tell_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")
@@ -168,6 +187,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
+        self._annotated = state
         self._session.events.emit(events.PHASE, phase=events.SCORING)
 
 
@@ -190,6 +210,9 @@ class HelmNamedRunner(EvalRunner):
             else:
                 self._session.events.emit(events.LEFT_OUT, run=spec.name, asks=needed)
         return kept
+
+    def _score_trivial_answers(self, run_spec: RunSpec) -> None:
+        """A leaderboard compares models with each other."""
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         return str(Path(self.runs_path) / run_spec.name)

@@ -19,6 +19,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
     validity = result.validity
     lines = [
         _main_score(result),
+        *_floor(result),
         *_other_splits(result),
         _instances(result),
         *_failures(validity.failures),
@@ -53,6 +54,16 @@ def _corrected(result: TaskResult, helms: Score) -> str:
     count = score.stats.count
     over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
     return f"; corrected = {score.value:.4f}{over}{_interval(score)}"
+
+
+def _floor(result: TaskResult) -> Iterator[str]:
+    """What the main score has to be compared with, and its corrected value where there is one."""
+    floors = result.validity.floors
+    if (floor := floors.get(result.main_metric)) is None:
+        return
+    line = f"  best trivial answer: {floor.best} {floor.value:.4f}"
+    corrected = floors.get(f"{result.main_metric}{CORRECTED}")
+    yield line if corrected is None else f"{line}; corrected: {corrected.best} {corrected.value:.4f}"
 
 
 def _interval(score: Score) -> str:

@@ -20,6 +20,7 @@ from eval_factory.scoring.clusters import notes_on_clusters
 from eval_factory.scoring.comparability import RunFacts, comparability_of
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.data_notes import notes_on_data
+from eval_factory.scoring.floors import FloorScores, notes_on_floors
 from eval_factory.scoring.groups import Groups, scores_by_group
 from eval_factory.scoring.judgements import (
     ALL_JUDGES,
@@ -69,7 +70,8 @@ def collect(
     stated = StatedModels(plan.endpoints, response_cache.used_keys(plan.rundir.cache_db, run_id))
     answers = KeptAnswers.of(plan, stated.add)
     readability = Readability.of(plan, run, metrics, answers.raw_to)
-    tally = tally_requests(plan, run, corrections, readability)
+    trivial = FloorScores.of(plan, run, metrics, readability.form)
+    tally = tally_requests(plan, run, corrections, readability, trivial.add)
     _keep_places(metrics, tally, main_split)
     metrics += [*corrections.metrics(), *readability.metrics(metrics)]
     jury_metric = run.jury.metric if run.jury else None
@@ -114,6 +116,8 @@ def collect(
     notes.extend(readability.notes(plan, instances, scored.scores))
     notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
     notes.extend(notes_on_models(asked, tally.judges))
+    floors = trivial.floors({one.label: len(one.values) for one in metrics if is_judged(one, jury_metric)})
+    notes.extend([*notes_on_floors(main, scored.scores, floors), *trivial.notes()])
     if jury_report is not None:
         notes.extend(notes_on_agreement(jury_report, tally.ratings))
     main_score = scored.scores.get(main)
@@ -141,6 +145,7 @@ def collect(
             {split: len(ids) for split, ids in sorted(tally.splits.items())},
             judgements,
             not_reportable,
+            floors,
         ),
         usage=usage,
         provenance=provenance,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,10 @@ class Tally:
 
 
 def tally_requests(
-    plan: Plan, run: output.HelmRun, corrections: Corrections, readability: Readability | None = None
-) -> Tally:
-    """Go through a run's requests; each is told to `corrections` and `readability` too."""
+    plan: Plan, run: output.HelmRun, corrections: Corrections, readability: Readability | None = None,
+    tell: Callable[[InstanceKey, output.RequestState], None] = lambda _key, _state: None,
+) -> Tally:  # fmt: skip
+    """Go through a run's requests; each is told to `corrections` and `readability` too, and to `tell`."""
     tally = Tally()
     jury = _Jury.of(plan, run)
     sources = Clusters.of(plan.evaluation.task.helm.cluster, _data_of(plan, run))
@@ -109,6 +111,7 @@ def tally_requests(
         corrections.add(key, state, None if failed else text_of(state))
         if readability is not None:
             readability.add(key, state, None if failed else text_of(state))
+        tell(key, state)
         tally.nothing_right += quasi and _has_a_right_answer_of_nothing(state)
         if failed:
             _count_failure(tally, key, state)

@@ -16,6 +16,7 @@ from eval_factory.core.results import (
     Comparability,
     Deviation,
     FailureCause,
+    Floor,
     JudgeCounts,
     Judgements,
     JuryReport,
@@ -57,6 +58,10 @@ def result(tmp_path: Path) -> TaskResult:
         notes=("one", "two"),
         judgements=Judgements(4, 3),
         not_reportable=("for a reason",),
+        floors={
+            "exact_match": Floor("always A", 0.5, 4, {"empty": 0.0, "always A": 0.5}),
+            "wer": Floor("empty", 0.5, 4, {"empty": 0.5}, lower_is_better=True),
+        },
     )
     asked = AskedEndpoint("org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None)
     judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))

@@ -12,6 +12,7 @@ from eval_factory.core.results import (
     Comparability,
     Deviation,
     FailureCause,
+    Floor,
     JudgeCounts,
     JuryReport,
     Score,
@@ -46,6 +47,17 @@ def changed(result: TaskResult, **validity: Any) -> TaskResult:
 
 def shown(result: TaskResult) -> list[str]:
     return summary(result, plan().rundir).split("\n")
+
+
+def test_the_best_trivial_answer_stands_below_the_score(result: TaskResult) -> None:
+    floor, other = Floor("always A", 0.55, 4, {"always A": 0.55}), Floor("empty", 0.2, 4, {"empty": 0.2})
+    assert shown(changed(result, floors={"exact_match": floor, "other": other}))[1] == (
+        "  best trivial answer: always A 0.5500"
+    )
+    both = changed(result, floors={"exact_match": floor, "exact_match.corrected": other})
+    assert shown(both)[1] == "  best trivial answer: always A 0.5500; corrected: empty 0.2000"
+    assert shown(changed(result, floors={"other": other})) == shown(result)
+    assert "trivial" not in summary(result, plan().rundir)
 
 
 def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResult) -> None:

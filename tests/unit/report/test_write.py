@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from eval_factory.core.redaction import REDACTED, Redactor
-from eval_factory.core.results import Comparability, Deviation, FailureCause, SpentByRole, TaskResult, Usage
+from eval_factory.core.results import Comparability, Deviation, FailureCause, Floor, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.write import _response_line, html, write_reports
 from unit.builders import plan
@@ -215,6 +215,18 @@ def test_the_page_shows_how_intervals_are_made_and_what_sources_do_to_them(resul
     assert "<tr><th>ward</th><th>value</th>" in page
     with_other = html(replace(result, scores={**shared, "other": replace(plain, value=0.25)}), "helm-run")
     assert '<td class="n"></td><td class="n"></td></tr>' in with_other
+
+
+def test_the_page_names_the_best_trivial_answer(result: TaskResult) -> None:
+    def page(**floors: Floor) -> str:
+        named = {name.replace("_corrected", ".corrected"): floor for name, floor in floors.items()}
+        return html(replace(result, validity=replace(result.validity, floors=named)), "x")
+
+    floor = Floor("always <A>", 0.55, 4, {"always <A>": 0.55})
+    assert "<p>Best trivial answer: always &lt;A&gt; <b>0.5500</b></p>" in page(exact_match=floor)
+    both = page(exact_match=floor, exact_match_corrected=Floor("empty", 0.2, 4, {"empty": 0.2}))
+    assert "<b>0.5500</b>; corrected:\nempty <b>0.2000</b></p>" in both
+    assert "trivial answer" not in page(other=floor)
 
 
 def test_the_page_says_why_a_score_is_not_reportable(result: TaskResult) -> None:

@@ -221,8 +221,7 @@ def execute_ehr_sql_read_only() -> None:
 def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
     holds a query at all, and what both queries give as the benchmark's own evaluation executes them."""
-    root = Path(ehr_sql_annotator.get_benchmark_output_path())
-    database = whole((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
+    database = _ehr_sql_database()
     gold = request_state.instance.references[0].output.text.strip()
     rows = _gold_rows(database, gold)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
@@ -235,6 +234,34 @@ def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
         "query_written": bool(predicted) and (found is not None or error is not None),
         **_as_evaluated(database, gold, predicted),
     }
+
+
+def annotation_of(text: str) -> dict[str, Any]:
+    """What `annotate` says of an answer beside the gold query, where the answer is the same to every question.
+
+    Raises:
+        ValueError: the benchmark's evaluation would execute the answer otherwise than it is written.
+    """
+    predicted = _query_in(text)
+    if as_evaluated(predicted) != predicted:
+        raise ValueError("the answer is not executed as it is written")
+    found, error = _predicted_rows(_ehr_sql_database(), predicted)
+    return {
+        "predicted_result": found or [],
+        "query_error": error,
+        "query_written": bool(predicted) and (found is not None or error is not None),
+    }
+
+
+def database_state() -> str:
+    """Another one after the database has changed."""
+    found = _ehr_sql_database().stat()
+    return f"{found.st_size} bytes at {found.st_mtime_ns}"
+
+
+def _ehr_sql_database() -> Path:
+    root = Path(ehr_sql_annotator.get_benchmark_output_path())
+    return whole((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
 
 
 def _as_evaluated(database: Path, gold: str, predicted: str) -> dict[str, Any]:

@@ -1,0 +1,225 @@
+"""What trivial answers score on the questions of a run, by HELM's own metrics, after the run's scores are written.
+
+No request is sent: only metrics are computed that look at one answer and its references, of those that are known to
+ask nobody, load no model and execute nothing. Juries and annotators are never asked; ehr_sql's queries are executed as
+the model's are. It is done within a tenth of the run's time, or said which answers were not scored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.metrics.metric import create_metric
+from helm.benchmark.run_spec import RunSpec
+from helm.benchmark.scenarios.scenario import CORRECT_TAG
+from helm.common.request import GeneratedOutput, RequestResult
+
+from eval_factory.core.time_limit import OutOfTime, TimeLimit
+from eval_factory.helm import names, output
+from eval_factory.helm.trivial_answers import Question, Strategy, strategies, with_answer
+from eval_factory.helm.trivial_scores import VERSION, StrategyScores, TrivialScores, read_trivial_scores
+from eval_factory.helm.versions import HELM
+from eval_factory.helm_plugin.record_file import RecordFile
+from eval_factory.tasks.known_floors import known_floors
+
+SHARE = 10
+"""A run's time is this many times what may be spent here."""
+
+_METRICS = "helm.benchmark.metrics."
+BASIC = f"{_METRICS}basic_metrics.BasicGenerationMetric"
+SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
+FORMS = {
+    SQL: "sql",
+    f"{_METRICS}medec_metrics.MedecMetric": "sentence",
+    f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
+}
+"""Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
+EXECUTED = frozenset({"pass", "code_eval_acc"})
+"""Names of HELM's basic metrics that execute the answer."""
+
+
+def score_trivial_answers(
+    run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path, limit: TimeLimit
+) -> str | None:
+    """Writes the file that `helm/trivial_scores.py` reads. Returns why it could not, where something went wrong.
+
+    Args:
+        state: the requests of the run; whether they were answered does not matter.
+        service: HELM's own for metrics.
+        limit: within which it has to be done.
+    """
+    try:
+        with limit:
+            made = _scored(run_spec, state, service, helm_dir, limit)
+    except OutOfTime:
+        made = TrivialScores(left_out=["all"])
+    except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        made = TrivialScores(error=f"{type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}")
+    made = made.model_copy(update={"run": run_spec.name, "limit_s": limit.seconds, "spent_s": limit.spent})
+    try:
+        RecordFile(lambda: made.model_dump(mode="json", exclude_defaults=True) | {"version": VERSION}).write_down(
+            helm_dir / names.TRIVIAL_SCORES_FILE
+        )
+    except (OSError, ValueError) as error:
+        return made.error or f"{type(error).__name__}: it could not be written down"
+    return made.error
+
+
+def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path, limit: TimeLimit) -> TrivialScores:
+    specs = [spec for spec in run_spec.metric_specs if _is_measured(spec)]
+    asked = _asked(state.request_states)
+    if not specs or not asked:
+        return TrivialScores()
+    sha256 = _sha256(run_spec, specs, asked, limit)
+    if known_floors(sha256) is not None:
+        return TrivialScores(data_sha256=sha256, known=True)
+    form = next((FORMS[spec.class_name] for spec in specs if spec.class_name in FORMS), None)
+    found = strategies([_question(one) for one in asked], form)
+    before = read_trivial_scores(helm_dir)
+    kept = before.strategies if before is not None and before.data_sha256 == sha256 else []
+    done = {scored.name: scored for scored in kept}
+    metrics = [create_metric(spec) for spec in specs]
+    scorer = _Scorer(metrics, run_spec, service, asked, limit)
+    for strategy in found:
+        try:
+            if strategy.name not in done:
+                done[strategy.name] = scorer.score(strategy)
+        except OutOfTime:
+            break
+    return TrivialScores(
+        data_sha256=sha256,
+        lower_is_better=sorted(_lower_is_better(metrics)),
+        questions=[(str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked],
+        strategies=list(done.values()),
+        left_out=[strategy.name for strategy in found if strategy.name not in done],
+    )
+
+
+def _is_measured(spec: Any) -> bool:
+    measures = spec.args.get("names", [])
+    basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
+    return basic or spec.class_name in FORMS
+
+
+def _asked(states: Sequence[RequestState]) -> list[RequestState]:
+    """One request for each instance: of one trial, not perturbed, for text, not for an option or the prompt alone."""
+    found: dict[str, RequestState] = {}
+    for state in states:
+        plain = state.reference_index is None and state.instance.perturbation is None and state.request.max_tokens != 0
+        if plain and state.instance.references:
+            found.setdefault(str(state.instance.id), state)
+    return list(found.values())
+
+
+def _question(state: RequestState) -> Question:
+    right = tuple(one.output.text for one in state.instance.references if CORRECT_TAG in one.tags)
+    return Question(str(state.instance.id), right, state.output_mapping or {})
+
+
+def _sha256(run_spec: RunSpec, specs: Sequence[Any], asked: Sequence[RequestState], limit: TimeLimit) -> str:
+    """Of all that the floors depend on: what is asked and what is right, but not how the prompt is made of it.
+
+    Queries are executed on a database; of that its size and time are taken.
+    """
+    adapter = run_spec.adapter_spec
+    found = hashlib.sha256()
+    name = run_spec.name.partition(":")[0]
+    head = [VERSION, version(HELM), name, adapter.method, adapter.output_mapping_pattern]
+    metrics = [[spec.class_name, spec.args, _database_of(spec)] for spec in specs]
+    found.update(json.dumps([*head, metrics], sort_keys=True).encode())
+    for state in asked:
+        limit.check()
+        instance = state.instance
+        references = [[one.output.text, one.tags] for one in instance.references]
+        parts = [
+            instance.id,
+            instance.split,
+            instance.input.text,
+            references,
+            state.output_mapping,
+            instance.extra_data,
+        ]
+        found.update(json.dumps(parts, sort_keys=True, default=str).encode())
+    return found.hexdigest()
+
+
+def _database_of(spec: Any) -> str | None:
+    if spec.class_name != SQL:
+        return None
+    from eval_factory.helm_plugin.patches import sql_execution  # imports HELM's annotator
+
+    return sql_execution.database_state()
+
+
+def _lower_is_better(metrics: Sequence[Any]) -> set[str]:
+    return {one.name for metric in metrics for one in metric.get_metadata() if one.lower_is_better}
+
+
+class _Scorer:
+    """HELM's metrics of one run, for other answers."""
+
+    def __init__(
+        self, metrics: Sequence[Any], run_spec: RunSpec, service: Any, asked: Sequence[RequestState],
+        limit: TimeLimit,
+    ) -> None:  # fmt: skip
+        self._metrics, self._adapter, self._service, self._limit = metrics, run_spec.adapter_spec, service, limit
+        from helm.benchmark.metrics import basic_metrics  # imported here: it takes a while, and is not always needed
+
+        self._basic, self._asked = basic_metrics, asked
+        self._known: dict[tuple[int, str], dict[str, float]] = {}
+        """Question and answer -> values: letters are answered more than once."""
+        self._executed: Callable[[str], dict[str, Any]] | None = None
+        if any(spec.class_name == SQL for spec in run_spec.metric_specs):
+            from eval_factory.helm_plugin.patches import sql_execution
+
+            self._executed = sql_execution.annotation_of
+
+    def score(self, strategy: Strategy) -> StrategyScores:
+        """Raises OutOfTime."""
+        constant = strategy.constant
+        annotation = self._executed(constant) if self._executed and constant is not None else None
+        columns: dict[str, list[float | None]] = {}
+        for number, (state, answer) in enumerate(zip(self._asked, strategy.answers, strict=True)):
+            self._limit.check()
+            if (number, answer) not in self._known:
+                self._known[number, answer] = self._values(_answered(state, answer, annotation))
+            for name, value in self._known[number, answer].items():
+                columns.setdefault(name, [None] * len(self._asked))[number] = value
+        answers = None if constant is not None else list(strategy.answers)
+        return StrategyScores(
+            name=strategy.name, answer=constant, answers=answers, annotation=annotation, values=columns
+        )
+
+    def _values(self, state: RequestState) -> dict[str, float]:
+        stats = [stat for metric in self._metrics for stat in self._stats(metric, state)]
+        return {
+            stat.name.name: float(stat.mean)
+            for stat in stats
+            if stat.mean is not None and output.is_score(stat.name.name)
+        }
+
+    def _stats(self, metric: Any, state: RequestState) -> list[Any]:
+        """Of HELM's basic metric without what is about time and tokens: it is the greater part of the work."""
+        if isinstance(metric, self._basic.BasicGenerationMetric):
+            return list(self._basic.compute_reference_metrics(metric.names, self._adapter, state, self._service))
+        return list(metric.evaluate_generation(self._adapter, state, self._service, ""))
+
+
+def _answered(state: RequestState, answer: str, annotation: dict[str, Any] | None) -> RequestState:
+    """The same request with another answer."""
+    result = RequestResult(success=True, embedding=[], completions=[GeneratedOutput(answer, 0.0, [])], cached=True)
+    known = state.annotations or {}
+    if annotation is None:
+        return replace(state, result=result)
+    changed = {**known, "ehr_sql": with_answer(known.get("ehr_sql", {}), annotation)}
+    return replace(state, result=result, annotations=changed)

@@ -1,0 +1,209 @@
+"""Floors: what trivial answers score on the questions of a run, by the metrics that the run was scored with.
+
+The values of HELM's metrics were computed inside helm-run, by HELM itself (`helm/trivial_scores.py`); corrected and
+lenient ones are made of them here, by the rules that the model's answers are read with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from eval_factory.core.results import Floor, Score
+from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
+from eval_factory.helm import output
+from eval_factory.helm.judge_output import LOWEST_RATING
+from eval_factory.helm.trivial_answers import EMPTY_NAME, MAJORITY_NAME, with_answer
+from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores, read_trivial_scores
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.answer_forms import Form
+from eval_factory.scoring.corrections import Corrections
+from eval_factory.scoring.lenient import lenient_metrics
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.scores import helm_mean
+from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.known_floors import known_floors
+
+
+@dataclass
+class _Strategy:
+    """One way to answer, with its values of HELM's metrics, and what the rules make of them."""
+
+    scored: StrategyScores
+    metrics: list[MetricValues]
+    corrections: Corrections
+    lenient: dict[InstanceKey, float] = field(default_factory=dict)
+
+    def add(self, number: int, key: InstanceKey, state: output.RequestState, form: Form | None) -> None:
+        answer = self.scored.answer_to(number)
+        if self.scored.annotation is not None:
+            known = (state.annotations or {}).get("ehr_sql", {})
+            annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
+            state = state.model_copy(update={"annotations": annotations})
+        self.corrections.add(key, state, answer)
+        if form is not None and form.labels(state):  # nothing and a refusal name no option
+            self.lenient[key] = float(form.is_right(state, answer))
+
+    def derived(self) -> list[MetricValues]:
+        """Raises what a rule raises."""
+        return [*self.corrections.metrics(), *(lenient_metrics(self.metrics, self.lenient) if self.lenient else ())]
+
+
+class FloorScores:
+    """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
+
+    def __init__(
+        self, trivial: TrivialScores | None, strategies: list[_Strategy], form: Form | None, limit: TimeLimit
+    ) -> None:
+        self._trivial, self._strategies, self._form, self._limit = trivial, strategies, form, limit
+        questions = trivial.questions if trivial is not None else []
+        self._numbers: dict[InstanceKey, int] = {(id_, trial, None): at for at, (id_, trial, _) in enumerate(questions)}
+        self._failed: Exception | None = None
+        self._late = False
+
+    @classmethod
+    def of(
+        cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: Form | None,
+        clock: Clock = time.monotonic,
+    ) -> FloorScores:  # fmt: skip
+        """
+        Args:
+            metrics: HELM's own.
+            form: of the answers, where they have one.
+        """
+        trivial = read_trivial_scores(plan.rundir.helm)
+        if trivial is None or trivial.run != run.run_spec.name:
+            return cls(None, [], None, TimeLimit(0.0, clock))
+        limit = TimeLimit(trivial.limit_s - trivial.spent_s, clock)
+        made = cls(trivial, [], form, limit)
+        try:
+            with limit:
+                for scored in trivial.strategies:
+                    values = list(_metrics_of(scored, trivial, metrics))
+                    made._strategies.append(_Strategy(scored, values, Corrections.of(plan, values)))
+        except ValueError as error:  # a column without a value for each question
+            made._failed = error
+        return made
+
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        """One request, for the metrics that are not HELM's."""
+        number = self._numbers.get(key)
+        if number is None or self._late or self._failed:
+            return
+        try:
+            with self._limit:
+                self._limit.check()
+                for strategy in self._strategies:
+                    strategy.add(number, key, state, self._form)
+        except OutOfTime:
+            self._late = True
+        except Exception as error:  # a rule may raise anything
+            self._failed = error
+
+    def floors(self, jury: Mapping[str, int] = MappingProxyType({})) -> dict[str, Floor]:
+        """By the label of the score.
+
+        Args:
+            jury: label of a jury's score -> its instances. Its floor is the mark of an answer with nothing in it.
+        """
+        lowest = float(LOWEST_RATING)
+        of_jury = {label: Floor(EMPTY_NAME, lowest, count, {EMPTY_NAME: lowest}) for label, count in jury.items()}
+        if self._trivial is not None and self._trivial.known:
+            return _of_table(self._trivial.data_sha256) | of_jury
+        columns: dict[str, dict[str, MetricValues]] = {}
+        for strategy in self._strategies:
+            for metric in (*strategy.metrics, *self._derived(strategy)):
+                columns.setdefault(metric.label, {})[strategy.scored.name] = metric
+        return {label: self._floor(by_name) for label, by_name in columns.items()} | of_jury
+
+    def _derived(self, strategy: _Strategy) -> list[MetricValues]:
+        """Nothing where the rules were not applied to every instance."""
+        if self._late or self._failed:
+            return []
+        try:
+            return strategy.derived()
+        except Exception as error:  # a rule that raises on this answer to most questions
+            self._failed = error
+            return []
+
+    def _floor(self, by_name: Mapping[str, MetricValues]) -> Floor:
+        lower = self._trivial is not None and next(iter(by_name.values())).name in self._trivial.lower_is_better
+        answers = {name: helm_mean(metric.values) for name, metric in by_name.items()}
+        plainest = sorted(answers, key=MAJORITY_NAME.__eq__)  # of equals, `always A` says more than `majority`
+        best = (min if lower else max)(plainest, key=answers.__getitem__)
+        return Floor(best, answers[best], len(by_name[best].values), answers, lower_is_better=lower)
+
+    def notes(self) -> Iterator[Note]:
+        """What is missing from the floors. Call it after `floors`."""
+        trivial = self._trivial
+        if trivial is not None and trivial.error is not None:
+            yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")
+        if self._failed is not None:
+            kind = type(self._failed).__name__
+            yield Note(Importance.BACKGROUND, f"floors are not whole: {kind} while trivial answers were scored")
+        late = [
+            *(trivial.left_out if trivial is not None else ()),
+            *(["corrected and lenient scores"] if self._late else ()),
+        ]
+        if late:
+            yield Note(
+                Importance.BACKGROUND,
+                f"floors are missing for {', '.join(late)}: a tenth of the run's time was not enough to compute them",
+            )
+
+
+def _metrics_of(
+    scored: StrategyScores, trivial: TrivialScores, metrics: Sequence[MetricValues]
+) -> Iterator[MetricValues]:
+    """With the labels that the run's own metrics have; of instances that were not perturbed."""
+    for metric in metrics:
+        column = scored.values.get(metric.name)
+        if column is None or metric.perturbation is not None:
+            continue
+        values: dict[InstanceKey, float] = {
+            (id_, trial, None): value
+            for (id_, trial, split), value in zip(trivial.questions, column, strict=True)
+            if split == metric.split and value is not None
+        }
+        if values:
+            yield MetricValues(
+                metric.label, metric.name, None, merged=True, scale=metric.scale, values=values, split=metric.split
+            )
+
+
+def _of_table(data_sha256: str) -> dict[str, Floor]:
+    known = known_floors(data_sha256)
+    return {} if known is None else {label: Floor(**one.model_dump()) for label, one in known.floors.items()}
+
+
+def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]) -> Iterator[Note]:
+    """Where the main score, or its corrected value, is not above what the best trivial answer scores."""
+    found = []
+    for label in (main, f"{main}{CORRECTED}"):
+        score, floor = scores.get(label), floors.get(label)
+        if score is not None and floor is not None and not _is_above(score, floor):
+            found.append(f"{label}: {_how(score, floor)} the best trivial answer ({floor.best}: {floor.value:.4f})")
+    if found:
+        yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. It does not show that the model read the questions")
+
+
+def _is_above(score: Score, floor: Floor) -> bool:
+    low, high = _interval(score)
+    return high < floor.value if floor.lower_is_better else low > floor.value
+
+
+def _interval(score: Score) -> tuple[float, float]:
+    low, high = score.stats.ci_low, score.stats.ci_high
+    return (score.value, score.value) if low is None or high is None else (low, high)
+
+
+def _how(score: Score, floor: Floor) -> str:
+    low, high = _interval(score)
+    if score.stats.ci_low is None:
+        return f"{score.value:.4f}, without an interval, is no better than"
+    worse = low > floor.value if floor.lower_is_better else high < floor.value
+    relation = "is worse than" if worse else "includes the score of"
+    return f"the 95 % interval {low:.4f} .. {high:.4f} {relation}"

@@ -1,0 +1,301 @@
+"""Trivial answers scored by HELM's own metrics, on states made here; no request, no time limit but an injected one."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helm.benchmark.adaptation.adapter_spec import AdapterSpec
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.annotation import ehr_sql_annotator
+from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
+from helm.benchmark.metrics.metric import MetricSpec
+from helm.benchmark.run_spec import RunSpec
+from helm.benchmark.run_specs import medhelm_run_specs
+from helm.benchmark.scenarios.medec_scenario import MedecScenario
+from helm.benchmark.scenarios.scenario import (
+    CORRECT_TAG,
+    Input,
+    Instance,
+    Output,
+    Reference,
+    ScenarioSpec,
+    with_instance_ids,
+)
+from helm.common.request import Request
+
+from eval_factory.core import events
+from eval_factory.core.time_limit import TimeLimit
+from eval_factory.helm import names
+from eval_factory.helm.trivial_answers import REFUSAL
+from eval_factory.helm.trivial_scores import TrivialScores, read_trivial_scores
+from eval_factory.helm_plugin import runner
+from eval_factory.helm_plugin import score_trivial_answers as module
+from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.score_trivial_answers import BASIC, EXECUTED, FORMS, SQL, score_trivial_answers
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.known_floors import known_floors
+
+EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
+OPTIONS = {"A": "yes", "B": "no"}
+
+
+def state_of(instance: Instance, options: dict[str, str] | None = None, **changes: Any) -> RequestState:
+    usual: dict[str, Any] = {
+        "reference_index": None, "request_mode": None, "train_trial_index": 0, "output_mapping": options,
+        "request": Request(model="a/b", model_deployment="a/b", prompt="never looked at"), "result": None,
+        "num_train_instances": 0, "prompt_truncated": False,
+    }  # fmt: skip
+    return RequestState(instance=instance, **{**usual, **changes})
+
+
+def question(number: int, right: str, *, wrong: tuple[str, ...] = (), **fields: Any) -> Instance:
+    references = [Reference(Output(right), [CORRECT_TAG]), *(Reference(Output(text), []) for text in wrong)]
+    return Instance(Input(text=f"q{number}"), references, split="test", id=f"id{number}", **fields)
+
+
+def yes_no(*right: str) -> list[RequestState]:
+    return [state_of(question(number, text), OPTIONS) for number, text in enumerate(right)]
+
+
+def spec_of(*metrics: MetricSpec, name: str = "pubmed_qa:model=m") -> RunSpec:
+    adapter = AdapterSpec(method="multiple_choice_joint", model="a/b", model_deployment="a/b")
+    return RunSpec(name=name, scenario_spec=ScenarioSpec("none"), adapter_spec=adapter, metric_specs=list(metrics))
+
+
+def scored(
+    folder: Path, states: list[RequestState], *metrics: MetricSpec, limit: TimeLimit | None = None, **spec: Any
+) -> TrivialScores:
+    run_spec = spec_of(*(metrics or (EXACT,)), **spec)
+    state = ScenarioState(run_spec.adapter_spec, states, [])
+    assert score_trivial_answers(run_spec, state, None, folder, limit or TimeLimit(100.0)) is None
+    found = read_trivial_scores(folder)
+    assert found is not None
+    return found
+
+
+def means(found: TrivialScores, metric: str = "exact_match") -> dict[str, float]:
+    return {one.name: sum(filter(None, one.values[metric])) / len(found.questions) for one in found.strategies}
+
+
+def test_every_answer_is_scored_by_every_metric(tmp_path: Path) -> None:
+    found = scored(tmp_path, yes_no("yes", "no", "yes", "yes"))
+    by_random = means(found).pop("random")
+    assert means(found) == {
+        "empty": 0.0, "refusal": 0.0, "majority": 0.75, "always A": 0.75, "always B": 0.25, "random": by_random,
+    }  # fmt: skip
+    assert means(found, "quasi_exact_match") == means(found)
+    assert found.questions == [(f"id{number}", 0, "test") for number in range(4)]
+    assert (found.run, found.left_out, found.error) == ("pubmed_qa:model=m", [], None)
+
+
+def test_an_instance_is_scored_once_and_only_as_it_is(tmp_path: Path) -> None:
+    plain = yes_no("yes")[0]
+    typos = replace(plain.instance, id="p", perturbation=PerturbationDescription(name="typos"))
+    states = [
+        plain, replace(plain, train_trial_index=1), replace(plain, instance=typos),
+        replace(plain, instance=replace(plain.instance, id="option"), reference_index=0),
+        replace(plain, instance=replace(plain.instance, id="prompt"), request=replace(plain.request, max_tokens=0)),
+        replace(plain, instance=replace(plain.instance, id="open", references=[])),
+    ]  # fmt: skip
+    assert scored(tmp_path, states).questions == [("id0", 0, "test")]
+    assert scored(tmp_path, states[2:]).strategies == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        MetricSpec(class_name=BASIC, args={"names": []}),
+        MetricSpec(class_name=BASIC, args={"names": ["exact_match", "code_eval_acc"]}),
+        MetricSpec(class_name="helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric", args={}),
+        MetricSpec(class_name="helm.benchmark.metrics.summarization_metrics.SummarizationMetric", args={}),
+    ],
+)
+def test_what_asks_somebody_or_executes_answers_is_left_alone(
+    spec: MetricSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "create_metric", lambda _spec: pytest.fail("it is not made"))
+    assert scored(tmp_path, yes_no("yes"), spec).strategies == []
+
+
+def test_forms_are_those_of_the_framework() -> None:
+    assert EXECUTED.isdisjoint(EXACT.args["names"])
+    declared = {task.helm.run_spec: task.helm.answer_form for task in load_framework().evaluations}
+    specs = {
+        "medec": medhelm_run_specs.get_medec_run_spec(), "ehr_sql": medhelm_run_specs.get_ehr_sql_run_spec(),
+        "medcalc_bench": medhelm_run_specs.get_medcalc_bench_spec(),
+    }  # fmt: skip
+    found = {
+        name: [FORMS[one.class_name] for one in spec.metric_specs if one.class_name in FORMS]
+        for name, spec in specs.items()
+    }
+    assert found == {name: [form] for name, form in declared.items() if form is not None}
+
+
+def test_what_was_scored_before_is_not_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = scored(tmp_path, yes_no("yes", "no"))
+    monkeypatch.setattr(module._Scorer, "score", lambda *_: pytest.fail("it is known"))
+    assert scored(tmp_path, yes_no("yes", "no"), name="pubmed_qa:model=other").strategies == first.strategies
+    monkeypatch.undo()
+    others = [yes_no("yes", "yes"), [replace(one, output_mapping={"A": "yes"}) for one in yes_no("yes", "no")]]
+    hashes = {scored(tmp_path, states).data_sha256 for states in others}
+    assert len(hashes | {first.data_sha256}) == 3
+    assert scored(tmp_path, yes_no("yes", "no"), name="ehrshot:model=m").data_sha256 != first.data_sha256
+
+
+def test_what_there_is_no_time_for_is_named_and_done_the_next_time(tmp_path: Path) -> None:
+    """The clock goes on by one second whenever it is read: once for the beginning, once for each question."""
+
+    def limit(seconds: float) -> TimeLimit:
+        return TimeLimit(seconds, itertools.count().__next__)
+
+    states = yes_no("yes", "no")
+    early = scored(tmp_path, states, limit=limit(6.0))  # two to hash them, four for two answers
+    assert [one.name for one in early.strategies] == ["empty", "refusal"]
+    assert early.left_out == ["majority", "always A", "always B", "random"]
+    assert (early.limit_s, early.spent_s) == (6.0, 8.0)
+    later = scored(tmp_path, states)
+    assert (means(later)["always A"], later.left_out) == (0.5, [])
+    assert scored(tmp_path, yes_no("no"), limit=limit(0.5)).left_out == ["all"]
+
+
+def test_known_data_sets_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sha256 = scored(tmp_path, yes_no("yes", "no")).data_sha256
+    monkeypatch.setattr(module, "known_floors", {sha256: "known"}.get)
+    found = scored(tmp_path, yes_no("yes", "no"))
+    assert (found.known, found.data_sha256, found.strategies) == (True, sha256, [])
+
+
+def test_what_is_executed_is_executed_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: list[str] = []
+
+    def annotation_of(text: str) -> dict[str, Any]:
+        executed.append(text)
+        rows = [(1,)] if text == "SELECT 1" else []
+        return {"predicted_result": rows, "query_error": None if rows else "no", "query_written": bool(text)}
+
+    monkeypatch.setattr(sql_execution, "annotation_of", annotation_of)
+    monkeypatch.setattr(sql_execution, "database_state", lambda: "state")
+    states = [
+        state_of(question(number, "SELECT 1"), annotations={"ehr_sql": {"ground_truth_result": [(number,)]}})
+        for number in range(2)
+    ]
+    found = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
+    assert means(found, "ehr_sql_execution_accuracy") == {"empty": 0.0, "refusal": 0.0, "always SELECT 1": 0.5}
+    assert executed == ["", REFUSAL, "SELECT 1"]
+    assert [one.annotation for one in found.strategies][2] == {
+        "predicted_result": [[1]], "query_error": None, "query_written": True,
+    }  # fmt: skip
+    monkeypatch.setattr(sql_execution, "database_state", lambda: "changed")
+    again = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
+    assert again.data_sha256 != found.data_sha256
+
+
+def test_an_annotation_of_an_answer_alone_is_that_of_helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "scenarios" / "ehr_sql"
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "eicu.sqlite") as database:
+        database.execute("create table t (x)")
+    database.close()
+    monkeypatch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
+    for text in ("", "SELECT 1", "no query"):
+        result = SimpleNamespace(completions=[SimpleNamespace(text=text)])
+        whole = sql_execution.annotate(None, replace(state_of(question(0, "SELECT 2")), result=result))
+        alone = sql_execution.annotation_of(text)
+        assert alone == {name: whole[name] for name in alone}
+    assert len(alone) == 3
+    with pytest.raises(ValueError, match="not executed as it is written"):
+        sql_execution.annotation_of("SELECT current_time")
+    assert sql_execution.database_state().startswith(f"{(folder / 'eicu.sqlite').stat().st_size} bytes at ")
+
+
+def failing(*_: Any) -> None:
+    raise RuntimeError("a prompt may stand here")
+
+
+def test_what_goes_wrong_is_written_down_without_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "create_metric", failing)
+    run_spec = spec_of(EXACT)
+    state = ScenarioState(run_spec.adapter_spec, yes_no("yes"), [])
+    told = score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0))
+    found = read_trivial_scores(tmp_path)
+    assert told is not None
+    assert told.startswith("RuntimeError in test_score_trivial_answers.py:")
+    assert found is not None
+    assert (found.error, found.strategies, found.run) == (told, [], "pubmed_qa:model=m")
+    assert "prompt" not in (tmp_path / names.TRIVIAL_SCORES_FILE).read_text()
+    no_folder = tmp_path / "file"
+    no_folder.touch()
+    assert score_trivial_answers(run_spec, state, None, no_folder, TimeLimit(100.0)) == told  # the first error counts
+    monkeypatch.undo()
+    unwritten = score_trivial_answers(run_spec, state, None, no_folder, TimeLimit(100.0))
+    assert unwritten is not None
+    assert unwritten.endswith("Error: it could not be written down")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_run_goes_on_whatever_happens_to_its_floors(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, Any]] = []
+    made: Any = object.__new__(runner.EvalRunner)
+    made.output_path, made.metric_service = str(tmp_path), None
+    made._session = SimpleNamespace(
+        events=SimpleNamespace(emit=lambda event, **more: told.append({"event": event, **more}))
+    )
+    run_spec = spec_of(EXACT)
+    made._annotated = ScenarioState(run_spec.adapter_spec, yes_no("yes"), [])
+    if fails:
+        monkeypatch.setattr(module, "create_metric", failing)
+    made._score_trivial_answers(run_spec)
+    assert [one["event"] for one in told] == [events.WARNING] * fails
+    assert all("RuntimeError in" in one["message"] for one in told)
+    assert (tmp_path / names.TRIVIAL_SCORES_FILE).is_file()
+    assert made._annotated is None
+    (tmp_path / names.TRIVIAL_SCORES_FILE).unlink()
+    made._score_trivial_answers(run_spec)  # a run that was not made anew
+    assert not (tmp_path / names.TRIVIAL_SCORES_FILE).exists()
+
+
+def test_a_leaderboard_computes_none(tmp_path: Path) -> None:
+    made: Any = object.__new__(runner.HelmNamedRunner)
+    made.output_path, made.metric_service = str(tmp_path), None
+    made._annotated = ScenarioState(spec_of(EXACT).adapter_spec, yes_no("yes"), [])
+    made._score_trivial_answers(spec_of(EXACT))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.medical_data
+def test_the_table_of_the_package_holds_what_is_computed(
+    medical_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = medical_data / "scenarios" / "medec"
+    scenario = MedecScenario()
+    folder = tmp_path / "medec"
+    folder.mkdir()
+    for file in source.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    instances = [one for one in with_instance_ids(scenario.get_instances(str(folder))) if one.split == "test"]
+    states = [state_of(instance) for instance in instances]
+    run_spec = replace(medhelm_run_specs.get_medec_run_spec(), name="medec:model=m")
+    state = ScenarioState(run_spec.adapter_spec, states, [])
+    assert score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0)) is None
+    known = read_trivial_scores(tmp_path)
+    assert known is not None
+    assert known.known
+    floors = known_floors(known.data_sha256)
+    assert floors is not None
+    assert floors.floors["medec_error_flag_accuracy"].instances == len(instances)
+    monkeypatch.setattr(module, "known_floors", lambda _sha256: None)
+    assert score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0)) is None
+    computed = read_trivial_scores(tmp_path)
+    assert computed is not None
+    for metric in ("medec_error_flag_accuracy", "medec_error_sentence_accuracy"):
+        assert means(computed, metric) == pytest.approx(floors.floors[metric].answers, abs=1e-12)
+    assert round(means(computed, "medec_error_flag_accuracy")["empty"], 2) == 0.52

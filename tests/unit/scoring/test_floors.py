@@ -1,0 +1,307 @@
+"""Floors: of HELM's metrics as the plug-in wrote them down, of corrected and lenient ones by our rules, and their notes."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import Floor, Score, Stats, TaskResult
+from eval_factory.helm import names, output
+from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores
+from eval_factory.scoring import corrections, floors
+from eval_factory.scoring.answer_forms import form_of
+from eval_factory.scoring.correction_rules import Case
+from eval_factory.scoring.floors import FloorScores, notes_on_floors
+from eval_factory.scoring.metric_values import metric_values_of
+from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.request_states import key_of
+from eval_factory.tasks.known_floors import KnownFloor, KnownSet
+from unit.builders import plan
+from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
+
+FLAG = "medec_error_flag_accuracy"
+SAMPLE = {"config.params.limit_samples": 4}
+QUESTIONS = [(f"id{number}", 0, TEST) for number in range(4)]
+
+
+def write_trivial(folder: Path, *strategies: StrategyScores, **fields: Any) -> None:
+    """Beside what `result_of` writes in this folder."""
+    helm = folder / "out" / "helm"
+    helm.mkdir(parents=True)
+    usual = {"run": "r", "limit_s": 100.0, "questions": QUESTIONS, "strategies": list(strategies)}
+    made = TrivialScores(**{**usual, **fields})
+    (helm / names.TRIVIAL_SCORES_FILE).write_text(made.model_dump_json())
+
+
+def always(answer: str, *column: float | None, metric: str = "exact_match", **fields: Any) -> StrategyScores:
+    name = f"always {answer}" if answer else "empty"
+    return StrategyScores(name=name, answer=answer, values={metric: list(column)}, **fields)
+
+
+def of_medec(*golds: str) -> list[dict[str, Any]]:
+    return [
+        state(
+            number,
+            "CORRECT",
+            instance={
+                "input": {"text": "0 He coughs.\n1 He is well."},
+                "references": [{"output": {"text": gold}, "tags": ["correct"]}],
+            },
+        )
+        for number, gold in enumerate(golds)
+    ]
+
+
+def notes_about(result: TaskResult, text: str) -> list[str]:
+    return [note for note in result.validity.notes if text in note]
+
+
+def test_floors_are_the_means_of_each_answer_and_the_first_of_the_best(tmp_path: Path) -> None:
+    write_trivial(tmp_path, always("", 0, 0, 0, 0), always("A", 1, 1, 0, 1), always("B", 1, 1, 1, 0))
+    states = [state(number, "yes") for number in range(4)]
+    result = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4, "other": [1.0] * 4})
+    answers = {"empty": 0.0, "always A": 0.75, "always B": 0.75}
+    assert result.validity.floors == {"exact_match": Floor("always A", 0.75, 4, answers)}
+
+
+@pytest.mark.parametrize(("other", "best"), [(1.0, "always A"), (0.0, "majority")])
+def test_of_equals_the_majority_is_named_last(other: float, best: str, tmp_path: Path) -> None:
+    majority = StrategyScores(name="majority", answers=["A", "B", "A", "A"], values={"exact_match": [1, 1, 0, 1]})
+    write_trivial(tmp_path, majority, always("A", 1, 1, 0, other))
+    states = [state(number, "yes") for number in range(4)]
+    floor = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4}).validity.floors["exact_match"]
+    assert (floor.best, floor.value) == (best, 0.75)
+
+
+def test_each_split_has_its_own(tmp_path: Path) -> None:
+    questions = [("id0", 0, TEST), ("id1", 0, VALID), ("id2", 0, VALID), ("id3", 0, None)]
+    write_trivial(tmp_path, always("A", 1, 0, None, 1), questions=questions)
+    states = [state(0, "yes"), state(1, "yes", split=VALID), state(2, "yes", split=VALID)]
+    found = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 3}).validity.floors
+    assert {label: (floor.value, floor.instances) for label, floor in found.items()} == {
+        "exact_match": (1.0, 1),
+        "exact_match@valid": (0.0, 1),
+    }
+
+
+def test_the_best_error_rate_is_the_lowest(tmp_path: Path) -> None:
+    strategies = [always("", 3, 1, 2, 2, metric="wer"), always("A", 1, 1, 0, 0, metric="wer")]
+    write_trivial(tmp_path, *strategies, lower_is_better=["wer"])
+    states = [state(number, "yes") for number in range(4)]
+    floor = result_of(tmp_path, states=states, values={"wer": [1.0] * 4}).validity.floors["wer"]
+    assert floor == Floor("always A", 0.5, 4, {"empty": 2.0, "always A": 0.5}, lower_is_better=True)
+
+
+def test_corrected_floors_are_by_the_rules_of_corrected_scores(tmp_path: Path) -> None:
+    strategies = [
+        always("", 0, 1, 1, 1, metric=FLAG),
+        always("0", 0, 1, 1, 1, metric=FLAG),
+        StrategyScores(name="random", answers=["CORRECT", "5 x", "1", "CORRECT"], values={FLAG: [1, 1, 1, 0]}),
+    ]
+    write_trivial(tmp_path, *strategies)
+    states = of_medec("CORRECT", "0 He has a cough.", "1 He is ill.", "1 He is ill.")
+    result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [1.0, 0.0, 0.0, 0.0]})
+    assert result.validity.floors[FLAG].answers == {"empty": 0.75, "always 0": 0.75, "random": 0.75}
+    corrected = result.validity.floors[f"{FLAG}.corrected"]
+    assert corrected == Floor("always 0", 0.75, 4, {"empty": 0.0, "always 0": 0.75, "random": 0.5})
+    (note,) = notes_about(result, "does not show that the model read")
+    assert f"{FLAG}: the 95 % interval" in note
+    assert f"{FLAG}.corrected: the 95 % interval" in note
+
+
+def test_a_failed_instance_has_its_floor(tmp_path: Path) -> None:
+    write_trivial(tmp_path, always("CORRECT", 1, 0, 0, 0, metric=FLAG))
+    states = of_medec("CORRECT", "0 x", "1 x", "1 x")
+    states[0]["result"] = {"success": False, "completions": [{"text": ""}], "error": "HTTP 500"}
+    result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [0.0] * 4})
+    assert (result.status, result.scores[FLAG].stats.count) == ("partial", 3)
+    assert result.validity.floors[f"{FLAG}.corrected"] == Floor("always CORRECT", 0.25, 4, {"always CORRECT": 0.25})
+
+
+def test_lenient_floors_know_the_labels_alone(tmp_path: Path) -> None:
+    write_trivial(tmp_path, always("", 0, 0, 0, 0), always("1", 1, 0, 0, 1), always("Answer: 1", 0, 0, 0, 0))
+    right = ["1", "0", "0", "1"]
+    states = [
+        state(number, "1", instance={"references": [{"output": {"text": text}, "tags": ["correct"]}]})
+        for number, text in enumerate(right)
+    ]
+    result = result_of(tmp_path, {"config.type": "medhallu"}, states=states, values={"exact_match": [1.0, 0, 0, 1]})
+    lenient = result.validity.floors["exact_match.lenient"]
+    assert lenient.answers == {"empty": 0.0, "always 1": 0.5, "always Answer: 1": 0.0}
+
+
+def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path: Path) -> None:
+    metric = "ehr_sql_execution_accuracy"
+    one = {"ehr_sql": {"predicted_result": [[1]], "query_error": None, "query_written": True}}
+    none = {"ehr_sql": {"predicted_result": [], "query_error": "No query generated", "query_written": False}}
+    strategies = [
+        always("", 0, 0, 0, 0, metric=metric, annotation=none["ehr_sql"]),
+        always("SELECT 1", 1, 0, 0, 0, metric=metric, annotation=one["ehr_sql"]),
+    ]
+    write_trivial(tmp_path, *strategies)
+    gold: list[Any] = [[[1]], [[2]], [[1]], None]
+    states = [
+        state(number, "SELECT 3", annotations={"ehr_sql": {"ground_truth_rows": rows, "predicted_result": [[3]]}})
+        for number, rows in enumerate(gold)
+    ]
+    states[2]["instance"]["extra_data"] = {"is_impossible": True}
+    result = result_of(tmp_path, {"config.type": "ehr_sql"}, states=states, values={metric: [0.0] * 4})
+    corrected = result.validity.floors[f"{metric}.corrected"]
+    # an empty answer is right for the question that cannot be answered; where the gold query failed, no query counts
+    assert corrected.answers == {"empty": 0.25, "always SELECT 1": pytest.approx(1 / 3)}
+    assert (corrected.best, corrected.instances) == ("always SELECT 1", 3)
+
+
+OTHER_RUN = TrivialScores(
+    run="another",
+    questions=[("id0", 0, TEST)],
+    strategies=[StrategyScores(name="empty", answer="", values={"exact_match": [1.0]})],
+)
+
+
+@pytest.mark.parametrize("text", [None, "{", OTHER_RUN.model_dump_json()], ids=["none", "broken", "another run's"])
+def test_without_a_file_of_this_run_there_are_no_floors(text: str | None, tmp_path: Path) -> None:
+    helm = tmp_path / "out" / "helm"
+    helm.mkdir(parents=True)
+    if text is not None:
+        (helm / names.TRIVIAL_SCORES_FILE).write_text(text)
+    result = result_of(tmp_path, SAMPLE, states=[state(0, "yes")], values={"exact_match": [1.0]})
+    assert result.validity.floors == {}
+    assert result.validity.notes == ()
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    write_trivial(tmp_path, always("", 0, 0, 0, 0), left_out=["always A", "random"], error="ValueError in x.py:3")
+    result = result_of(tmp_path, SAMPLE, states=[state(n, "yes") for n in range(4)], values={"exact_match": [1.0] * 4})
+    assert result.validity.floors["exact_match"].answers == {"empty": 0.0}
+    assert result.validity.notes == (
+        "what trivial answers score could not be computed: ValueError in x.py:3",
+        "floors are missing for always A, random: a tenth of the run's time was not enough to compute them",
+    )
+
+
+def test_a_column_of_another_length_costs_the_floors_and_nothing_else(tmp_path: Path) -> None:
+    write_trivial(tmp_path, always("", 0, 0, 0))
+    result = result_of(tmp_path, SAMPLE, states=[state(n, "yes") for n in range(4)], values={"exact_match": [1.0] * 4})
+    assert result.validity.floors == {}
+    assert result.validity.notes == ("floors are not whole: ValueError while trivial answers were scored",)
+    assert result.scores["exact_match"].value == 1.0
+
+
+@pytest.mark.parametrize("trivial", ["", "0"])
+def test_a_rule_that_raises_on_a_trivial_answer_costs_corrected_floors_alone(
+    trivial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rule(case: Case) -> float:
+        return 1.0 / (case.completion != "0")
+
+    monkeypatch.setattr(corrections, "rule_of", lambda _erratum: rule)
+    write_trivial(tmp_path, always(trivial, 1, 1, 1, 1, metric=FLAG))
+    states = of_medec("CORRECT", "0 x", "1 x", "1 x")
+    result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [1.0, 0, 0, 0]})
+    assert (f"{FLAG}.corrected" in result.validity.floors) is (trivial == "")
+    assert result.validity.floors[FLAG].value == 1.0
+    assert result.scores[f"{FLAG}.corrected"].value == 1.0
+    assert bool(notes_about(result, "floors are not whole: ZeroDivisionError")) is (trivial == "0")
+
+
+def test_an_error_while_an_answer_is_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*_: Any) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(floors._Strategy, "add", raising)
+    write_trivial(tmp_path, always("", 0, 0, 0, 0))
+    result = result_of(tmp_path, states=[state(n, "yes") for n in range(4)], values={"exact_match": [1.0] * 4})
+    assert result.validity.floors["exact_match"].value == 0.0
+    assert notes_about(result, "floors are not whole: KeyError")
+
+
+@pytest.mark.parametrize(("limit_s", "spent_s", "late"), [(20.0, 0.0, False), (20.0, 15.0, True), (3.0, 0.0, True)])
+def test_rules_are_applied_within_what_is_left_of_the_time(
+    limit_s: float, spent_s: float, late: bool, tmp_path: Path
+) -> None:
+    """The clock goes on by one second whenever it is read: twice for the beginning, three times a question."""
+    write_trivial(tmp_path, always("0", 0, 1, 1, 1, metric=FLAG), limit_s=limit_s, spent_s=spent_s)
+    here = plan({"config.output_dir": str(tmp_path / "out"), "config.type": "medec"})
+    folder = here.rundir.helm / "runs" / "s" / "r"
+    write_run(folder, of_medec("CORRECT", "0 x", "1 x", "1 x"), {FLAG: [1.0, 0.0, 0.0, 0.0]})
+    run = output.read_run(folder)
+    metrics = metric_values_of(run, TEST)
+    form = form_of(here.evaluation.task.helm, run, FLAG)
+    found = FloorScores.of(here, run, metrics, form, itertools.count().__next__)
+    for one in run.request_states():
+        found.add(key_of(one), one)
+    assert set(found.floors()) == ({FLAG} if late else {FLAG, f"{FLAG}.corrected"})
+    told = [note.text for note in found.notes()]
+    missing = "floors are missing for corrected and lenient scores: a tenth of the run's time was not enough"
+    assert [text.startswith(missing) for text in told] == [True] * late
+
+
+def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> None:
+    states = [state(n, "text", annotations={"aci_bench": {"a": {"x": {"score": 4}}}}) for n in range(3)]
+    values = {"aci_bench_accuracy": [4.0] * 3}
+    result = result_of(tmp_path, {"config.type": "aci_bench"}, states=states, values=values, metric_specs=[JURY])
+    assert result.validity.floors == {"aci_bench_accuracy": Floor("empty", 1.0, 3, {"empty": 1.0})}
+
+
+def test_what_is_known_of_a_data_set_is_taken_from_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    floor: dict[str, Any] = {"best": "always A", "value": 0.5, "instances": 4, "answers": {"always A": 0.5}}
+    table = {"a" * 64: KnownSet(task="pubmed_qa", floors={"exact_match": KnownFloor(**floor)})}
+    monkeypatch.setattr(floors, "known_floors", table.get)
+    for sha256, found in (("a" * 64, {"exact_match": Floor(**floor)}), ("b" * 64, {})):
+        folder = tmp_path / sha256[0]
+        write_trivial(folder, known=True, data_sha256=sha256, questions=[])
+        states = [state(n, "yes") for n in range(4)]
+        assert result_of(folder, states=states, values={"exact_match": [1.0] * 4}).validity.floors == found
+
+
+def score(value: float, low: float | None, high: float | None) -> Score:
+    return Score(value, Stats(10, value, None, None, low, high, None))
+
+
+@pytest.mark.parametrize(
+    ("interval", "lower_is_better", "said"),
+    [
+        ((0.51, 0.7), False, None),
+        ((0.50, 0.7), False, "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best"),
+        ((0.3, 0.5), False, "includes the score of"),
+        ((0.3, 0.49), False, "is worse than"),
+        ((0.3, 0.49), True, None),
+        ((0.3, 0.50), True, "includes the score of"),
+        ((0.5, 0.7), True, "includes the score of"),
+        ((0.51, 0.7), True, "is worse than"),
+    ],
+)
+def test_a_note_says_that_a_score_is_not_above_its_floor(
+    interval: tuple[float, float], lower_is_better: bool, said: str | None
+) -> None:
+    floor = Floor("always A", 0.5, 10, {"always A": 0.5}, lower_is_better=lower_is_better)
+    notes = list(notes_on_floors("m", {"m": score(0.6, *interval)}, {"m": floor}))
+    if said is None:
+        assert notes == []
+        return
+    (note,) = notes
+    assert note.importance is Importance.DOUBTFUL
+    assert said in note.text
+    assert "the best trivial answer (always A: 0.5000). It does not show" in note.text
+
+
+@pytest.mark.parametrize(("value", "said"), [(0.51, False), (0.5, True), (0.49, True)])
+def test_a_score_without_an_interval_is_compared_itself(value: float, said: bool) -> None:
+    floor = Floor("empty", 0.5, 1, {"empty": 0.5})
+    notes = list(notes_on_floors("m", {"m": score(value, None, None)}, {"m": floor}))
+    assert [note.text.startswith(f"m: {value:.4f}, without an interval, is no better than") for note in notes] == (
+        [True] * said
+    )
+
+
+def test_only_the_main_score_and_its_corrected_value_are_compared() -> None:
+    low, floor = score(0.1, 0.0, 0.2), Floor("empty", 0.5, 1, {"empty": 0.5})
+    scores = {"other": low, "m": score(0.9, 0.8, 1.0), "m.corrected": low}
+    (note,) = notes_on_floors("m", scores, dict.fromkeys(scores, floor))
+    assert note.text.startswith("m.corrected: the 95 % interval 0.0000 .. 0.2000 is worse than")
+    assert list(notes_on_floors("m", {"m": low}, {"other": floor})) == []
+    assert list(notes_on_floors("m", {"other": low}, {"m": floor})) == []

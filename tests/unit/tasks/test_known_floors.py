@@ -1,0 +1,44 @@
+"""The table of floors that comes with the package."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.core.results import Floor
+from eval_factory.tasks import known_floors as module
+from eval_factory.tasks.errata import load_errata
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.known_floors import KnownFloor, KnownFloors, KnownSet, known_floors
+
+FLOOR = KnownFloor(best="always A", value=0.5, instances=4, answers={"always A": 0.5})
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, KnownFloors]:
+    held: dict[str, KnownFloors] = {}
+    monkeypatch.setattr(module, "_table", lambda: held["table"])
+    return held
+
+
+def test_floors_are_known_by_the_hash_as_long_as_the_rules_are_the_same(table: dict[str, KnownFloors]) -> None:
+    one = KnownSet(task="t", floors={"m": FLOOR})
+    table["table"] = KnownFloors(errata_version=load_errata().version, sets={"a" * 64: one})
+    assert known_floors("a" * 64) == one
+    assert known_floors("b" * 64) is None
+    table["table"] = KnownFloors(errata_version=load_errata().version + 1, sets={"a" * 64: one})
+    assert known_floors("a" * 64) is None
+
+
+def test_the_table_says_of_public_sets_what_is_known_of_them() -> None:
+    module._table.cache_clear()
+    shipped = module._table()
+    tasks = {task.name: task for task in load_framework().evaluations}
+    main = {one.task: one.floors[str(tasks[one.task].helm.main_metric)] for one in shipped.sets.values()}
+    assert round(main["medec"].answers["empty"], 2) == 0.52
+    assert (main["pubmed_qa"].best, round(main["pubmed_qa"].value, 2)) == ("always A", 0.55)
+    assert {name: floor.instances for name, floor in main.items()} == {
+        "pubmed_qa": 1000, "medec": 597, "head_qa": 2675, "medcalc_bench": 1047, "race_based_med": 167,
+    }  # fmt: skip
+    for one in shipped.sets.values():
+        for floor in one.floors.values():
+            assert Floor(**floor.model_dump()).value == floor.answers[floor.best] == max(floor.answers.values())
