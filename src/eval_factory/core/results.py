@@ -35,6 +35,12 @@ class Score:
     """HELM's name of the metric, which may hold an `@` itself (`exact_match@5`)."""
     split: str | None = None
     perturbation: str | None = None
+    higher_is_better: bool | None = None
+    """None where it is not known, or neither is better."""
+    scale: tuple[float, float] | None = None
+    """The least and the greatest value that there can be; None where there is no end, or none is known."""
+    unit: str | None = None
+    """What is counted: share, rating, overlap; None where it is not known."""
 
 
 Scores = Mapping[str, Score]
@@ -192,6 +198,46 @@ class Usage:
     """How many runs these are."""
     wall_s: float
     """Seconds of this run."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of the values of many responses; None where no response had one."""
+
+    mean: float | None
+    maximum: float | None
+
+
+@dataclass(frozen=True)
+class RequestSpan:
+    """One helm-run's requests to the evaluated model, in seconds since the epoch."""
+
+    first_request: float
+    last_response: float
+
+    @property
+    def seconds(self) -> float:
+        return self.last_response - self.first_request
+
+
+@dataclass(frozen=True)
+class ResponseStatistics:
+    """Of all requests to the evaluated model since the folder was begun; what came from the cache was not sent."""
+
+    responses: int
+    """With a status of HTTP, whatever it is."""
+    successful: int
+    """Responses with an answer."""
+    prompt_tokens: Figures
+    completion_tokens: Figures
+    total_tokens: Figures
+    latency_s: Figures
+    """Of the responses."""
+    status_codes: Mapping[int, int]
+    finish_reasons: Mapping[str, int]
+    """Of the answers that are kept."""
+    runs: tuple[RequestSpan, ...]
+    """Each helm-run that sent requests, the first one first."""
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,10 @@ class RunDir:
         return self.root / "results.yml"
 
     @property
+    def eval_factory_metrics(self) -> Path:
+        return self.root / "eval_factory_metrics.json"
+
+    @property
     def run_config(self) -> Path:
         return self.root / "run_config.yml"
 
@@ -188,7 +192,14 @@ class RunDir:
     @property
     def results(self) -> tuple[Path, ...]:
         """All that says what came out; `run_config.yml` says of what."""
-        return (self.evaluation_config, self.results_yml, self.results_jsonl, self.instances, self.report_html)
+        return (
+            self.evaluation_config,
+            self.results_yml,
+            self.eval_factory_metrics,
+            self.results_jsonl,
+            self.instances,
+            self.report_html,
+        )
 
     def archive(self, files: Iterable[Path]) -> Path:
         """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
