@@ -91,6 +91,13 @@ def validity(session: nox.Session) -> None:
 
 
 @nox.session
+def mlflow(session: nox.Session) -> None:
+    """`export mlflow` with a real MLflow server, in an environment of its own (.venv-mlflow, from the registry)."""
+    bash(session, "make_dev_venv; make_mlflow_venv")
+    bash(session, "bash scripts/test.sh", "-n", "0", "tests/integration/test_mlflow_server.py")
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Half an hour: which small mistakes in the modules that feed every number no unit test finds."""
     bash(session, "bash scripts/mutants.sh", *session.posargs)

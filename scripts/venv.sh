@@ -70,3 +70,14 @@ make_venv_with() {
     echo "$stamp" > "$venv/.made-from-dev"
   fi
 }
+
+# MLflow with a server, and what reads a result, for the one test that needs them: no lock has MLflow, whose server needs
+# some hundred packages. `pip install 'eval-factory-helm[mlflow]'` is what a user installs.
+make_mlflow_venv() {
+  if [ ! -x .venv-mlflow/bin/mlflow ]; then
+    rm -rf .venv-mlflow
+    "$(find_python)" -m venv .venv-mlflow
+    .venv-mlflow/bin/python -m pip install --quiet --disable-pip-version-check mlflow filelock jsonschema rich
+    .venv-mlflow/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+  fi
+}

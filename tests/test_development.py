@@ -105,6 +105,7 @@ WRITTEN_BY_A_RUN = {
     "run_config.yml",
     "results.yml",
     "evaluation_config.yaml",
+    "eval_factory_metrics.json",
     "leaderboard.json",
     "judges.yaml",
     "logging.yaml",

@@ -24,7 +24,8 @@ from scripted_endpoint import ScriptedEndpoint
 TASK = "sample_medical_qa"
 FILES = [
     "evaluation_config.yaml", "results.yml", "run_config.yml", "instances.jsonl", "results.jsonl", "cache.db",
-    "report.html", "packages.txt", "responses/model.jsonl", "logs/eval-factory.log", "logs/helm-run.log", "logs/events.jsonl",
+    "eval_factory_metrics.json", "report.html", "packages.txt", "responses/model.jsonl", "logs/eval-factory.log", "logs/helm-run.log",
+    "logs/events.jsonl",
     "model_configs/model_deployments.yaml", "model_configs/model_metadata.yaml",
 ]  # fmt: skip
 
@@ -78,6 +79,18 @@ def test_quickstart_documents(quickstart: Outcome) -> None:
     assert all(score["unit"] == "share" for score in scores.values())
     run_config = yaml.safe_load((quickstart.output_dir / "run_config.yml").read_text("utf-8"))
     assert set(run_config) == {"command", "framework_name", "pkg_name", "config", "target"}
+
+
+def test_quickstart_metrics(quickstart: Outcome) -> None:
+    """By EvalFactory's names the same counts as in `usage`."""
+    usage = quickstart.document()["usage"]["all_runs"]
+    found = json.loads((quickstart.output_dir / "eval_factory_metrics.json").read_text("utf-8"))
+    stats, evaluation = found["response_stats"], found["evaluation"]
+    assert stats["count"] == stats["successful_count"] == usage["requests"] == 40
+    assert (stats["status_codes"], stats["finish_reason"]) == ({"200": 40}, {"stop": 40})
+    assert evaluation["token_usage"]["completion_tokens"] == usage["completion_tokens"]
+    assert 0 < evaluation["inference_time_seconds"] <= evaluation["runtime_seconds"]
+    assert evaluation["total_runs"] == usage["runs"] == 1
 
 
 def test_quickstart_lines(quickstart: Outcome) -> None:

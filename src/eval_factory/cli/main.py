@@ -219,6 +219,7 @@ cli.add_command(gate)
 cli.add_command(verify)
 cli.add_command(reproduce)
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
+cli.add_command(LazyGroup("export", "eval_factory.cli.export:export", "Results in the formats of other programs."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))
 
 

@@ -97,6 +97,10 @@ class RunDir:
         return self.root / "results.yml"
 
     @property
+    def eval_factory_metrics(self) -> Path:
+        return self.root / "eval_factory_metrics.json"
+
+    @property
     def run_config(self) -> Path:
         return self.root / "run_config.yml"
 
@@ -203,7 +207,14 @@ class RunDir:
     @property
     def results(self) -> tuple[Path, ...]:
         """All that says what came out; `run_config.yml` says of what."""
-        return (self.evaluation_config, self.results_yml, self.results_jsonl, self.instances, self.report_html)
+        return (
+            self.evaluation_config,
+            self.results_yml,
+            self.eval_factory_metrics,
+            self.results_jsonl,
+            self.instances,
+            self.report_html,
+        )
 
     def written(self) -> list[Path]:
         """Those of the results that are there, with the configuration and the answers of each role."""

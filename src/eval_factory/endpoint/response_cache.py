@@ -358,6 +358,17 @@ def read_answers_by_role(path: Path) -> dict[str, Iterator[dict[str, Any]]]:
     return {role: read_answers(path, role) for role in read_roles(path)}
 
 
+def finish_reasons(path: Path, role: str) -> dict[str, int]:
+    """Why the kept answers of a role ended -> how many, the most frequent first. Some answers do not say it."""
+    query = """
+        SELECT reason, count(*) AS answers FROM (
+            SELECT json_extract(response, '$.choices[0].finish_reason') AS reason
+            FROM (SELECT CASE WHEN json_valid(response) THEN response END AS response FROM responses WHERE role = :role)
+        ) WHERE typeof(reason) = 'text' GROUP BY reason ORDER BY answers DESC, reason
+    """
+    return {row["reason"]: row["answers"] for row in _rows(path, query, role=role)}
+
+
 def read_roles(path: Path) -> list[str]:
     """The roles that have answers."""
     return [row["role"] for row in _rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]

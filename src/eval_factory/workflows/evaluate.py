@@ -172,10 +172,12 @@ def _import_ahead(event: Mapping[str, Any]) -> None:
 
 def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
     """Collect the result and write every report of it."""
+    from eval_factory.report.eval_factory_metrics import write_metrics
     from eval_factory.report.screen import summary
     from eval_factory.report.write import write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.reportable import why_not_reportable
+    from eval_factory.scoring.response_statistics import response_statistics
     from eval_factory.scoring.run_environment import installed_packages
     from eval_factory.scoring.run_files import with_run_files
 
@@ -186,6 +188,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
     write_atomic(plan.rundir.packages, installed_packages())
     result = with_run_files(result, plan.rundir, ran.folders)
+    write_metrics(result, response_statistics(plan.rundir.cache_db), plan.rundir)
     write_reports(
         result,
         plan.rundir,

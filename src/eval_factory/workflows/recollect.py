@@ -178,8 +178,10 @@ def _collected(
 ) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
+    from eval_factory.report.eval_factory_metrics import write_metrics
     from eval_factory.report.write import write_reports
     from eval_factory.scoring.collect import collect
+    from eval_factory.scoring.response_statistics import response_statistics
     from eval_factory.scoring.run_files import run_files
 
     runs = [shadow.root / one for one in state.runs]
@@ -199,6 +201,7 @@ def _collected(
         result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
     document = stored_document(rundir)
     config = plan.evaluation.as_dict()
+    write_metrics(result, response_statistics(shadow.cache_db), shadow)
     try:
         write_reports(
             result,
@@ -207,6 +210,7 @@ def _collected(
             command=str(document.get("command", "")),
             redactor=Redactor(),
             responses=read_answers_by_role(shadow.cache_db),
+            given=_given_of(rundir, config),
         )
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives a result that none can be: {error.message}") from error
@@ -214,6 +218,23 @@ def _collected(
     again = run_config(config, str(document.get("command", "")), info.name, info.pkg_name)
     write_atomic(shadow.run_config, to_yaml(again))
     return Recollected(shadow, result, plan.identity, tuple(notes))
+
+
+def _given_of(rundir: RunDir, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the result says was set by the user, with the values of the whole configuration.
+
+    Which values were set, and which are defaults, stands nowhere else; a key that the configuration does not have, and
+    every value that differs from it, is found.
+    """
+    document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    return {name: values_of(document.get(name), config[name]) for name in ("config", "target")}
+
+
+def values_of(part: Any, whole: Any) -> Any:
+    """The values of `whole` at the keys of `part`."""
+    if not isinstance(part, Mapping) or not isinstance(whole, Mapping):
+        return whole
+    return {name: values_of(part[name], whole[name]) for name in part if name in whole}
 
 
 def fields_of_the_program() -> tuple[str, ...]:

@@ -85,7 +85,10 @@ def result(tmp_path: Path) -> TaskResult:
         p_value=0.02,
         p_holm=0.04,
     )
-    groups = {**groups, "category": {"odd": {"exact_match": replace(plain, stats=all_figures)}, "even": {"exact_match": plain}}}
+    groups = {
+        **groups,
+        "category": {"odd": {"exact_match": replace(plain, stats=all_figures)}, "even": {"exact_match": plain}},
+    }
     stamp = Comparability(False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",))
     return replace(
         made,

@@ -1,0 +1,1 @@
+"""A stored result -> the formats of other programs."""

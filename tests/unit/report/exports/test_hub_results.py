@@ -1,0 +1,96 @@
+"""A stored result -> an entry of `.eval_results/` as the Hugging Face Hub reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from huggingface_hub import EvalResultEntry
+from huggingface_hub._eval_results import parse_eval_result_entries
+
+from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.report.exports.hub_results import entry, write_entry
+from eval_factory.report.reader import StoredResult
+from unit.report.exports.test_stored_facts import not_reportable, stored_of, with_scores
+
+
+def parsed(stored: StoredResult, *, allow: bool = False) -> EvalResultEntry:
+    """By the Hub's own library."""
+    text = entry(stored, task_id="a_task", allow_not_reportable=allow)
+    (found,) = parse_eval_result_entries(yaml.safe_load(text))
+    return found
+
+
+def test_the_hubs_library_reads_the_entry() -> None:
+    found = parsed(stored_of("head_qa"))
+    assert (found.dataset_id, found.task_id, found.value) == ("dvilares/head_qa", "a_task", 0.5)
+    assert found.dataset_revision == "6be594abd481701ec132165d8f74e1a4cc4d06b8"
+    assert found.notes is not None
+    assert found.notes.startswith("exact_match by HELM 0.5.16, run by eval-factory ")
+    assert "; 95 % interval 0.15 to 0.85; 4 instances scored (the benchmark has 2675)" in found.notes
+    assert "NOT REPORTABLE" not in found.notes
+
+
+def test_what_was_chosen_of_the_data_is_noted() -> None:
+    found = parsed(stored_of("head_qa", extra={"language": "es", "category": "nursery"}))
+    assert found.notes is not None
+    assert found.notes.endswith("; language: es; category: nursery")
+    other = parsed(stored_of("medcalc_bench", extra={"version": "v1.0"}))
+    assert other.dataset_revision is None  # another edition than the pinned one
+    assert parsed(stored_of("medcalc_bench")).dataset_revision is not None
+
+
+def test_a_score_without_an_interval() -> None:
+    stored = stored_of("head_qa")
+    score = stored.result.scores["exact_match"]
+    bare = with_scores(stored, exact_match=replace(score, stats=replace(score.stats, ci_high=None)))
+    assert "interval" not in (parsed(bare).notes or "")
+
+
+@pytest.mark.parametrize(
+    ("task", "extra", "message"),
+    [
+        ("ehrshot", {}, "the data of ehrshot are gated"),
+        ("shc_bmt_med", {}, "the data of shc_bmt_med are private"),
+        ("custom.mine", {}, "the data of custom.mine are unknown"),
+        ("head_qa", {"data_path": "/mine"}, "the data of head_qa are private"),
+        ("pubmed_qa", {}, r"no data set of the Hugging Face Hub \(GitHub pubmedqa/pubmedqa\)"),
+        ("sample_medical_qa", {}, "no data set of the Hugging Face Hub"),
+    ],
+)
+def test_other_than_public_data_sets_of_the_hub_are_refused(task: str, extra: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
+        entry(stored_of(task, extra=extra), task_id="x", allow_not_reportable=True)
+    assert "export eee" in str(refused.value)
+
+
+def test_the_embedded_endpoint_has_no_place_on_the_hub() -> None:
+    with pytest.raises(ConfigError, match="demo baseline was evaluated, which is no model"):
+        entry(stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True)
+
+
+def test_a_score_that_may_not_be_reported_needs_leave_and_says_so() -> None:
+    stored = not_reportable(stored_of("head_qa"), "too few answers")
+    with pytest.raises(NotReportableError, match=r"too few answers; 4 of 4 .*\n.*--allow_not_reportable"):
+        entry(stored, task_id="x", allow_not_reportable=False)
+    notes = parsed(stored, allow=True).notes
+    assert notes is not None
+    assert notes.endswith("; NOT REPORTABLE: too few answers; 4 of 4 instances have a score")
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_without_a_main_score_there_is_no_entry(value: float | None) -> None:
+    stored = stored_of("head_qa")
+    score = stored.result.scores["exact_match"]
+    scores = {"other": score} if value is None else {"exact_match": replace(score, value=value)}
+    with pytest.raises(ConfigError, match="no score exact_match"):
+        entry(replace(stored, result=replace(stored.result, scores=scores)), task_id="x", allow_not_reportable=True)
+
+
+def test_a_repository_has_a_file_for_each_task(tmp_path: Path) -> None:
+    path = write_entry(stored_of("head_qa"), tmp_path, "- the text\n")
+    assert path == tmp_path / ".eval_results" / "head_qa.yaml"
+    assert path.read_text("utf-8") == "- the text\n"

@@ -1,0 +1,197 @@
+"""A stored result -> a run of MLflow. MLflow is not installed here: a client that writes down what it is asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.report.exports import mlflow_runs
+from eval_factory.report.exports.mlflow_runs import Logged, connect, log_run, run_of
+from eval_factory.report.reader import load_result
+from unit.report.exports.test_stored_facts import folder_of, not_reportable, stored_of, with_scores
+
+
+class ServerError(Exception):
+    """What MLflow raises."""
+
+
+@dataclass
+class Client:
+    """A server's runs, and each call."""
+
+    uri: str = ""
+    fails_at: str = ""
+    error: type[Exception] = ServerError
+    experiments: dict[str, str] = field(default_factory=dict)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def call(run_id: str, *values: Any) -> None:
+            if name == self.fails_at:
+                raise self.error("no")
+            self.runs[int(run_id)].setdefault(name, []).append(values)
+
+        return call
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        return SimpleNamespace(experiment_id=self.experiments[name]) if name in self.experiments else None
+
+    def create_experiment(self, name: str) -> str:
+        self.experiments[name] = f"of {name}"
+        return self.experiments[name]
+
+    def search_runs(self, experiments: list[str], filter_string: str, max_results: int) -> list[Any]:
+        return [
+            SimpleNamespace(info=SimpleNamespace(run_id=str(number)))
+            for number, run in enumerate(self.runs)
+            if [run["experiment"]] == experiments
+            and filter_string
+            == f"tags.`eval_factory.result` = '{run['tags']['eval_factory.result']}' and attributes.status = '{run.get('status')}'"
+        ][:max_results]
+
+    def create_run(self, experiment_id: str, tags: dict[str, str], run_name: str) -> Any:
+        self.runs.append({"experiment": experiment_id, "tags": tags, "name": run_name})
+        return SimpleNamespace(info=SimpleNamespace(run_id=str(len(self.runs) - 1)))
+
+    def set_terminated(self, run_id: str, status: str) -> None:
+        self.runs[int(run_id)]["status"] = status
+
+
+@pytest.fixture(autouse=True)
+def mlflow(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    package: Any = ModuleType("mlflow")
+    package.MlflowClient = lambda tracking_uri: Client(tracking_uri)
+    package.exceptions = ModuleType("mlflow.exceptions")
+    package.exceptions.MlflowException = ServerError
+    monkeypatch.setitem(sys.modules, "mlflow", package)
+    monkeypatch.setitem(sys.modules, "mlflow.exceptions", package.exceptions)
+    for name in mlflow_runs.ENVIRONMENT:
+        monkeypatch.setenv(name, "x")
+        monkeypatch.delenv(name)
+    found: ModuleType = package
+    return found
+
+
+def test_what_a_run_says() -> None:
+    stored = stored_of("pubmed_qa", extra={"subject": "s" * 900})
+    run = run_of(stored, with_texts=False)
+    assert run.name == "pubmed_qa org/model"
+    stats = stored.result.scores["exact_match"].stats
+    assert run.metrics == {
+        "exact_match": 0.5, "exact_match.ci_low": stats.ci_low, "exact_match.ci_high": stats.ci_high,
+        "exact_match.count": 4.0, "instances.requested": 4.0, "instances.scored": 4.0, "instances.failed": 0.0,
+    }  # fmt: skip
+    assert (run.params["task"], run.params["model"], run.params["endpoint"]) == (
+        "pubmed_qa",
+        "org/model",
+        "host.example",
+    )
+    assert run.params["params.parallelism"] == "4"
+    assert run.params["params.extra.subject"] == "s" * 500
+    assert "params.limit_samples" not in run.params  # null
+    provenance = stored.result.provenance
+    assert run.tags["eval_factory.run_identity"] == provenance.run_identity
+    assert (run.tags["eval_factory.version"], run.tags["helm.version"]) == (provenance.eval_factory, "0.5.16")
+    assert (run.tags["eval_factory.reportable"], run.tags["eval_factory.data_access"]) == ("true", "public")
+    assert "eval_factory.not_reportable" not in run.tags
+    assert run.tags["eval_factory.result"] == run.result
+
+
+def test_a_result_that_may_not_be_reported_says_so() -> None:
+    tags = run_of(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
+    assert tags["eval_factory.reportable"] == "false"
+    assert tags["eval_factory.not_reportable"] == "r" * 5000
+
+
+def test_names_are_what_mlflow_takes_and_numbers_are_finite() -> None:
+    stored = stored_of("pubmed_qa")
+    score = stored.result.scores["exact_match"]
+    odd = replace(score, value=float("nan"), stats=replace(score.stats, ci_low=None, ci_high=float("inf")))
+    run = run_of(with_scores(stored, **{"exact_match@test+typos": score, "odd": odd}), with_texts=False)
+    assert run.metrics["exact_match/test_typos"] == 0.5
+    assert {name for name in run.metrics if name.startswith("odd")} == {"odd.count"}
+    nested = replace(stored, config={"params": {"extra": {"judges": [{"a": 1}], "a:b": {"c@d": 0}}}})
+    params = run_of(nested, with_texts=False).params
+    assert (params["params.extra.judges"], params["params.extra.a_b.c/d"]) == ("[{'a': 1}]", "0")
+
+
+@pytest.mark.parametrize(
+    ("task", "with_texts", "answers"),
+    [("pubmed_qa", False, True), ("ehrshot", False, False), ("custom.x", False, False), ("ehrshot", True, True)],
+)
+def test_answers_are_sent_of_public_benchmarks_or_where_the_user_says_so(
+    task: str, with_texts: bool, answers: bool, tmp_path: Path
+) -> None:
+    stored = load_result(folder_of(tmp_path, task))
+    names = [path.name for path in run_of(stored, with_texts=with_texts).artifacts]
+    assert names == ["evaluation_config.yaml", "report.html", *(["results.jsonl"] if answers else [])]
+    (stored.folder / "report.html").unlink()
+    assert "report.html" not in [path.name for path in run_of(stored, with_texts=with_texts).artifacts]
+
+
+def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
+    run, client = run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False), Client()
+    assert log_run(run, client, "mine") == Logged("0", was_there=False)
+    assert log_run(run, client, "mine") == Logged("0", was_there=True)
+    (sent,) = client.runs
+    assert sent == {
+        "experiment": "of mine", "status": "FINISHED", "tags": dict(run.tags), "name": run.name, "log_param": list(run.params.items()),
+        "log_metric": list(run.metrics.items()), "log_artifact": [(str(path),) for path in run.artifacts],
+    }  # fmt: skip
+    assert log_run(run, client, "other") == Logged("1", was_there=False)
+    other = run_of(
+        with_scores(stored_of("pubmed_qa"), other=stored_of("pubmed_qa").result.scores["exact_match"]), with_texts=False
+    )
+    assert log_run(other, client, "mine") == Logged("2", was_there=False)
+
+
+@pytest.mark.parametrize("call", ["log_param", "log_metric", "log_artifact"])
+@pytest.mark.parametrize("error", [ServerError, ConnectionError])
+def test_what_was_not_sent_whole_is_sent_again(call: str, error: type[Exception], tmp_path: Path) -> None:
+    run = run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
+    client = Client(fails_at=call, error=error)
+    with pytest.raises(PrerequisiteError, match=r"MLflow did not take pubmed_qa org/model: no\n.*--tracking_uri"):
+        log_run(run, client, "mine")
+    assert client.runs[0]["status"] == "FAILED"
+    client.fails_at = ""
+    assert log_run(run, client, "mine") == Logged("1", was_there=False)
+
+
+def test_a_defect_of_ours_is_not_the_servers() -> None:
+    client = Client(fails_at="log_param", error=ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError):
+        log_run(run_of(stored_of("pubmed_qa"), with_texts=False), client, "mine")
+    assert client.runs[0]["status"] == "FAILED"
+
+
+def test_a_client_tells_nobody_else_and_gives_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "9")
+    assert connect("http://host.example").uri == "http://host.example"
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "9"
+
+
+def test_without_mlflow_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(PrerequisiteError, match=r"pip install 'eval-factory-helm\[mlflow\]'"):
+        connect("http://host.example")
+
+
+@pytest.mark.parametrize("error", [ServerError, ImportError])
+def test_an_address_that_mlflow_does_not_know(
+    error: type[Exception], mlflow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def client(tracking_uri: str) -> None:
+        raise error("unknown scheme")
+
+    monkeypatch.setattr(mlflow, "MlflowClient", client)
+    with pytest.raises(PrerequisiteError, match="--tracking_uri odd://x: unknown scheme\n"):
+        connect("odd://x")
