@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
-from eval_factory.analysis.comparability import NEVER_ACCEPTED, REASONS, Reason, Side, reasons_against, reasons_of
+from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED, REASONS, Reason, Side, reasons_against, reasons_of
 from eval_factory.analysis.instance_values import InstanceValues, Key, values_of
 from eval_factory.analysis.paired import (
     ALPHA,
@@ -219,7 +219,7 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
     values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
     scale = _scale_of(score, [*values_a, *values_b])
     found = paired_difference(values_a, values_b, clusters=clusters_of(a.values, keys), scale=scale)
-    higher = getattr(score, "higher_is_better", None) is not False
+    higher = score.higher_is_better is not False
     return Comparison(
         task=a.stored.result.task,
         metric=name,
@@ -240,7 +240,7 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
 
 def _scale_of(score: Score, values: Sequence[float]) -> tuple[float, float] | None:
     """The metric's own, where it is known; 0 to 1 where all values lie in it."""
-    low, high = getattr(score, "scale", None) or PROPORTION
+    low, high = score.scale or PROPORTION
     return (low, high) if all(low <= value <= high for value in values) else None
 
 

@@ -142,10 +142,11 @@ def _checks(
         yield _least(score, policy.limits.min, policy.direction)
     comparison = None
     if policy.needs_baseline:
-        comparison = _compared(new, old, metric)
-        if isinstance(comparison, Check):
-            yield comparison
+        compared = _compared(new, old, metric)
+        if isinstance(compared, Check):
+            yield compared
             return
+        comparison = compared
         yield from _drops(comparison.paired, policy.limits, _direction(policy, comparison))
     yield from _of_groups(policy, metric, new, old, comparison)
 
@@ -167,16 +168,18 @@ def _direction(policy: BenchmarkPolicy, comparison: Comparison) -> Direction:
 
 def _least(score: Score, least: float, direction: Direction | None, group: str | None = None) -> Check:
     low, high = score.stats.ci_low, score.stats.ci_high
-    told = {"group": group, "allowed": least, "observed": score.value, "ci_low": low, "ci_high": high}
+
+    def check(outcome: Outcome, message: str) -> Check:
+        return Check("min", outcome, message, group, least, score.value, low, high)
+
     if direction == "lower_is_better":
-        return Check("min", "fail", "a least score cannot be kept where lower is better", **told)
-    outcome: Outcome
+        return check("fail", "a least score cannot be kept where lower is better")
     if low is None or high is None:
-        outcome = "fail" if score.value < least else "inconclusive"
-        return Check("min", outcome, f"{score.value:.4g} without an interval; at least {least:g} is asked", **told)
-    outcome = "pass" if low >= least else "fail" if high < least else "inconclusive"
+        told = f"{score.value:.4g} without an interval; at least {least:g} is asked"
+        return check("fail" if score.value < least else "inconclusive", told)
+    outcome: Outcome = "pass" if low >= least else "fail" if high < least else "inconclusive"
     words = {"pass": "is at least", "fail": "is below", "inconclusive": "may be below or above"}[outcome]
-    return Check("min", outcome, f"{score.value:.4g} (95 % interval {low:.4g} to {high:.4g}) {words} {least:g}", **told)
+    return check(outcome, f"{score.value:.4g} (95 % interval {low:.4g} to {high:.4g}) {words} {least:g}")
 
 
 def _drops(found: PairedDifference, limits: Limits, direction: Direction, group: str | None = None) -> Iterator[Check]:

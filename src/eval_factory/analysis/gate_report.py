@@ -75,7 +75,7 @@ def write_junit(result: GateResult, path: Path) -> None:
             suite.add_testcase(case)
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
-    xml.update_statistics()
+    xml.update_statistics()  # type: ignore[no-untyped-call]
     xml.write(str(path), pretty=True)
 
 

@@ -49,7 +49,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
             continue
         trials = found.setdefault(record.id, _Trials())
         trials.asked.append(record.prompt)
-        trials.cluster = getattr(record, "cluster", None)
+        trials.cluster = record.cluster
         value = record.metrics.get(score.metric)
         if value is None or record.error is not None:
             trials.failed = True

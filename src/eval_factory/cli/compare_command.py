@@ -67,7 +67,7 @@ def compare(
 
 
 def _next_step(compared: Compared) -> str:
-    from eval_factory.analysis.comparability import NEVER_ACCEPTED
+    from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
 
     found = {reason.name for reason in compared.reasons}
     names = ", ".join(sorted(found))

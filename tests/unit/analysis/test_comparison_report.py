@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.comparability import Reason
 from eval_factory.analysis.comparison import Compared, Comparison, Failed, Flips, Model, Ranked
+from eval_factory.analysis.comparison_reasons import Reason
 from eval_factory.analysis.comparison_report import document, markdown, sentences, text
 from eval_factory.analysis.paired import CLUSTERED_T, MCNEMAR, PairedDifference
 

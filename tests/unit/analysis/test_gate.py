@@ -56,7 +56,7 @@ def test_a_drop_is_held_by_the_paired_interval(tmp_path: Path, lost: int, won: i
     assert check.observed == pytest.approx((won - lost) / 1000)
     assert check.ci_low is not None
     assert check.ci_high is not None
-    assert check.ci_low < check.observed < check.ci_high
+    assert check.ci_low < (won - lost) / 1000 < check.ci_high
     assert ("such a sample shows differences of" in check.message) is (outcome == "inconclusive")
 
 

@@ -65,13 +65,6 @@ def test_prompts_of_all_trials_are_known_by_their_hash() -> None:
     assert len(one.prompts["a"]) == 16
 
 
-@dataclass(frozen=True)
-class Clustered(InstanceRecord):
-    cluster: str | None = None
-
-
 def test_clusters_are_kept_where_they_are_declared() -> None:
-    records = [
-        Clustered(**vars(instance(key, 1.0)), cluster=cluster) for key, cluster in (("a", "note 1"), ("b", None))
-    ]
+    records = [instance("a", 1.0, cluster="note 1"), instance("b", 1.0)]
     assert values_of(records, score()).clusters == {"a": "note 1"}

@@ -37,7 +37,8 @@ def test_every_file_of_the_result_is_listed_as_sha256sum_writes_it(finished: Run
     names = [line[66:] for line in lines]
     assert names == sorted(names)
     assert set(names) == {
-        ".run_state.json", "attestation.intoto.json", "cache.db", "evaluation_config.yaml", "helm/patches.json",
+        ".run_state.json", "attestation.intoto.json", "cache.db", "eval_factory_metrics.json",
+        "evaluation_config.yaml", "helm/patches.json", "packages.txt",
         f"{RUN}/per_instance_stats.json", f"{RUN}/run_spec.json", f"{RUN}/scenario_state.json", f"{RUN}/stats.json",
         "instances.jsonl", "model_configs/logging.yaml", "model_configs/model_deployments.yaml",
         "model_configs/model_metadata.yaml", "model_configs/settings.json", "report.html", "responses/model.jsonl",

@@ -74,7 +74,7 @@ def result(tmp_path: Path) -> TaskResult:
     )
     first, *others = made.instances
     instances = [replace(first, signs=("unparsed",), cluster="a note"), *others]
-    plain = made.scores["exact_match"]
+    plain = score
     all_figures = replace(
         plain.stats,
         clusters=3,

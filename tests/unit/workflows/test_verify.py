@@ -94,9 +94,9 @@ def test_what_was_altered_is_named_without_any_checksum(
 
 def test_a_configuration_that_was_altered_is_named_with_its_file(folder: RunDir) -> None:
     replace_in(without_checksums(folder).run_config, "parallelism: 4", "parallelism: 5")
-    (ours,) = (one for one in verify(folder.root).findings if one.file == "evaluation_config.yaml")
+    (ours,) = (one for one in verify(folder.root).findings if one.file == "results.yml")
     assert str(ours) == (
-        "evaluation_config.yaml: config.params.parallelism: is 4; made again from run_config.yml it is 5"
+        "results.yml: config.params.parallelism: is 4; made again from run_config.yml it is 5"
     )  # fmt: skip
     replace_in(folder.run_config, "parallelism: 5", "parallelism: 0")
     (wrong,) = verify(folder.root).findings

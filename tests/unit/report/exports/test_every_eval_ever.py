@@ -146,7 +146,9 @@ def test_figures_that_are_not_defined_are_left_out() -> None:
     stats = replace(score.stats, stddev=None, stderr=None, ci_low=None)
     bare = only_score(with_scores(stored, exact_match=replace(score, stats=stats)))
     assert bare["score_details"]["uncertainty"] == {"num_samples": 4}
-    assert set(bare["metric_config"]) == {"metric_id", "metric_name", "lower_is_better"}
+    assert set(bare["metric_config"]) == {
+        "metric_id", "metric_name", "lower_is_better", "metric_unit", "score_type", "min_score", "max_score",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "is_in"), [(1.0, True), (5.0, True), (0.99, False), (5.01, False)])
@@ -158,7 +160,7 @@ def test_a_scale_that_does_not_hold_the_score_is_left_out(value: float, is_in: b
 
 def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> None:
     stored = stored_of("pubmed_qa")
-    score = stored.result.scores["exact_match"]
+    score = replace(stored.result.scores["exact_match"], higher_is_better=None)
     worse, infinite = replace(score, higher_is_better=False), replace(score, value=float("inf"), higher_is_better=True)
     record = record_of(with_scores(stored, wer=worse, odd=score, endless=infinite))
     directions = {
@@ -169,8 +171,10 @@ def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> Non
 
 
 def test_without_any_known_direction_there_is_no_record() -> None:
+    stored = stored_of("helm:mmlu")
+    unknown = {name: replace(score, higher_is_better=None) for name, score in stored.result.scores.items()}
     with pytest.raises(ConfigError, match="whether more is better"):
-        aggregate(stored_of("helm:mmlu"), WHO, now=NOW)
+        aggregate(with_scores(stored, **unknown), WHO, now=NOW)
 
 
 def test_a_result_that_may_not_be_reported_says_so() -> None:

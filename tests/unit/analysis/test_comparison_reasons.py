@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.comparability import NEVER_ACCEPTED, REASONS, Side, reasons_against, reasons_of
+from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED, REASONS, Side, reasons_against, reasons_of
 from eval_factory.analysis.instance_values import values_of
 from eval_factory.core.results import InstanceRecord, TaskResult
 from eval_factory.report.reader import StoredResult
