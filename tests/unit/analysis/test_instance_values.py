@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from eval_factory.analysis.instance_values import values_of
-from eval_factory.core.results import InstanceRecord, Score
+from eval_factory.core.results import Score
 from stored_results import instance, result
 
 
