@@ -20,6 +20,7 @@ from eval_factory.cli.compare_command import compare
 from eval_factory.cli.gate_command import gate
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
+from eval_factory.cli.report_command import report
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
@@ -215,6 +216,7 @@ def print_schema(name: str) -> None:
 
 
 cli.add_command(compare)
+cli.add_command(report)
 cli.add_command(gate)
 cli.add_command(verify)
 cli.add_command(reproduce)
