@@ -1,7 +1,7 @@
 """What a gate found of one benchmark as an in-toto statement, for one's own signature.
 
-The predicate is `eval-result`, as it is proposed to the in-toto Attestation Framework (in-toto/attestation, pull request
-575, read in November 2026; not part of the framework yet): thresholds, and whether they were kept. A model behind an
+The predicate is `eval-result`, as it is proposed to the in-toto Attestation Framework (in-toto/attestation, pull
+request 575, read in November 2026; not part of the framework yet): thresholds, and whether they were kept. A model behind an
 endpoint has no digest, so it is committed to with a secret salt; whoever is to know the model is given the salt.
 """
 
@@ -64,6 +64,7 @@ def statement(
         )
     receipt = _descriptor(rundir.checksums.name, sha256_of(rundir.checksums))
     began = datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
+    version = f"crfm-helm {record.helm}, errata {record.errata_version}"
     before = registered is not None and registered.at <= began
     return {
         "_type": STATEMENT_TYPE,

@@ -13,6 +13,7 @@ import pytest
 from eval_factory.analysis.eval_result import Registered, commitment, has_claims, statement
 from eval_factory.analysis.gate import Check
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.results import Provenance
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import write_checksums
 from eval_factory.report.reader import StoredResult, load_result
@@ -94,9 +95,9 @@ def test_only_a_lock_that_is_older_than_the_run_is_told(stored: StoredResult, mi
     assert found.get("preRegistration") == ({"alg": "sha256", "value": "d" * 64} if told else None)
 
 
-@pytest.mark.parametrize("lacking", [{"started_at": None}, {"ended_at": None}])
-def test_a_result_without_times_gives_no_statement(stored: StoredResult, lacking: dict[str, None]) -> None:
-    result = replace(stored.result, provenance=replace(MADE, **lacking))
+@pytest.mark.parametrize("lacking", [replace(MADE, started_at=None), replace(MADE, ended_at=None)])
+def test_a_result_without_times_gives_no_statement(stored: StoredResult, lacking: Provenance) -> None:
+    result = replace(stored.result, provenance=lacking)
     with pytest.raises(PrerequisiteError, match="run it again"):
         predicate(replace(stored, result=result), LEAST)
 
