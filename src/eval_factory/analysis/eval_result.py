@@ -1,8 +1,8 @@
 """What a gate found of one benchmark as an in-toto statement, for one's own signature.
 
 The predicate is `eval-result`, as it is proposed to the in-toto Attestation Framework (in-toto/attestation, pull
-request 575, read in November 2026; not part of the framework yet): thresholds, and whether they were kept. A model behind an
-endpoint has no digest, so it is committed to with a secret salt; whoever is to know the model is given the salt.
+request 575, read in November 2026; not part of the framework yet): thresholds, and whether they were kept. A model
+behind an endpoint has no digest, so it is committed to with a secret salt; whoever is to know the model is given it.
 """
 
 from __future__ import annotations
@@ -73,10 +73,7 @@ def statement(
         "predicate": {
             "evaluator": {"id": evaluator},
             "evaluatedAt": record.ended_at,
-            "suite": {
-                "name": stored.result.task,
-                "version": f"crfm-helm {record.helm}, errata {record.errata_version}",
-            },
+            "suite": {"name": stored.result.task, "version": version},
             "claims": list(_claims(metric, checks)),
             "sampleSize": stored.result.scores[metric].stats.count,
             "commitments": {"model": {"alg": COMMITMENT, "value": commitment(salt, record.target), "salted": True}},
