@@ -36,7 +36,9 @@ class Result:
     def scores(self) -> dict[str, Mapping[str, Any]]:
         (task,) = self.document["results"]["tasks"].values()
         found: dict[str, Mapping[str, Any]] = task["metrics"]["score"]["scores"]
-        return found
+        split = self.document["validity"].get("main_split")  # a score says only what its name does not
+        usual = {name: {"metric": name, "split": split, "perturbation": None} for name in found}
+        return {name: {**usual[name], **score} for name, score in found.items()}
 
     def value(self, metric: str, suffix: str = "") -> float | None:
         """Of a metric, or of `<metric><suffix>`."""

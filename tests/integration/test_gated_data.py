@@ -119,7 +119,7 @@ def test_a_failed_run_leaves_no_result_of_another_beside_its_configuration(run_p
         left.add("eval_factory_metrics.json")
         assert not left & {path.name for path in outcome.output_dir.iterdir()}
         (aside,) = outcome.output_dir.glob("results.set-aside-*")
-        assert {path.name for path in aside.iterdir()} == left | {"run_config.yml"}
+        assert {path.name for path in aside.iterdir()} == left | {"run_config.yml", "packages.txt"}
         endpoint.status = None
         asked = len(endpoint.requests)
         outcome = run_program("shc_bmt_med", endpoint.url, params=params)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
-import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
@@ -38,6 +36,7 @@ from eval_factory.workflows.failures import (
     wanted_elsewhere,
 )
 from eval_factory.workflows.helm_run import HelmRun, run_helm
+from eval_factory.workflows.imports_ahead import ImportsAhead
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
@@ -82,7 +81,10 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
                 settings = replace(settings, probed=probe_all(context, plan.endpoints))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
-            ran = checked(context, plan, run_helm(context, evaluation, argv, settings, on_event=_import_ahead))
+            ahead = ImportsAhead(NEEDED_TO_REPORT)
+            ended = run_helm(context, evaluation, argv, settings, on_event=ahead)
+            ahead.wait()
+            ran = checked(context, plan, ended)
         with not_to_be_hung_up():
             return report(context, plan, argv, ran, read)
 
@@ -162,12 +164,6 @@ def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:
             raise explained(plan, event["error"], phase)
     if run.returncode != 0:
         raise ended_before_it_ran(plan, run.returncode, run.tail)
-
-
-def _import_ahead(event: Mapping[str, Any]) -> None:
-    """While HELM computes its metrics, import what the report needs: this process has nothing else to do."""
-    if event["event"] == event_names.PHASE and event["phase"] == event_names.SCORING:
-        threading.Thread(target=lambda: [importlib.import_module(name) for name in NEEDED_TO_REPORT]).start()
 
 
 def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:

@@ -1,0 +1,38 @@
+"""Imports what comes next while another process works."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eval_factory.core import events as event_names
+
+
+class ImportsAhead:
+    """Told of helm-run's events, it imports modules while HELM computes its metrics: this process is idle then.
+
+    Two threads that import modules which import each other may see half of one: nothing else may be imported before
+    `wait` has returned.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._modules = tuple(modules)
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == event_names.PHASE and event["phase"] == event_names.SCORING and self._thread is None:
+            self._thread = threading.Thread(target=self._import, daemon=True)
+            self._thread.start()
+
+    def _import(self) -> None:
+        for name in self._modules:
+            try:
+                importlib.import_module(name)
+            except Exception:  # noqa: S112 - whoever needs it imports it again, and fails in the open
+                continue
+
+    def wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()

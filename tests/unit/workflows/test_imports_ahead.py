@@ -1,0 +1,37 @@
+"""Imports while another process works: once, and done before anything else is imported."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from eval_factory.workflows.imports_ahead import ImportsAhead
+
+SCORING = {"event": "phase", "phase": "scoring"}
+
+
+@pytest.fixture
+def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """It takes a while, and counts how often it was begun."""
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.05)\nready = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slow_to_import", raising=False)
+    return "slow_to_import"
+
+
+def test_after_waiting_a_module_is_there_as_a_whole(slow_module: str) -> None:
+    ahead = ImportsAhead(["no_such_module_at_all", slow_module])
+    ahead(SCORING)
+    ahead(SCORING)
+    ahead.wait()
+    assert sys.modules[slow_module].ready is True
+
+
+@pytest.mark.parametrize("event", [{"event": "phase", "phase": "asking"}, {"event": "progress", "phase": "scoring"}])
+def test_other_events_import_nothing(event: dict[str, str], slow_module: str) -> None:
+    ahead = ImportsAhead([slow_module])
+    ahead(event)
+    ahead.wait()
+    assert slow_module not in sys.modules
