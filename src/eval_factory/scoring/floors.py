@@ -27,6 +27,9 @@ from eval_factory.scoring.scores import helm_mean
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_floors import known_floors
 
+MISSING_FLOORS = "floors are missing for "
+LATE = "corrected and lenient scores"
+
 
 @dataclass
 class _Strategy:
@@ -146,12 +149,12 @@ class FloorScores:
             yield Note(Importance.BACKGROUND, f"floors are not whole: {kind} while trivial answers were scored")
         late = [
             *(trivial.left_out if trivial is not None else ()),
-            *(["corrected and lenient scores"] if self._late else ()),
+            *([LATE] if self._late else ()),
         ]
         if late:
             yield Note(
                 Importance.BACKGROUND,
-                f"floors are missing for {', '.join(late)}: a tenth of the run's time was not enough to compute them",
+                f"{MISSING_FLOORS}{', '.join(late)}: a tenth of the run's time was not enough to compute them",
             )
 
 

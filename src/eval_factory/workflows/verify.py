@@ -196,13 +196,17 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
 
 
 def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
-    """HELM's files and the cache are those that the result was computed from; versions before wrote none down."""
+    """HELM's files, the cache and the list of packages are those that the result names; versions before named none."""
     for name, digest in stored.result.provenance.run_files.items():
         path = rundir.root / name
         now = sha256_of(path) if path.is_file() else "missing"
         if now != digest:
             said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.run_files) says {digest}"
             yield Finding(name, "", said)
+    listed = stored.result.provenance.lock_sha256
+    if listed is not None and rundir.packages.is_file() and (now := sha256_of(rundir.packages)) != listed:
+        said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.lock_sha256) says {listed}"
+        yield Finding(rundir.packages.name, "", said)
 
 
 def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stored: StoredResult) -> Iterator[Finding]:
@@ -234,6 +238,8 @@ def origin_of(field: str, name: str) -> str:
         return "run_config.yml"
     if field.startswith("usage"):
         return "cache.db and .run_state.json"
+    if field.startswith(("provenance.started_at", "provenance.ended_at")):
+        return "logs/events.jsonl"
     return "cache.db" if name.startswith("responses/") else "HELM's files"
 
 

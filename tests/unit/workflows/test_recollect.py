@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,10 @@ from eval_factory.workflows.recollect import (
     stored_document,
     stored_evaluation,
     versions_that_differ,
-    with_unread_data,
 )
 from eval_factory.workflows.verify import verify
 from finished_folder import finished_folder
+from unit.scoring.test_collect import state
 
 
 @pytest.fixture(scope="module")
@@ -144,10 +146,35 @@ def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
     assert set(recollect.fields_of_the_program()) >= {"eval_factory", "helm", "python", "packages"}
 
 
-def test_data_that_are_not_here_keep_their_hashes() -> None:
-    stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4"}
-    made = {"scenarios/a": "9", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7", "scenarios/new": "6"}
-    assert with_unread_data(stored, made) == (
-        {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6"}, 2,
-    )  # fmt: skip
-    assert with_unread_data(stored, stored) == (stored, 0)
+def test_without_its_logs_a_folder_has_the_times_that_it_says(folder: RunDir) -> None:
+    shutil.rmtree(folder.logs)
+    found = verify(folder.root)
+    assert (found.findings, found.notes) == ((), (recollect.NO_EVENTS,))
+
+
+def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_path: Path) -> None:
+    """ehr_sql: the templates of its questions; and that its database has no rows."""
+    data = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
+    data.mkdir(parents=True)
+    records = [{"question": f"q{number}?", "q_tag": f"template {number // 2}"} for number in range(4)]
+    (data / "ehrsql_valid.json").write_text(json.dumps(records), "utf-8")
+    (data / "ehrsql_test.json").write_text("[]", "utf-8")
+    with closing(sqlite3.connect(data / "eicu.sqlite")) as connection:
+        connection.execute("CREATE TABLE patient (a)")
+    folder = finished_folder(
+        tmp_path / "out",
+        {"config.type": "ehr_sql"},
+        [
+            state(number, "SELECT 1", instance={"input": {"text": f"-- Schema\n\n--   Question:\nq{number}?\n\n"}})
+            for number in range(4)
+        ],
+    )
+    stats = load_result(folder.root).result.scores["exact_match"].stats
+    assert (stats.count, stats.clusters) == (4, 2)
+    assert verify(folder.root).notes == ()
+    shutil.rmtree(data)
+    found = verify(folder.root)
+    assert (found.findings, found.notes) == ((), (recollect.UNREAD.format(count=3),))
+    text = folder.results_jsonl.read_text("utf-8")
+    folder.results_jsonl.write_text("no JSON\n" + text.partition("\n")[2], "utf-8")
+    assert "results.jsonl" in {finding.file for finding in verify(folder.root).findings}
