@@ -29,6 +29,7 @@ from eval_factory.tasks.known_floors import known_floors
 
 MISSING_FLOORS = "floors are missing for "
 LATE = "corrected and lenient scores"
+NOT_WHOLE = "floors are not whole: "
 
 
 @dataclass
@@ -146,7 +147,7 @@ class FloorScores:
             yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")
         if self._failed is not None:
             kind = type(self._failed).__name__
-            yield Note(Importance.BACKGROUND, f"floors are not whole: {kind} while trivial answers were scored")
+            yield Note(Importance.BACKGROUND, f"{NOT_WHOLE}{kind} while trivial answers were scored")
         late = [
             *(trivial.left_out if trivial is not None else ()),
             *([LATE] if self._late else ()),
