@@ -76,7 +76,7 @@ def reasons_of(side: Side) -> Iterator[Reason]:
         share = f"{validity.coverage:.1%} of its instances have a score, {least:.1%} are needed"
         yield Reason("coverage", f"{side.label} covers too little: {share}; run it again, or lower min_coverage")
     if validity.not_reportable or not (side.stored.result.reportable or validity.coverage < least):
-        why = "; ".join(validity.not_reportable) or "there is no main score"
+        why = "; ".join(validity.short_reasons) or "there is no main score"
         yield Reason("reportable", f"{side.label} is not reportable: {why}")
 
 

@@ -197,6 +197,11 @@ class Validity:
         """Share of the instances, or of the judgements, that the main score is made of."""
         return self.instances.coverage if self.judgements is None else self.judgements.coverage
 
+    @property
+    def short_reasons(self) -> tuple[str, ...]:
+        """`not_reportable` without what to do, which stands on further lines."""
+        return tuple(reason.partition("\n")[0] for reason in self.not_reportable)
+
 
 @dataclass(frozen=True)
 class Spent:

@@ -138,7 +138,7 @@ def test_too_little_coverage_is_a_reason() -> None:
 
 
 def test_what_else_makes_a_result_not_reportable_is_a_reason() -> None:
-    unreadable = scored(FOUR, "too many are unreadable", "and unjudged")
+    unreadable = scored(FOUR, "too many are unreadable\n  set this\n  or that", "and unjudged")
     told = [("reportable", "A is not reportable: too many are unreadable; and unjudged")]
     assert own_reasons(unreadable, reportable=False) == told
     both = scored(failing(3), "too many are unreadable")
