@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from eval_factory.core.results import Provenance
 from eval_factory.core.time_limit import Clock
 from eval_factory.data.pins import revisions_of
+from eval_factory.demo.packaged_data import PACKAGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 
-HUB = "hub:"
+ELSEWHERE = ("hub:", PACKAGED)
+"""What names of data begin with that lie outside of the output folder."""
 
 
 @dataclass
@@ -59,9 +61,9 @@ def clock_of(remembered: Remembered | None) -> Clock:
 def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:
     """The hashes made now, with the stored ones of data that are not here any more, and how many these are.
 
-    Data sets of the Hub lie in a cache outside of the folder, which other programs prepare anew.
+    Data sets of the Hub lie in a cache which other programs prepare anew; those of the package have its version.
     """
-    unread = {name: digest for name, digest in stored.items() if name not in made or name.startswith(HUB)}
+    unread = {name: digest for name, digest in stored.items() if name not in made or name.startswith(ELSEWHERE)}
     counted = sum(made.get(name) != digest for name, digest in unread.items())
-    outside = {name: digest for name, digest in made.items() if name in stored or not name.startswith(HUB)}
+    outside = {name: digest for name, digest in made.items() if name in stored or not name.startswith(ELSEWHERE)}
     return {**outside, **unread}, counted

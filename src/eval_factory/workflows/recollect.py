@@ -250,7 +250,9 @@ def _given_of(rundir: RunDir, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(part: Any, whole: Any) -> Any:
-    """The values of `whole` at the keys of `part`."""
+    """The values of `whole` at the keys of `part`; of a list of judges, at the keys of each."""
+    if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
+        return [values_of(one, other) for one, other in zip(part, whole, strict=True)]
     if not isinstance(part, Mapping) or not isinstance(whole, Mapping):
         return whole
     return {name: values_of(part[name], whole[name]) for name in part if name in whole}

@@ -20,10 +20,19 @@ from unit.scoring.test_floors import FLAG, QUESTIONS, always, of_medec, write_tr
 
 
 def test_data_that_are_not_here_keep_their_hashes() -> None:
-    stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4"}
-    made = {"scenarios/a": "9", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7", "scenarios/new": "6"}
+    stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "package:a": "5"}
+    made = {
+        "scenarios/a": "9",
+        "package:a": "6",
+        "package:b": "7",
+        "hub:x/y": "8",
+        "hub:x/z": "4",
+        "hub:new": "7",
+        "scenarios/new": "6",
+    }
     assert with_unread_data(stored, made) == (
-        {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6"}, 2,
+        {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6",
+         "package:a": "5"}, 3,
     )  # fmt: skip
     assert with_unread_data(stored, stored) == (stored, 0)
 

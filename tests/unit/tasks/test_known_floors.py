@@ -79,7 +79,10 @@ def test_the_table_is_made_of_runs_with_all_their_floors(tmp_path: Path) -> None
         ({"known": True}, "its floors were not computed"),
         ({"error": "ValueError"}, "its floors were not computed"),
         ({"strategies": []}, "its floors were not computed"),
-        ({"notes": ("a note", f"{MISSING_FLOORS}{LATE}: a tenth")}, "its corrected or lenient floors were not computed"),
+        (
+            {"notes": ("a note", f"{MISSING_FLOORS}{LATE}: a tenth")},
+            "its corrected or lenient floors were not computed",
+        ),
         ({"notes": (f"{NOT_WHOLE}ValueError",)}, "its corrected or lenient floors were not computed"),
     ],
 )

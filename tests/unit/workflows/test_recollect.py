@@ -24,9 +24,10 @@ from eval_factory.workflows.recollect import (
     state_of,
     stored_document,
     stored_evaluation,
+    values_of,
     versions_that_differ,
 )
-from eval_factory.workflows.verify import verify
+from eval_factory.workflows.verify import Verified, verify
 from finished_folder import finished_folder
 from unit.scoring.test_collect import state
 
@@ -178,3 +179,24 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
     text = folder.results_jsonl.read_text("utf-8")
     folder.results_jsonl.write_text("no JSON\n" + text.partition("\n")[2], "utf-8")
     assert "results.jsonl" in {finding.file for finding in verify(folder.root).findings}
+
+
+def test_values_are_the_whole_configurations_at_the_keys_that_were_set() -> None:
+    whole = {
+        "a": 1,
+        "b": {"c": 2, "d": 3},
+        "judges": [{"name": "x", "url": None}, {"name": "y", "url": None}],
+        "e": [1],
+    }
+    assert values_of({"a": 9, "b": {"c": 9}, "gone": 1}, whole) == {"a": 1, "b": {"c": 2}}
+    assert values_of({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole) == {
+        "judges": [{"name": "x"}, {"url": None}], "e": [1],
+    }  # fmt: skip
+    assert values_of({"judges": [{"name": "z"}]}, whole) == {"judges": whole["judges"]}
+    assert values_of({"judges": 3, "b": 4}, whole) == {"judges": whole["judges"], "b": whole["b"]}
+
+
+def test_a_jury_of_ones_own_has_the_keys_that_were_set(tmp_path: Path) -> None:
+    judges = [{"name": "one", "model_id": "judge/one"}, {"name": "two", "model_id": "judge/two", "temperature": 0.5}]
+    flags = {"config.type": "medication_qa", "config.params.extra.judges": judges}
+    assert verify(finished_folder(tmp_path / "out", flags).root) == Verified(tmp_path / "out")
