@@ -304,6 +304,10 @@ class AskedEndpoint:
         return next(iter(self.stated_models), self.model)
 
 
+PACKAGED = "package:"
+"""What the names of data begin with in `dataset_files` that come with the package."""
+
+
 @dataclass(frozen=True)
 class Provenance:
     """What exactly was run."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from importlib import resources
 
-PACKAGED = "package:"
-"""What their names begin with in `provenance.dataset_files`."""
+from eval_factory.core.results import PACKAGED
+
 TABLES = {"sample_medical_qa": "sample/data.csv"}
 """HELM's run spec -> the file that it reads, under this room."""
 

@@ -11,10 +11,9 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from eval_factory.core.results import Provenance
+from eval_factory.core.results import PACKAGED, Provenance
 from eval_factory.core.time_limit import Clock
 from eval_factory.data.pins import revisions_of
-from eval_factory.demo.packaged_data import PACKAGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 

@@ -92,7 +92,7 @@ def _is_part_of_ours(rundir: RunDir, name: str) -> bool:
 
 
 def start_over(rundir: RunDir) -> None:
-    """Forget answers, results and floors. What scenarios downloaded stays, and so does what was moved out of the way."""
+    """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
     for folder in (rundir.helm_runs, rundir.responses):
         shutil.rmtree(folder, ignore_errors=True)
     for path in (
