@@ -7,10 +7,8 @@ import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from jinja2 import Environment
 
 HERE = Path(__file__).resolve().parent
 PROCESS_EVENTS = {"subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"}
@@ -66,25 +64,6 @@ def _no_process_and_no_helm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     assert WATCH.started == [], "a unit test starts a process, whatever it made of the refusal"
     _check_that_helm_is_not_there("during this test")
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _templates_are_compiled_once() -> Iterator[None]:
-    """A process that writes one result compiles its page's template once; the tests write hundreds."""
-    known: dict[tuple[object, ...], object] = {}
-    compiled = Environment.compile
-
-    def compile_once(self: Environment, source: Any, *arguments: Any, **named: Any) -> Any:
-        if not isinstance(source, str):
-            return compiled(self, source, *arguments, **named)
-        of_environment = (type(self), self.autoescape, self.finalize is None, self.trim_blocks, self.lstrip_blocks)
-        key = (source, arguments, tuple(sorted(named.items())), of_environment)
-        if key not in known:
-            known[key] = compiled(self, source, *arguments, **named)
-        return known[key]
-
-    with patch.object(Environment, "compile", compile_once):
-        yield
 
 
 def _check_that_helm_is_not_there(when: str) -> None:
