@@ -265,14 +265,14 @@ def fields_of_the_program() -> tuple[str, ...]:
 
 
 def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:
-    """A line for each field of the program and the machine that is another now."""
+    """A line for each field of the program and the machine that is another now; not of what was not recorded then."""
     lines = []
     for name in fields_of_the_program():
         then, now = getattr(stored, name), getattr(made, name)
-        if then == now:
+        if then == now or then is None:
             continue
         if isinstance(then, Mapping) and isinstance(now, Mapping):
-            other = [one for one in dict.fromkeys([*then, *now]) if then.get(one) != now.get(one)]
+            other = [one for one in then if then[one] != now.get(one)]
             lines += [f"{one}: {then.get(one)} then, {now.get(one)} here" for one in other]
         else:
             lines.append(f"{name}: {then} then, {now} here")

@@ -28,6 +28,10 @@ NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
     " the rest was verified"
 )
+EARLIER_VERSION = (
+    "an earlier version of eval-factory wrote it (schema_version {version}; here it is {own}); verify it with that version,"
+    " or have the same run command collect it anew"
+)
 WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
 """What reading files can raise whose content makes no sense."""
 
@@ -80,6 +84,7 @@ def verify(folder: Path) -> Verified:
     try:
         _look_at_checksums(rundir, findings, notes)
         stored = _loaded(rundir)
+        _refuse_earlier_version(rundir)
         findings += _findings_of_statement(rundir, stored)
         findings += _findings_of_run_files(rundir, stored)
         findings += _findings_of_state(rundir, stored)
@@ -108,6 +113,18 @@ def _loaded(rundir: RunDir) -> StoredResult:
         if _is_of_this_version(rundir):
             raise _AlteredError(str(error)) from error
         raise
+
+
+def _refuse_earlier_version(rundir: RunDir) -> None:
+    """What an earlier version wrote is read, but would be written otherwise now: every file would differ.
+
+    Raises:
+        PrerequisiteError: it says that it is of an earlier version.
+    """
+    document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version != SCHEMA_VERSION:
+        raise PrerequisiteError(EARLIER_VERSION.format(version=version, own=SCHEMA_VERSION))
 
 
 def _is_of_this_version(rundir: RunDir) -> bool:

@@ -144,6 +144,8 @@ def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
         f"another version: numpy: 0.1 then, {now.packages['numpy']} here",
         "another version: gone: 1 then, None here",
     ]
+    early = replace(now, packages={}, platform={}, framework_sha256=None, lock_sha256=None)
+    assert versions_that_differ(early, now) == []  # an earlier version did not record them
     assert set(recollect.fields_of_the_program()) >= {"eval_factory", "helm", "python", "packages"}
 
 

@@ -176,6 +176,15 @@ def test_a_result_of_another_schema_is_no_alteration(folder: RunDir) -> None:
     assert "is no result of this version" in str(found.unreadable)
 
 
+def test_a_result_of_an_earlier_version_is_no_alteration(folder: RunDir) -> None:
+    """It can be read; but what this version makes of the same files is another document."""
+    earlier = (Path(__file__).parents[1] / "report" / "version_1" / "evaluation_config.yaml").read_text("utf-8")
+    without_checksums(folder).evaluation_config.write_text(earlier, "utf-8")
+    found = verify(folder.root)
+    assert (found.exit_code, found.findings) == (3, ())
+    assert "an earlier version of eval-factory wrote it (schema_version 1; here it is 2)" in str(found.unreadable)
+
+
 def test_a_result_that_this_version_would_not_write_is_altered(folder: RunDir) -> None:
     replace_in(without_checksums(folder).evaluation_config, "prompts_sha256", "prompts_sha257")
     found = verify(folder.root)
