@@ -29,8 +29,8 @@ NO_CHECKSUMS = (
     " the rest was verified"
 )
 EARLIER_VERSION = (
-    "an earlier version of eval-factory wrote it (schema_version {version}; here it is {own}); verify it with that version,"
-    " or have the same run command collect it anew"
+    "an earlier version of eval-factory wrote it (schema_version {version}; here it is {own}); verify it with that"
+    " version, or have the same run command collect it anew"
 )
 WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
 """What reading files can raise whose content makes no sense."""
