@@ -18,6 +18,7 @@ from pathlib import Path
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm.trivial_scores import read_trivial_scores
 from eval_factory.report.reader import load_result
+from eval_factory.scoring.floors import MISSING_FLOORS, NOT_WHOLE
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.known_floors import FILE_NAME, KnownFloor, KnownFloors, KnownSet
 
@@ -36,6 +37,8 @@ def known_set(folder: Path) -> tuple[str, KnownSet]:
         raise ValueError(f"{folder}: its run was of a sample")
     if trivial is None or trivial.known or trivial.left_out or trivial.error or not trivial.strategies:
         raise ValueError(f"{folder}: its floors were not computed, or not all of them")
+    if any(note.startswith((MISSING_FLOORS, NOT_WHOLE)) for note in stored.result.validity.notes):
+        raise ValueError(f"{folder}: its corrected or lenient floors were not computed, or not all of them")
     floors = {label: KnownFloor.model_validate(asdict(floor)) for label, floor in stored.result.validity.floors.items()}
     return trivial.data_sha256, KnownSet(task=stored.result.task, floors=floors)
 

@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
+from jinja2 import Environment
 
 if TYPE_CHECKING:
     from invented_bundle import Origin
@@ -35,6 +37,25 @@ def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_TOKEN", "_SECRET")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _templates_are_compiled_once() -> Iterator[None]:
+    """A process that writes one result compiles its page's template once; the tests write hundreds."""
+    known: dict[tuple[object, ...], object] = {}
+    compiled = Environment.compile
+
+    def compile_once(self: Environment, source: Any, *arguments: Any, **named: Any) -> Any:
+        if not isinstance(source, str):
+            return compiled(self, source, *arguments, **named)
+        of_environment = (type(self), self.autoescape, self.finalize is None, self.trim_blocks, self.lstrip_blocks)
+        key = (source, arguments, tuple(sorted(named.items())), of_environment)
+        if key not in known:
+            known[key] = compiled(self, source, *arguments, **named)
+        return known[key]
+
+    with patch.object(Environment, "compile", compile_once):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,14 +21,16 @@ from unit.scoring.test_collect import FOUR, state, write_run
 RUN = "helm/runs/s/r"
 
 
-def finished_folder(root: Path, flags: dict[str, Any] | None = None, **env: str) -> RunDir:
+def finished_folder(
+    root: Path, flags: dict[str, Any] | None = None, states: list[dict[str, Any]] | None = None, **env: str
+) -> RunDir:
     """Of four instances, two of them right, and an answer of the model each."""
     plan = make_plan(evaluation({"config.output_dir": str(root), **(flags or {})}, file=None, **env))
     rundir = plan.rundir
     rundir.create()
     ctx, argv = context(rundir), ["helm-run", "--suite", "s"]
     prepare(ctx, plan, argv, HelmRunSettings(), {}, fresh=False, debug=False)
-    write_run(rundir.root / RUN, states=[state(i, "yes") for i in range(4)], values={"exact_match": [*FOUR]})
+    write_run(rundir.root / RUN, states=states or [state(i, "yes") for i in range(4)], values={"exact_match": [*FOUR]})
     (rundir.helm / names.PATCHES_FILE).write_text('{"applied": []}', "utf-8")
     cache = ResponseCache(rundir.cache_db, "run")
     for number in range(4):
@@ -35,6 +38,9 @@ def finished_folder(root: Path, flags: dict[str, Any] | None = None, **env: str)
         answer = Answer(f"k{number}", "model", "org/model", {"n": number}, body, 1.5 + number, 0.25)
         cache.save(answer, Attempt(answer.key, "model", 1, "answered", 200, None, 1.0, 0.25, 10, 2))
     cache.close()
+    rundir.logs.mkdir(exist_ok=True)
+    events = [{"time": at, "run_id": "run", "event": "phase"} for at in (1e9, 1e9 + 30)]
+    rundir.events.write_text("".join(json.dumps(event) + "\n" for event in events), "utf-8")
     with patch("eval_factory.workflows.evaluate.git_hash", return_value="abc123"):
         report(ctx, plan, argv, Ran((rundir.root / RUN,), "run", 2.5), DataRead())
     return rundir

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eval_factory.analysis.instance_values import InstanceValues
-from eval_factory.core.results import MODEL_ROLE, Provenance
+from eval_factory.core.results import MODEL_ROLE, PACKAGED, Provenance
 from eval_factory.report.reader import StoredResult
 
 REASONS: Mapping[str, str] = {
@@ -76,7 +76,7 @@ def reasons_of(side: Side) -> Iterator[Reason]:
         share = f"{validity.coverage:.1%} of its instances have a score, {least:.1%} are needed"
         yield Reason("coverage", f"{side.label} covers too little: {share}; run it again, or lower min_coverage")
     if validity.not_reportable or not (side.stored.result.reportable or validity.coverage < least):
-        why = "; ".join(validity.not_reportable) or "there is no main score"
+        why = "; ".join(validity.short_reasons) or "there is no main score"
         yield Reason("reportable", f"{side.label} is not reportable: {why}")
 
 
@@ -104,11 +104,15 @@ def _system_prompt(stored: StoredResult) -> Any:
 
 
 def _other_data(one: Provenance, other: Provenance) -> str | None:
-    """By content: the same file may lie in different places."""
-    hashes = [sorted(record.dataset_files.values()) for record in (one, other)]
-    if hashes[0] == hashes[1]:
+    """By content: the same file may lie in different places. Earlier versions did not record data of the package."""
+    both = one.dataset_files.keys() & other.dataset_files.keys()
+    recorded = [
+        {name: digest for name, digest in record.dataset_files.items() if name in both or not name.startswith(PACKAGED)}
+        for record in (one, other)
+    ]
+    if sorted(recorded[0].values()) == sorted(recorded[1].values()):
         return None
-    in_one_only = {*one.dataset_files.items()} ^ {*other.dataset_files.items()}
+    in_one_only = {*recorded[0].items()} ^ {*recorded[1].items()}
     return _some(sorted({name for name, _ in in_one_only}))
 
 

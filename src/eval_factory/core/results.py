@@ -197,6 +197,11 @@ class Validity:
         """Share of the instances, or of the judgements, that the main score is made of."""
         return self.instances.coverage if self.judgements is None else self.judgements.coverage
 
+    @property
+    def short_reasons(self) -> tuple[str, ...]:
+        """`not_reportable` without what to do, which stands on further lines."""
+        return tuple(reason.partition("\n")[0] for reason in self.not_reportable)
+
 
 @dataclass(frozen=True)
 class Spent:
@@ -297,6 +302,10 @@ class AskedEndpoint:
     def main_model(self) -> str:
         """What most answers state; what was asked for where none states any."""
         return next(iter(self.stated_models), self.model)
+
+
+PACKAGED = "package:"
+"""What the names of data begin with in `dataset_files` that come with the package."""
 
 
 @dataclass(frozen=True)

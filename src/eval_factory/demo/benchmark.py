@@ -20,9 +20,9 @@ from helm.benchmark.scenarios.scenario import (
     ScenarioSpec,
 )
 
+from eval_factory.demo.packaged_data import TABLES
+
 NAME = "sample_medical_qa"
-TABLE = "sample/data.csv"
-"""The questions of the quickstart's sample, which asks them as a custom benchmark."""
 LETTERS = "ABCD"
 MAX_TOKENS = 5
 
@@ -35,7 +35,7 @@ class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
     tags = ("question_answering", "biomedical")
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - nothing is downloaded
-        with (resources.files("eval_factory.demo") / TABLE).open(encoding="utf-8") as file:
+        with (resources.files("eval_factory.demo") / TABLES[NAME]).open(encoding="utf-8") as file:
             return [_instance(row) for row in csv.DictReader(file)]
 
 

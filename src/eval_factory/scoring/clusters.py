@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from eval_factory.core.results import Score
@@ -31,22 +32,31 @@ class Clusters:
     rule: ClusterRule
     recorded: Mapping[str, str] = field(default_factory=dict)
     """What the pattern finds -> the source, where the rule looks that up in the scenario's data."""
+    remembered: Mapping[str, str] = field(default_factory=dict)
+    """Id of an instance -> its source, where those data are not here any more."""
 
     @classmethod
-    def of(cls, rule: ClusterRule | None, folder: Path) -> Clusters | None:
+    def of(
+        cls, rule: ClusterRule | None, folder: Path, remembered: Mapping[str, str] = MappingProxyType({})
+    ) -> Clusters | None:
         """None where the task declares no clusters.
 
         Args:
             folder: the scenario's data.
+            remembered: id of an instance -> its source, as an earlier collection found it.
         """
         if rule is None:
             return None
+        if remembered and not all((folder / name).is_file() for name in rule.records):
+            return cls(rule, remembered=remembered)
         records = [record for name in rule.records for record in _records(folder / name)]
         known = {record.get(rule.key or ""): _first(record, rule.labels) for record in records}
         return cls(rule, {str(key): str(label) for key, label in known.items() if key and label})
 
     def label_of(self, instance: output.Instance) -> str:
         """The instance's own id where nothing says that it shares a source."""
+        if self.remembered:
+            return self.remembered.get(instance.id, instance.id)
         found = self._found(instance)
         if found is not None and self.rule.records:
             found = self.recorded.get(found)

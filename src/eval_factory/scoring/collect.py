@@ -36,6 +36,7 @@ from eval_factory.scoring.notes import Importance, Notes
 from eval_factory.scoring.provenance import provenance_of
 from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
+from eval_factory.scoring.remembered import Remembered, clock_of
 from eval_factory.scoring.reportable import is_reportable, unreadable
 from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
@@ -53,6 +54,7 @@ def collect(
     wall_s: float,
     git_hash: str | None,
     data_bundle: Mapping[str, Any] | None = None,
+    remembered: Remembered | None = None,
 ) -> TaskResult:
     """The result of a finished helm-run.
 
@@ -61,6 +63,7 @@ def collect(
         run_id: whose attempts in the journal are this run's.
         wall_s: seconds that helm-run took.
         data_bundle: the record of the data bundle that was read.
+        remembered: where the run was collected before, and its data or logs may be gone since.
     """
     run = output.read_run(runs[0])
     entry, extra = plan.evaluation.task.helm, plan.evaluation.run.config.params.extra
@@ -70,8 +73,9 @@ def collect(
     stated = StatedModels(plan.endpoints, response_cache.used_keys(plan.rundir.cache_db, run_id))
     answers = KeptAnswers.of(plan, stated.add)
     readability = Readability.of(plan, run, metrics, answers.raw_to)
-    trivial = FloorScores.of(plan, run, metrics, readability.form)
-    tally = tally_requests(plan, run, corrections, readability, trivial.add)
+    trivial = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))
+    sources = {} if remembered is None else remembered.sources
+    tally = tally_requests(plan, run, corrections, readability, trivial.add, sources)
     _keep_places(metrics, tally, main_split)
     metrics += [*corrections.metrics(), *readability.metrics(metrics)]
     jury_metric = run.jury.metric if run.jury else None
@@ -112,7 +116,8 @@ def collect(
         else Groups()
     )
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
-    notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan)])
+    told = () if remembered is None else remembered.notes
+    notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan, told)])
     notes.extend(readability.notes(plan, instances, scored.scores))
     notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
     notes.extend(notes_on_models(asked, tally.judges))
@@ -127,6 +132,8 @@ def collect(
     notes.add(Importance.DOUBTFUL if main in scored.scores else Importance.NO_RESULT, *why)
     scenario = run.scenario_name or entry.scenario
     provenance = provenance_of(plan, scenario, tally.prompts.hexdigest(), git_hash, data_bundle, asked, run_id)
+    if remembered is not None:
+        provenance = remembered.completed(plan, provenance)
     return TaskResult(
         task=plan.task_name,
         main_metric=main,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
@@ -30,8 +31,12 @@ NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is know
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
 
 
-def notes_on_data(plan: Plan) -> list[Note]:
-    """For `validity.notes` of a finished run. Raises HelmError."""
+def notes_on_data(plan: Plan, told: Collection[str] = ()) -> list[Note]:
+    """For `validity.notes` of a finished run. Raises HelmError.
+
+    Args:
+        told: notes of an earlier collection, which hold where the data are gone.
+    """
     notes = []
     limited = output.limited_records(plan.rundir.helm)
     if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
@@ -43,7 +48,7 @@ def notes_on_data(plan: Plan) -> list[Note]:
             notes.append(Note(Importance.INCOMPLETE, cut))
     if plan.evaluation.task.helm.run_spec == EHR_SQL:
         database = output.scenario_folder(plan.rundir.helm, EHR_SQL) / "eicu.sqlite"
-        if database.is_file() and not _has_rows(database):
+        if not _has_rows(database) if database.is_file() else NO_ROWS in told:
             notes.append(Note(Importance.NO_RESULT, NO_ROWS))
     return notes + _notes_on_execution(plan)
 

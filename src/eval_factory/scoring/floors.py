@@ -27,6 +27,10 @@ from eval_factory.scoring.scores import helm_mean
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_floors import known_floors
 
+MISSING_FLOORS = "floors are missing for "
+LATE = "corrected and lenient scores"
+NOT_WHOLE = "floors are not whole: "
+
 
 @dataclass
 class _Strategy:
@@ -143,15 +147,15 @@ class FloorScores:
             yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")
         if self._failed is not None:
             kind = type(self._failed).__name__
-            yield Note(Importance.BACKGROUND, f"floors are not whole: {kind} while trivial answers were scored")
+            yield Note(Importance.BACKGROUND, f"{NOT_WHOLE}{kind} while trivial answers were scored")
         late = [
             *(trivial.left_out if trivial is not None else ()),
-            *(["corrected and lenient scores"] if self._late else ()),
+            *([LATE] if self._late else ()),
         ]
         if late:
             yield Note(
                 Importance.BACKGROUND,
-                f"floors are missing for {', '.join(late)}: a tenth of the run's time was not enough to compute them",
+                f"{MISSING_FLOORS}{', '.join(late)}: a tenth of the run's time was not enough to compute them",
             )
 
 

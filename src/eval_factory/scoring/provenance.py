@@ -12,6 +12,7 @@ from eval_factory.core.results import AskedEndpoint, Provenance
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data.fingerprint import hashes_of
 from eval_factory.data.pins import revisions_of
+from eval_factory.demo.packaged_data import packaged_data
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import run_environment
@@ -43,6 +44,7 @@ def provenance_of(
     for dataset in output.hub_datasets(plan.rundir.helm):
         data.update({name: sha256_of(path) for name, path in dataset.files().items()})
     data.update(hashes_of(plan.rundir))
+    data.update(packaged_data(plan.evaluation.task.helm.run_spec))
     if plan.evaluation.benchmark is not None:
         data.update(plan.evaluation.benchmark.sha256)
     endpoint = plan.evaluation.run.target.api_endpoint

@@ -25,6 +25,7 @@ OF_THE_PLUGIN = (
     names.LIMITED_RECORDS_FILE,
     names.CODE_EXECUTION_FILE,
     names.JUDGE_PROMPTS_FILE,
+    names.TRIVIAL_SCORES_FILE,
 )
 
 

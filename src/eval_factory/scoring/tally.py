@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from eval_factory.core.failure_causes import Causes
@@ -98,16 +99,21 @@ class Tally:
 def tally_requests(
     plan: Plan, run: output.HelmRun, corrections: Corrections, readability: Readability | None = None,
     tell: Callable[[InstanceKey, output.RequestState], None] = lambda _key, _state: None,
+    sources: Mapping[str, str] = MappingProxyType({}),
 ) -> Tally:  # fmt: skip
-    """Go through a run's requests; each is told to `corrections` and `readability` too, and to `tell`."""
+    """Go through a run's requests; each is told to `corrections` and `readability` too, and to `tell`.
+
+    Args:
+        sources: id of an instance -> its source, as an earlier collection found it.
+    """
     tally = Tally()
     jury = _Jury.of(plan, run)
-    sources = Clusters.of(plan.evaluation.task.helm.cluster, _data_of(plan, run))
+    clusters = Clusters.of(plan.evaluation.task.helm.cluster, _data_of(plan, run), sources)
     quasi = any(stat.name.name in QUASI_METRICS for stat in run.stats)
     for state in run.request_states():
         key = key_of(state)
         failed = has_failed(state)
-        _count_instance(tally, key, state, sources)
+        _count_instance(tally, key, state, clusters)
         corrections.add(key, state, None if failed else text_of(state))
         if readability is not None:
             readability.add(key, state, None if failed else text_of(state))

@@ -26,6 +26,7 @@ from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import forget_checksums, write_checksums
+from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
 from eval_factory.tasks.framework import framework_path, load_framework
 from eval_factory.workflows.context import RunContext, hold, show_warnings
 from eval_factory.workflows.failures import (
@@ -55,6 +56,7 @@ class Ran:
     folders: tuple[Path, ...]
     run_id: str
     wall_s: float
+    """As the result states it, and no digit more: what is remembered and what is reported are the same number."""
 
 
 def evaluate(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:
@@ -144,7 +146,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
     folders = run.finished_runs(plan.rundir.helm)
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
-    return Ran(folders, run.run_id, run.wall_s)
+    return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
 
 
 def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint import response_cache
+from eval_factory.helm import names
 
 SHOWN_FILES = 5
 _UNFINISHED = re.compile(r".+\.(part|tmp)")
@@ -91,12 +92,13 @@ def _is_part_of_ours(rundir: RunDir, name: str) -> bool:
 
 
 def start_over(rundir: RunDir) -> None:
-    """Forget answers and results. What scenarios downloaded stays, and so does what was moved out of the way."""
+    """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
     for folder in (rundir.helm_runs, rundir.responses):
         shutil.rmtree(folder, ignore_errors=True)
     for path in (
         rundir.run_state,
         rundir.packages,
+        rundir.helm / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
         *rundir.results,
         *(rundir.answers if response_cache.is_ours(rundir.cache_db) else ()),
     ):

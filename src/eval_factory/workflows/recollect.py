@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ from eval_factory.workflows.resume import RunState, read_state
 
 OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
+
+UNREAD = "{count} data files are not here, or are kept outside of the folder: they were not hashed again"
+NO_EVENTS = "logs/events.jsonl is not here: when the run began and ended was not looked up again"
 
 _OTHER_DATA = ("scenarios/", "hub:", f"{DATA_PATH}/")
 """What names of data begin with that are no custom benchmark's own files."""
@@ -165,8 +168,9 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
 
 
 def _mirror(rundir: RunDir, shadow: RunDir) -> None:
-    """What the collector reads: HELM's files as they lie there; the cache copied, for SQLite writes beside it."""
+    """What the collector reads: HELM's files and logs as they lie there; the cache copied: SQLite writes beside it."""
     shadow.helm.symlink_to(rundir.helm.absolute(), target_is_directory=True)
+    shadow.logs.symlink_to(rundir.logs.absolute(), target_is_directory=True)
     originals = [*rundir.answers, rundir.own_data]
     for original in originals:
         if original.is_file():
@@ -187,16 +191,19 @@ def _collected(
     runs = [shadow.root / one for one in state.runs]
     files = run_files(rundir, [rundir.root / one for one in state.runs])
     before = stored.result.provenance
+    remembered = _remembered(stored, plan)
     result = collect(
-        plan, runs, run_id=state.run_id, wall_s=state.wall_s, git_hash=before.git_hash, data_bundle=state.data_bundle
-    )
+        plan, runs, run_id=state.run_id, wall_s=state.wall_s, git_hash=before.git_hash, data_bundle=state.data_bundle,
+        remembered=remembered,
+    )  # fmt: skip
     result = replace(result, provenance=replace(result.provenance, run_files=files))
     notes = [*missing, *versions_that_differ(before, result.provenance)]
-    data, unread = with_unread_data(before.dataset_files, result.provenance.dataset_files)
-    if unread:
-        notes.append(f"{unread} data files are not here, or are kept outside of the folder: they were not hashed again")
+    if remembered.unread:
+        notes.append(UNREAD.format(count=remembered.unread))
+    if not shadow.events.is_file() and before.started_at is not None:
+        notes.append(NO_EVENTS)
     as_stored = {name: getattr(before, name) for name in fields_of_the_program()}
-    result = replace(result, provenance=replace(result.provenance, dataset_files=data, **as_stored))
+    result = replace(result, provenance=replace(result.provenance, **as_stored))
     if missing:
         result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
     document = stored_document(rundir)
@@ -220,6 +227,18 @@ def _collected(
     return Recollected(shadow, result, plan.identity, tuple(notes))
 
 
+def _remembered(stored: StoredResult, plan: Any) -> Any:
+    """What the stored result says of data, logs and time."""
+    from eval_factory.scoring.remembered import Remembered
+
+    sources: dict[str, str] = {}
+    rule = plan.evaluation.task.helm.cluster
+    if rule is not None and rule.records:
+        with suppress(PrerequisiteError):  # lines that cannot be read are found when they are compared
+            sources = {one.id: one.cluster for one in stored.result.instances if one.cluster is not None}
+    return Remembered(stored.result.provenance, stored.result.validity.notes, sources)
+
+
 def _given_of(rundir: RunDir, config: Mapping[str, Any]) -> dict[str, Any]:
     """What the result says was set by the user, with the values of the whole configuration.
 
@@ -231,7 +250,9 @@ def _given_of(rundir: RunDir, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(part: Any, whole: Any) -> Any:
-    """The values of `whole` at the keys of `part`."""
+    """The values of `whole` at the keys of `part`; of a list of judges, at the keys of each."""
+    if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
+        return [values_of(one, other) for one, other in zip(part, whole, strict=True)]
     if not isinstance(part, Mapping) or not isinstance(whole, Mapping):
         return whole
     return {name: values_of(part[name], whole[name]) for name in part if name in whole}
@@ -244,26 +265,15 @@ def fields_of_the_program() -> tuple[str, ...]:
 
 
 def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:
-    """A line for each field of the program and the machine that is another now."""
+    """A line for each field of the program and the machine that is another now; not of what was not recorded then."""
     lines = []
     for name in fields_of_the_program():
         then, now = getattr(stored, name), getattr(made, name)
-        if then == now:
+        if then == now or then is None:
             continue
         if isinstance(then, Mapping) and isinstance(now, Mapping):
-            other = [one for one in dict.fromkeys([*then, *now]) if then.get(one) != now.get(one)]
+            other = [one for one in then if then[one] != now.get(one)]
             lines += [f"{one}: {then.get(one)} then, {now.get(one)} here" for one in other]
         else:
             lines.append(f"{name}: {then} then, {now} here")
     return [f"another version: {line}" for line in lines]
-
-
-def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:
-    """The hashes made now, with the stored ones of data that are not here any more, and how many these are.
-
-    Data sets of the Hub lie in a cache outside of the folder, which other programs prepare anew.
-    """
-    unread = {name: digest for name, digest in stored.items() if name not in made or name.startswith("hub:")}
-    counted = sum(made.get(name) != digest for name, digest in unread.items())
-    outside = {name: digest for name, digest in made.items() if name in stored or not name.startswith("hub:")}
-    return {**outside, **unread}, counted

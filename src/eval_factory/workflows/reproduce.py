@@ -14,6 +14,7 @@ from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of, write_atomic
 from eval_factory.core.secrets import variables_in
+from eval_factory.demo.packaged_data import packaged_data
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.documents import to_yaml
@@ -129,6 +130,7 @@ def _changed_data(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]
     own = own_data_of(plan.evaluation.task, plan.evaluation.run.config.params.extra)
     files |= files_of(own.layout, own.path, own.values) if own else {}
     now = {name: sha256_of(path) for name, path in files.items() if path.is_file()}
+    now |= packaged_data(plan.evaluation.task.helm.run_spec)
     benchmark = plan.evaluation.benchmark
     if benchmark is not None:
         now |= _benchmark_now(benchmark.path)

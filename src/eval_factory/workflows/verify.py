@@ -28,6 +28,10 @@ NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
     " the rest was verified"
 )
+EARLIER_VERSION = (
+    "an earlier version of eval-factory wrote it (schema_version {version}; here it is {own}); verify it with that"
+    " version, or have the same run command collect it anew"
+)
 WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
 """What reading files can raise whose content makes no sense."""
 
@@ -80,6 +84,7 @@ def verify(folder: Path) -> Verified:
     try:
         _look_at_checksums(rundir, findings, notes)
         stored = _loaded(rundir)
+        _refuse_earlier_version(rundir)
         findings += _findings_of_statement(rundir, stored)
         findings += _findings_of_run_files(rundir, stored)
         findings += _findings_of_state(rundir, stored)
@@ -108,6 +113,18 @@ def _loaded(rundir: RunDir) -> StoredResult:
         if _is_of_this_version(rundir):
             raise _AlteredError(str(error)) from error
         raise
+
+
+def _refuse_earlier_version(rundir: RunDir) -> None:
+    """What an earlier version wrote is read, but would be written otherwise now: every file would differ.
+
+    Raises:
+        PrerequisiteError: it says that it is of an earlier version.
+    """
+    document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version != SCHEMA_VERSION:
+        raise PrerequisiteError(EARLIER_VERSION.format(version=version, own=SCHEMA_VERSION))
 
 
 def _is_of_this_version(rundir: RunDir) -> bool:
@@ -196,13 +213,17 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
 
 
 def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
-    """HELM's files and the cache are those that the result was computed from; versions before wrote none down."""
+    """HELM's files, the cache and the list of packages are those that the result names; versions before named none."""
     for name, digest in stored.result.provenance.run_files.items():
         path = rundir.root / name
         now = sha256_of(path) if path.is_file() else "missing"
         if now != digest:
             said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.run_files) says {digest}"
             yield Finding(name, "", said)
+    listed = stored.result.provenance.lock_sha256
+    if listed is not None and rundir.packages.is_file() and (now := sha256_of(rundir.packages)) != listed:
+        said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.lock_sha256) says {listed}"
+        yield Finding(rundir.packages.name, "", said)
 
 
 def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stored: StoredResult) -> Iterator[Finding]:
@@ -234,6 +255,8 @@ def origin_of(field: str, name: str) -> str:
         return "run_config.yml"
     if field.startswith("usage"):
         return "cache.db and .run_state.json"
+    if field.startswith(("provenance.started_at", "provenance.ended_at")):
+        return "logs/events.jsonl"
     return "cache.db" if name.startswith("responses/") else "HELM's files"
 
 

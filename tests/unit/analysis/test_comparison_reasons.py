@@ -138,7 +138,7 @@ def test_too_little_coverage_is_a_reason() -> None:
 
 
 def test_what_else_makes_a_result_not_reportable_is_a_reason() -> None:
-    unreadable = scored(FOUR, "too many are unreadable", "and unjudged")
+    unreadable = scored(FOUR, "too many are unreadable\n  set this\n  or that", "and unjudged")
     told = [("reportable", "A is not reportable: too many are unreadable; and unjudged")]
     assert own_reasons(unreadable, reportable=False) == told
     both = scored(failing(3), "too many are unreadable")
@@ -146,6 +146,15 @@ def test_what_else_makes_a_result_not_reportable_is_a_reason() -> None:
     assert own_reasons(scored(FOUR), reportable=False) == [
         ("reportable", "A is not reportable: there is no main score")
     ]
+
+
+def test_data_of_the_package_count_where_both_results_record_them() -> None:
+    """Earlier versions did not."""
+    files, other = ({"package:demo/a.csv": digest * 64} for digest in "de")
+    recorded, changed, unrecorded = (side("A", **provenance(dataset_files=one)) for one in (files, other, {}))
+    assert list(reasons_against(recorded, unrecorded)) == list(reasons_against(unrecorded, recorded)) == []
+    (reason,) = reasons_against(recorded, changed)
+    assert reason.message.endswith("different data: package:demo/a.csv")
 
 
 def test_every_reason_has_a_sentence() -> None:

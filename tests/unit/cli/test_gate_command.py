@@ -15,14 +15,23 @@ from eval_factory.core.errors import ConfigError, NotReportableError
 from stored_results import right_or_wrong
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two baselines, candidates that are equal to them, and one that is much worse."""
+    folder = tmp_path_factory.mktemp("gate")
+    for name, values in (("old", "1" * 100), ("new", "1" * 100), ("bad", "0" * 100)):
+        right_or_wrong(folder / name / "pubmed_qa", values)
+        right_or_wrong(folder / name / "medec", values, task="medec")
+    return folder
+
+
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two baselines, candidates that are equal to them, one that is much worse, and a policy."""
+def here(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with these results, which are only read, and a policy."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    for name, values in (("old", "1" * 100), ("new", "1" * 100), ("bad", "0" * 100)):
-        right_or_wrong(tmp_path / name / "pubmed_qa", values)
-        right_or_wrong(tmp_path / name / "medec", values, task="medec")
+    for name in ("old", "new", "bad"):
+        (tmp_path / name).symlink_to(stored / name)
     (tmp_path / "policy.yml").write_text(
         "version: 1\ndefaults: {max_drop: 0.1}\nbenchmarks: {pubmed_qa: {}, medec: {}}\n"
     )

@@ -67,6 +67,21 @@ def test_what_was_found_is_looked_up_in_the_scenarios_data(tmp_path: Path) -> No
     assert found == ["T", "id0", "U", "id0"]
 
 
+def test_where_data_are_gone_sources_are_as_they_were(tmp_path: Path) -> None:
+    known = {"id0": "T", "id1": "U"}
+    for name in ("a.json", "b.json"):  # both are needed
+        found = Clusters.of(RECORDED, tmp_path, known)
+        assert found is not None
+        assert [found.label_of(instance("Q: one", number)) for number in range(3)] == ["T", "U", "id2"]
+        (tmp_path / name).write_text(json.dumps([{"q": "one", "tag": "V"}]))
+    here = Clusters.of(RECORDED, tmp_path, known)
+    assert here is not None
+    assert here.label_of(instance("Q: one")) == "V"
+    by_field = Clusters.of(ClusterRule(what="note", field="cluster"), tmp_path, known)
+    assert by_field is not None
+    assert by_field.label_of(instance(cluster="W")) == "W"
+
+
 @pytest.mark.parametrize("content", [None, b"{", b"{}", b"3", b"\xff"])
 def test_records_that_cannot_be_read_leave_each_instance_alone(content: bytes | None, tmp_path: Path) -> None:
     if content is not None:

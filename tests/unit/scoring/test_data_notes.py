@@ -25,11 +25,12 @@ def here(tmp_path: Path, task: str) -> Plan:
 def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_path: Path) -> None:
     made = here(tmp_path, "ehr_sql")
     assert notes_on_data(made) == []
+    assert [note.text for note in notes_on_data(made, [NO_ROWS, "other"])] == [NO_ROWS]  # as it was told before
     database = made.rundir.helm / "scenarios" / "ehr_sql" / "eicu.sqlite"
     database.parent.mkdir(parents=True)
     with closing(sqlite3.connect(database)) as connection:
         connection.executescript(f'CREATE TABLE "odd ""name" (a); CREATE TABLE patient (a); {statement};')
-    assert [note.text for note in notes_on_data(made)] == notes
+    assert [note.text for note in notes_on_data(made, [NO_ROWS])] == notes
     assert all(note.importance == Importance.NO_RESULT for note in notes_on_data(made))
 
 

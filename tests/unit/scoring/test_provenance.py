@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.demo.packaged_data import packaged_data
 from eval_factory.helm.names import PATCHES_FILE
 from eval_factory.scoring import run_environment
 from eval_factory.scoring.provenance import provenance_of
@@ -40,4 +41,7 @@ def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
     assert record.seeds == {"helm_sample": 0, "helm_examples": 0}
     assert record.dataset_files.keys() == {"scenarios/pubmed_qa/data/test_set.json"}
     assert record.dataset_revisions == {}  # what was edited is of no commit
+    sample = plan({"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "sample")})
+    of_the_package = provenance_of(sample, "sample_medical_qa", "0" * 64, None, None).dataset_files
+    assert of_the_package == packaged_data("sample_medical_qa") != {}
     assert provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="other").started_at is None

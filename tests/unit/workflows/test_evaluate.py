@@ -14,9 +14,10 @@ from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.failures import raise_if_stopped
+from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.options import Options
 from finished_folder import finished_folder
-from unit.builders import MINIMAL
+from unit.builders import MINIMAL, context, plan
 
 FATAL = {"event": events.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
 
@@ -57,3 +58,11 @@ def test_a_run_that_is_killed_leaves_no_checksums_of_the_result_before_it(
     with pytest.raises(KeyboardInterrupt):
         workflow.evaluate(request, Options(), env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
     assert there == [False, False]
+
+
+def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
+    """Digits that only .run_state.json has could be changed, and nobody would notice."""
+    made = plan({"config.output_dir": str(tmp_path / "out")})
+    done: Any = {"event": events.RUN_DONE, "path": "runs/s/r"}
+    ran = workflow.checked(context(made.rundir), made, HelmRun("run", 18.45317671599496, 0, (), (done,)))
+    assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)

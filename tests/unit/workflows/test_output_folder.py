@@ -96,6 +96,7 @@ def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: 
 @pytest.mark.parametrize("left", ["cache.db", "logs/eval-factory.log", ".run_state.json", ".leaderboard_state.json"])
 def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_path: Path) -> None:
     put(tmp_path, "responses/model.jsonl", "report.html", "packages.txt", "helm/runs/eval-factory/x/stats.json")
+    put(tmp_path, "helm/trivial_scores.json", "helm/scenarios/medec/medec_test.csv")
     if left == "cache.db":
         response_cache.create_or_check(tmp_path / left)
     else:
@@ -105,6 +106,7 @@ def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_
     assert not (tmp_path / "responses").exists()
     assert not (tmp_path / "report.html").exists()
     assert not (tmp_path / "packages.txt").exists()
+    assert [path.name for path in (tmp_path / "helm").iterdir()] == ["scenarios"]
     assert not (tmp_path / "cache.db").exists()
 
 

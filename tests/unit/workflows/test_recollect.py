@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,12 @@ from eval_factory.workflows.recollect import (
     state_of,
     stored_document,
     stored_evaluation,
+    values_of,
     versions_that_differ,
-    with_unread_data,
 )
-from eval_factory.workflows.verify import verify
+from eval_factory.workflows.verify import Verified, verify
 from finished_folder import finished_folder
+from unit.scoring.test_collect import state
 
 
 @pytest.fixture(scope="module")
@@ -141,13 +144,61 @@ def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
         f"another version: numpy: 0.1 then, {now.packages['numpy']} here",
         "another version: gone: 1 then, None here",
     ]
+    early = replace(now, packages={}, platform={}, framework_sha256=None, lock_sha256=None)
+    assert versions_that_differ(early, now) == []  # an earlier version did not record them
     assert set(recollect.fields_of_the_program()) >= {"eval_factory", "helm", "python", "packages"}
 
 
-def test_data_that_are_not_here_keep_their_hashes() -> None:
-    stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4"}
-    made = {"scenarios/a": "9", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7", "scenarios/new": "6"}
-    assert with_unread_data(stored, made) == (
-        {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6"}, 2,
-    )  # fmt: skip
-    assert with_unread_data(stored, stored) == (stored, 0)
+def test_without_its_logs_a_folder_has_the_times_that_it_says(folder: RunDir) -> None:
+    shutil.rmtree(folder.logs)
+    found = verify(folder.root)
+    assert (found.findings, found.notes) == ((), (recollect.NO_EVENTS,))
+
+
+def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_path: Path) -> None:
+    """ehr_sql: the templates of its questions; and that its database has no rows."""
+    data = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
+    data.mkdir(parents=True)
+    records = [{"question": f"q{number}?", "q_tag": f"template {number // 2}"} for number in range(4)]
+    (data / "ehrsql_valid.json").write_text(json.dumps(records), "utf-8")
+    (data / "ehrsql_test.json").write_text("[]", "utf-8")
+    with closing(sqlite3.connect(data / "eicu.sqlite")) as connection:
+        connection.execute("CREATE TABLE patient (a)")
+    folder = finished_folder(
+        tmp_path / "out",
+        {"config.type": "ehr_sql"},
+        [
+            state(number, "SELECT 1", instance={"input": {"text": f"-- Schema\n\n--   Question:\nq{number}?\n\n"}})
+            for number in range(4)
+        ],
+    )
+    stats = load_result(folder.root).result.scores["exact_match"].stats
+    assert (stats.count, stats.clusters) == (4, 2)
+    assert verify(folder.root).notes == ()
+    shutil.rmtree(data)
+    found = verify(folder.root)
+    assert (found.findings, found.notes) == ((), (recollect.UNREAD.format(count=3),))
+    text = folder.results_jsonl.read_text("utf-8")
+    folder.results_jsonl.write_text("no JSON\n" + text.partition("\n")[2], "utf-8")
+    assert "results.jsonl" in {finding.file for finding in verify(folder.root).findings}
+
+
+def test_values_are_the_whole_configurations_at_the_keys_that_were_set() -> None:
+    whole = {
+        "a": 1,
+        "b": {"c": 2, "d": 3},
+        "judges": [{"name": "x", "url": None}, {"name": "y", "url": None}],
+        "e": [1],
+    }
+    assert values_of({"a": 9, "b": {"c": 9}, "gone": 1}, whole) == {"a": 1, "b": {"c": 2}}
+    assert values_of({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole) == {
+        "judges": [{"name": "x"}, {"url": None}], "e": [1],
+    }  # fmt: skip
+    assert values_of({"judges": [{"name": "z"}]}, whole) == {"judges": whole["judges"]}
+    assert values_of({"judges": 3, "b": 4}, whole) == {"judges": whole["judges"], "b": whole["b"]}
+
+
+def test_a_jury_of_ones_own_has_the_keys_that_were_set(tmp_path: Path) -> None:
+    judges = [{"name": "one", "model_id": "judge/one"}, {"name": "two", "model_id": "judge/two", "temperature": 0.5}]
+    flags = {"config.type": "medication_qa", "config.params.extra.judges": judges}
+    assert verify(finished_folder(tmp_path / "out", flags).root) == Verified(tmp_path / "out")

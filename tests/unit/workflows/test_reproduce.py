@@ -159,3 +159,11 @@ def test_own_data_are_hashed_again(folder: RunDir, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(module, "load_result", lambda _: replace(stored, result=replace(then, provenance=provenance)))
     lines = reproduce(folder.root, None, env=KEYS).differences
     assert [line.rpartition(";")[2] for line in lines] == [f" it had {digest}" for digest in recorded.values()]
+
+
+def test_data_of_the_package_are_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = finished_folder(tmp_path / "out", {"config.type": "sample_medical_qa"})
+    assert reproduce(folder.root, None, env=KEYS).differences == ()
+    monkeypatch.setattr(module, "packaged_data", lambda _: {"package:demo/sample/data.csv": "0" * 64})
+    (line,) = reproduce(folder.root, None, env=KEYS).differences
+    assert line.startswith(f"data: package:demo/sample/data.csv has SHA-256 {'0' * 64}; it had ")

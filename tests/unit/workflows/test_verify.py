@@ -79,8 +79,11 @@ def test_without_checksums_the_rest_is_verified(folder: RunDir) -> None:
         (".run_state.json", '"complete": true', '"complete": false', "complete"),
         (".run_state.json", '"data_bundle": null', '"data_bundle": {"a": 1}', "data_bundle"),
         (".run_state.json", f'"{RUN}"', '"helm/runs/s/x"', "runs"),
+        ("evaluation_config.yaml", "09-09T01:46:40", "09-09T01:46:41", "provenance.started_at"),
+        ("evaluation_config.yaml", "09-09T01:47:10", "09-09T01:47:11", "provenance.ended_at"),
         (f"{RUN}/stats.json", '"mean": 1.0', '"mean": 2.0', ""),
         ("helm/patches.json", "[]", "[ ]", ""),
+        ("packages.txt", "==", "==9", ""),
     ],
 )  # fmt: skip
 def test_what_was_altered_is_named_without_any_checksum(
@@ -173,6 +176,15 @@ def test_a_result_of_another_schema_is_no_alteration(folder: RunDir) -> None:
     assert "is no result of this version" in str(found.unreadable)
 
 
+def test_a_result_of_an_earlier_version_is_no_alteration(folder: RunDir) -> None:
+    """It can be read; but what this version makes of the same files is another document."""
+    earlier = (Path(__file__).parents[1] / "report" / "version_1" / "evaluation_config.yaml").read_text("utf-8")
+    without_checksums(folder).evaluation_config.write_text(earlier, "utf-8")
+    found = verify(folder.root)
+    assert (found.exit_code, found.findings) == (3, ())
+    assert "an earlier version of eval-factory wrote it (schema_version 1; here it is 2)" in str(found.unreadable)
+
+
 def test_a_result_that_this_version_would_not_write_is_altered(folder: RunDir) -> None:
     replace_in(without_checksums(folder).evaluation_config, "prompts_sha256", "prompts_sha257")
     found = verify(folder.root)
@@ -214,5 +226,6 @@ def test_what_depends_on_errata_and_where_fields_come_from() -> None:
     assert origin_of("config.type", "results.yml") == origin_of("command", "results.yml") == "run_config.yml"
     assert origin_of("target.x", "evaluation_config.yaml") == "run_config.yml"
     assert origin_of("config.type", "run_config.yml") == "HELM's files"
+    assert origin_of("provenance.started_at", "x") == origin_of("provenance.ended_at", "x") == "logs/events.jsonl"
     assert origin_of("usage.wall_s", "evaluation_config.yaml") == "cache.db and .run_state.json"
     assert origin_of("line 1: key", "responses/model.jsonl") == "cache.db"

@@ -77,7 +77,7 @@ def why_not_reportable(stored: StoredResult) -> str:
         return ""
     instances = result.validity.instances
     counts = f"{instances.scored} of {instances.requested} instances have a score"
-    return "; ".join([*result.validity.not_reportable, counts])
+    return "; ".join([*result.validity.short_reasons, counts])
 
 
 def hub_dataset(task: Task) -> str | None:
