@@ -31,17 +31,18 @@ SOURCES = {
 class Citations:
     """Numbers sources as they are cited."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: str = "[{}]") -> None:
+        self._form = form
         self._cited: list[str] = []
 
     def __call__(self, *names: str) -> str:
-        """The numbers of these sources in brackets: `[1]`, `[1, 3]`. Raises KeyError where there is no such source."""
+        """The numbers of these sources in the form: `[1]`, `[1, 3]`. Raises KeyError where there is no such source."""
         for name in names:
             SOURCES[name]
             if name not in self._cited:
                 self._cited.append(name)
-        return f"[{', '.join(str(self._cited.index(name) + 1) for name in names)}]"
+        return self._form.format(", ".join(str(self._cited.index(name) + 1) for name in names))
 
     def listed(self) -> list[str]:
-        """A line for each source that was cited: `[1] ...`."""
-        return [f"[{number}] {SOURCES[name]}." for number, name in enumerate(self._cited, 1)]
+        """Each source that was cited, in the order of the numbers."""
+        return [f"{SOURCES[name]}." for name in self._cited]

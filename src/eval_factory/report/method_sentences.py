@@ -81,7 +81,7 @@ def instances(facts: RunFacts) -> Iterator[str]:
     of_splits = f" ({_splits(validity.splits)})" if validity.splits else ""
     whole = task is not None and task.about.instances is not None and not (facts.has_own_files or facts.parts)
     total = f", of {task.about.instances:,} that the benchmark has" if whole and task is not None else ""
-    yield f"{counted(asked, 'instance')}{of_splits} {_was(asked)} asked{total}."
+    yield f"{counted(asked, 'instance')}{of_splits} {was(asked)} asked{total}."
     limit = facts.params.get("limit_samples")
     if limit is not None:
         seed = facts.result.provenance.seeds.get("helm_sample")
@@ -95,7 +95,8 @@ def instances(facts: RunFacts) -> Iterator[str]:
         yield f"Each instance was asked {facts.main.stats.trials} times; of an instance its mean counts."
 
 
-def _was(count: int) -> str:
+def was(count: int) -> str:
+    """The verb for so many."""
     return "was" if count == 1 else "were"
 
 
@@ -129,13 +130,14 @@ def sampling(facts: RunFacts) -> Iterator[str]:
     sets = facts.model.sampling if facts.model is not None else ()
     if sets:
         most = "" if len(sets) == 1 else f" in most of the {len(sets)} combinations of settings that were used"
-        yield f"Requests were sent with {_settings(sets[0])}{most}."
+        yield f"Requests were sent with {settings(sets[0])}{most}."
     stripped = facts.result.validity.instances.thinking_stripped
     if stripped:
         yield f"From {counted(stripped, 'answer')} the model's reasoning was removed before scoring."
 
 
-def _settings(sent: Mapping[str, Any]) -> str:
+def settings(sent: Mapping[str, Any]) -> str:
+    """Of a request, beside model and question."""
     return listed([f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]) or "no settings"
 
 
@@ -154,7 +156,7 @@ def prompts(facts: RunFacts) -> Iterator[str]:
         yield f"Added to each request: {listed([one_line(str(name)) for name in facts.adapter['params_to_add']])}."
     cut = facts.result.validity.instances.prompt_truncated
     if cut:
-        yield f"{counted(cut, 'prompt')} {_was(cut)} cut to the longest length that was allowed."
+        yield f"{counted(cut, 'prompt')} {was(cut)} cut to the longest length that was allowed."
     yield f"The SHA-256 of all prompts is {one_line(facts.result.provenance.prompts_sha256)}."
 
 
@@ -224,7 +226,7 @@ def _judges(facts: RunFacts) -> str:
     for role, counts in facts.result.validity.judges.items():
         asked = facts.judges.get(role)
         model_id = "" if asked is None else f" ({one_line(asked.model)}"
-        how = f"; {_settings(asked.sampling[0])})" if asked is not None and asked.sampling else ")" if asked else ""
+        how = f"; {settings(asked.sampling[0])})" if asked is not None and asked.sampling else ")" if asked else ""
         named.append(f"{one_line(role)}{model_id}{how}, {counts.scored:,} of {counted(counts.asked, 'answer')}")
     return "; ".join(named)
 
@@ -333,7 +335,7 @@ def software(facts: RunFacts) -> Iterator[str]:
         yield f"Packages: {', '.join(others)}."
     if record.patches:
         many = counted(len(record.patches), "patch") if len(record.patches) == 1 else f"{len(record.patches)} patches"
-        yield f"{many} of HELM {_was(len(record.patches))} applied, which the result names."
+        yield f"{many} of HELM {was(len(record.patches))} applied, which the result names."
     machine = [one_line(record.platform[name]) for name in ("distribution", "machine") if record.platform.get(name)]
     if machine:
         yield f"The machine: {', '.join(machine)}."

@@ -30,7 +30,7 @@ def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[
         list(say.deviations(facts)),
         list(say.software(facts)),
     ]
-    references = "\n".join(["References", *cite.listed()])
+    references = "\n".join(["References", *(f"[{number}] {source}" for number, source in enumerate(cite.listed(), 1))])
     return "\n\n".join([*filter(None, map(_paragraph, paragraphs)), references]) + "\n"
 
 

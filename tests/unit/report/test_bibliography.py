@@ -13,8 +13,9 @@ def test_a_source_keeps_its_number() -> None:
     assert cite("wilson") == "[1]"
     assert cite("efron", "wilson") == "[2, 1]"
     assert cite("wilson") == "[1]"
-    assert cite.listed() == [f"[1] {SOURCES['wilson']}.", f"[2] {SOURCES['efron']}."]
+    assert cite.listed() == [f"{SOURCES['wilson']}.", f"{SOURCES['efron']}."]
     assert Citations().listed() == []
+    assert Citations("(ref. {})")("holm", "kish") == "(ref. 1, 2)"
 
 
 def test_what_is_no_source_is_a_defect() -> None:
