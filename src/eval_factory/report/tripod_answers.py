@@ -127,7 +127,8 @@ def _computing(run: Run) -> Iterator[str]:
     usage = run.facts.result.usage
     total = usage.all_runs.total
     yield f"The last run took {usage.wall_s:.1f} s; {counted(usage.runs, 'run')} made the result."
-    yield f"{counted(total.requests, 'request')} {say.was(total.requests)} sent, {counted(total.cached, 'answer')} came from a cache."
+    sent, cached = counted(total.requests, "request"), counted(total.cached, "answer")
+    yield f"{sent} {say.was(total.requests)} sent, {cached} came from a cache."
     if total.prompt_tokens is not None and total.completion_tokens is not None:
         yield f"They cost {total.prompt_tokens:,} prompt tokens and {total.completion_tokens:,} completion tokens."
     if total.latency_p50_s is not None and total.latency_p95_s is not None:
