@@ -26,8 +26,8 @@ def test_of_a_run_without_configuration_little_is_known() -> None:
 
 @pytest.mark.parametrize("name", ["data_path", "benchmark"])
 def test_own_files_are_known(name: str) -> None:
-    assert facts(**{name: "/x"}).has_own_files
-    assert not facts(**{name: None}).has_own_files
+    assert RunFacts(plain(), {"params": {"extra": {name: "/x"}}}, {}).has_own_files
+    assert not RunFacts(plain(), {"params": {"extra": {name: None}}}, {}).has_own_files
 
 
 def test_parts_of_a_benchmark_are_named_on_one_line() -> None:
