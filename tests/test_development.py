@@ -104,6 +104,7 @@ def test_what_a_page_names_is_there(name: str, root: Path) -> None:
 WRITTEN_BY_A_RUN = {
     "run_config.yml",
     "results.yml",
+    "report.md",
     "evaluation_config.yaml",
     "eval_factory_metrics.json",
     "leaderboard.json",

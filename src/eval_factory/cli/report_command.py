@@ -7,18 +7,23 @@ from pathlib import Path
 import click
 
 from eval_factory.cli.paths import HomePath
+from eval_factory.cli.report_purposes import PURPOSES, write_for
 from eval_factory.core.errors import ConfigError
 
 
 @click.command("report")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
 @click.option("-o", "--output", type=HomePath(), default=None, help="Write the page to this file.")
-def report(folders: tuple[Path, ...], output: Path | None) -> None:
+@click.option("--for", "purpose", type=click.Choice(PURPOSES), help="Write this instead, to standard output or -o.")
+def report(folders: tuple[Path, ...], output: Path | None, purpose: str | None) -> None:
     """Write the page of a result anew."""
     from eval_factory.core.rundir import write_atomic
     from eval_factory.report.reader import load_result
     from eval_factory.report.write import html
 
+    if purpose is not None:
+        write_for(purpose, folders, output)
+        return
     if len(folders) != 1:
         raise ConfigError("report: give one output folder")
     stored = load_result(folders[0])

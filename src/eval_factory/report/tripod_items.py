@@ -1,0 +1,60 @@
+"""The items of the TRIPOD-LLM checklist: number -> topic, in words of our own.
+
+J. Gallifant et al., The TRIPOD-LLM reporting guideline for studies using large language models, Nature Medicine
+31:60-69, 2025, doi:10.1038/s41591-024-03425-5. The numbers are those of its Table 2, which holds the sentences
+themselves; the items of an abstract (2a to 2l) are in its Table 3.
+"""
+
+from __future__ import annotations
+
+ITEMS = {
+    "1": "Title: that a model is built, tuned or evaluated; the task, the people it is for, the outcome",
+    "2": "Abstract: has a checklist of its own, Table 3 of the guideline",
+    "3a": "Background: the use in health care, and why a language model; earlier approaches",
+    "3b": "Background: for which patients and users, and where in their care",
+    "4": "Objectives",
+    "5a": "Data: where they come from, and why these",
+    "5b": "Data: what is in them, in numbers and words",
+    "5c": "Data: dates of the oldest and the newest text",
+    "5d": "Data: preparation and checks of quality",
+    "5e": "Data: what is missing or unbalanced, and what was left out",
+    "6a": "Model: name, version, end of its training",
+    "6b": "Model: architecture, training, tuning, alignment",
+    "6c": "Model: how text was generated, prompts and settings",
+    "6d": "Model: output as it came, and as it was processed",
+    "6e": "Model: classes, probabilities and thresholds",
+    "7a": "Measures of the quality of what was generated",
+    "7b": "Measures: what they mean for the use, and how they agree with people",
+    "7c": "Outcome, how it was computed, and when the model was asked",
+    "7d": "Judgement by assessors: who they are, what they were told, how they agree",
+    "7e": "Comparison with other models, people and standards",
+    "8a": "Annotation: how texts were labelled",
+    "8b": "Annotation: how many annotators, how much was labelled twice, agreement",
+    "8c": "Annotation: who or what annotated",
+    "9a": "Prompts: how they were made and chosen",
+    "9b": "Prompts: on which data they were developed",
+    "10": "Summaries: preparation of the texts",
+    "11": "Instruction tuning and alignment: instructions, data, people",
+    "12": "Computing: time, machines, cost",
+    "13": "Approval by an ethics committee, and consent",
+    "14a": "Funding",
+    "14b": "Conflicts of interest",
+    "14c": "Study protocol",
+    "14d": "Registration of the study",
+    "14e": "Availability of the data",
+    "14f": "Availability of the code",
+    "15": "Part that patients and the public had",
+    "16a": "Flow of texts and patients through the study",
+    "16b": "Characteristics of the data and the patients",
+    "16c": "Clinical variables in data of development and of evaluation",
+    "16d": "Numbers of participants and outcomes in each analysis",
+    "17": "Performance, by the measures that were set before",
+    "18": "Results of updates of the model",
+    "19a": "Interpretation, fairness among it",
+    "19b": "Limitations",
+    "19c": "Difficulties of the data of this task",
+    "19d": "Intended use, and how far people oversee it",
+    "19e": "Input of poor quality, or none",
+    "19f": "What users have to do, and to know",
+    "19g": "Next steps",
+}

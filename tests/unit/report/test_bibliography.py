@@ -1,0 +1,28 @@
+"""Sources are numbered as they are cited."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval_factory.report.bibliography import SOURCES, Citations
+from eval_factory.report.method_sentences import INTERVALS
+
+
+def test_a_source_keeps_its_number() -> None:
+    cite = Citations()
+    assert cite("wilson") == "[1]"
+    assert cite("efron", "wilson") == "[2, 1]"
+    assert cite("wilson") == "[1]"
+    assert cite.listed() == [f"{SOURCES['wilson']}.", f"{SOURCES['efron']}."]
+    assert Citations().listed() == []
+    assert Citations("(ref. {})")("holm", "kish") == "(ref. 1, 2)"
+
+
+def test_what_is_no_source_is_a_defect() -> None:
+    with pytest.raises(KeyError):
+        Citations()("nobody")
+
+
+@pytest.mark.parametrize("method", INTERVALS)
+def test_every_interval_has_sources(method: str) -> None:
+    assert Citations()(*INTERVALS[method][1]).startswith("[1")
