@@ -167,7 +167,7 @@ def _model_at(place: tuple[Any, ...]) -> type[StrictModel]:
         return PolicyFile
     if place[0] == "defaults":
         return Defaults
-    return BenchmarkLimits if "groups" not in place else Limits
+    return Limits if "groups" in place[2:-1] else BenchmarkLimits
 
 
 def _explained(path: Path, detail: Any) -> str:
