@@ -9,12 +9,11 @@ from typing import Any
 
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, Outcome
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.markdown_text import cell
 from eval_factory.core.rundir import write_atomic
 
 SUITE = "eval-factory gate"
 _WORD: dict[Outcome, str] = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}
-_MARKUP = str.maketrans({letter: f"\\{letter}" for letter in "\\`|[]!*~"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-"""What would end a table's cell, begin a link, an image or HTML, or make words bold, in Markdown."""
 
 
 def text(result: GateResult) -> str:
@@ -32,21 +31,21 @@ def markdown(result: GateResult) -> str:
     lines = [
         f"## Gate: {_WORD[result.outcome]}",
         "",
-        f"Policy {_cell(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`",
+        f"Policy {cell(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`",
         "",
         "| benchmark | tier | limit | outcome | found |",
         "|---|---|---|---|---|",
     ]
     for one in result.benchmarks:
         lines += [
-            f"| {_cell(one.task)} | {_cell(_kind(one))} | {_cell(check.limit + _of(check))} | {_WORD[check.outcome]}"
-            f" | {_cell(check.message)} |"
+            f"| {cell(one.task)} | {cell(_kind(one))} | {cell(check.limit + _of(check))} | {_WORD[check.outcome]}"
+            f" | {cell(check.message)} |"
             for check in one.checks
         ]
     if result.not_in_policy:
-        lines += ["", f"Not in the policy, not counted: {_cell(', '.join(result.not_in_policy))}"]
+        lines += ["", f"Not in the policy, not counted: {cell(', '.join(result.not_in_policy))}"]
     if result.notes:
-        lines += ["", *(f"- {_cell(note)}" for note in result.notes)]
+        lines += ["", *(f"- {cell(note)}" for note in result.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -104,7 +103,3 @@ def _of(check: Check) -> str:
 
 def _lock(result: GateResult) -> str:
     return "not locked" if result.locked_at is None else f"locked on {result.locked_at:%Y-%m-%d %H:%M} UTC"
-
-
-def _cell(words: str) -> str:
-    return printable(words).translate(_MARKUP)
