@@ -138,9 +138,7 @@ POLICIES_OF_SOUND_SHAPE = {
 
 @pytest.mark.parametrize("path", sorted((GATE / "invalid").glob("*.yml")), ids=lambda path: path.stem)
 def test_a_wrong_policy_is_refused_by_the_program_and_by_the_schema(path: Path) -> None:
-    (expected,) = (
-        line.removeprefix(MARK) for line in path.read_text("utf-8").splitlines() if line.startswith(MARK)
-    )
+    (expected,) = (line.removeprefix(MARK) for line in path.read_text("utf-8").splitlines() if line.startswith(MARK))
     with pytest.raises(ConfigError) as raised:
         load_policy(path)
     assert str(raised.value).startswith(f"{path}: {expected}")

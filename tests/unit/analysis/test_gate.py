@@ -95,6 +95,10 @@ def test_equal_answers_of_a_few_instances_do_not_show_a_small_margin(tmp_path: P
     assert held(tmp_path, {"pubmed_qa": {"max_drop": 0.02}}, *pairs(tmp_path, 30, 0, 0)).outcome == "inconclusive"
 
 
+def test_balanced_answers_do_not_show_that_there_is_no_drop(tmp_path: Path) -> None:
+    assert held(tmp_path, {"pubmed_qa": {"max_drop": 0}}, *pairs(tmp_path, 30, 3, 3)).outcome == "inconclusive"
+
+
 def scored(folder: Path, value: float, interval: tuple[float, float] | None, **changes: Any) -> Path:
     low, high = interval or (None, None)
     score = Score(value, Stats(40, value, None, None, low, high, None), "exact_match", "test", None)

@@ -118,8 +118,8 @@ def test_a_limited_drop_needs_a_baseline(tmp_path: Path, limits: str, needs: boo
             "benchmarks.a.min: cannot be kept where lower is better",
         ),
         (
-            "version: 1\nbenchmarks: {groups: {mix: 1}}",  # a benchmark of that name
-            "unknown key benchmarks.groups.mix, did you mean 'min'?",
+            "version: 1\nbenchmarks: {groups: {metrc: 1}}",  # a benchmark of that name
+            "unknown key benchmarks.groups.metrc, did you mean 'metric'?",
         ),
         (
             "version: 1\nbenchmarks: {a: {groups: {groups: {v: {mtric: x}}}}}",
