@@ -17,7 +17,7 @@ from junitparser import JUnitXml
 from integration.support import CANARY, TIMEOUT_S, program_environment
 from stored_results import right_or_wrong
 
-VALID = {
+VALID: dict[str, Any] = {
     "config": {"type": "pubmed_qa", "output_dir": "results/x"},
     "target": {"api_endpoint": {"url": "https://example.org/v1", "model_id": "```</details><b>x", "type": "chat"}},
 }

@@ -79,10 +79,10 @@ def write_junit(result: GateResult, path: Path) -> None:
                 if counts:
                     case.result[0].type = check.outcome
             suite.add_testcase(case)
-    suite.add_property("policy_sha256", result.policy_sha256)  # type: ignore[no-untyped-call]
-    suite.add_property("lock", _lock(result))  # type: ignore[no-untyped-call]
+    suite.add_property("policy_sha256", result.policy_sha256)
+    suite.add_property("lock", _lock(result))
     for note in result.notes:
-        suite.add_property("note", printable(note))  # type: ignore[no-untyped-call]
+        suite.add_property("note", printable(note))
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
     xml.update_statistics()  # type: ignore[no-untyped-call]

@@ -139,7 +139,8 @@ def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> Non
     (case,) = suite
     assert case.classname == f"{SUITE}.{printable(HOSTILE)}"
     assert case.name == f"min [topic={printable(HOSTILE)}]"
-    assert [(found.name, found.value) for found in suite.properties()] == [
+    properties = suite.properties()  # type: ignore[no-untyped-call]
+    assert [(found.name, found.value) for found in properties] == [
         ("policy_sha256", "ab" * 32), ("lock", "locked on 2026-11-22 06:30 UTC"), ("note", printable(HOSTILE)),
     ]  # fmt: skip
 
