@@ -70,6 +70,10 @@ def write_junit(result: GateResult, path: Path) -> None:
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite  # imported here: only JUnit needs it
 
     suite = TestSuite(SUITE)
+    suite.add_property("policy_sha256", result.policy_sha256)
+    suite.add_property("lock", _lock(result))
+    for note in result.notes:
+        suite.add_property("note", printable(note))
     for one in result.benchmarks:
         for check in one.checks:
             case = TestCase(printable(check.limit + _of(check)), classname=printable(f"{SUITE}.{one.task}"), time=0)
@@ -79,10 +83,6 @@ def write_junit(result: GateResult, path: Path) -> None:
                 if counts:
                     case.result[0].type = check.outcome
             suite.add_testcase(case)
-    suite.add_property("policy_sha256", result.policy_sha256)
-    suite.add_property("lock", _lock(result))
-    for note in result.notes:
-        suite.add_property("note", printable(note))
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
     xml.update_statistics()  # type: ignore[no-untyped-call]

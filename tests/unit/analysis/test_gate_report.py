@@ -136,6 +136,7 @@ def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> Non
     path = tmp_path / "sub" / "junit.xml"
     write_junit(hostile, path)
     (suite,) = JUnitXml.fromfile(str(path))
+    assert [child.tag for child in ElementTree.parse(path).getroot()[0]] == ["properties", "testcase"]  # noqa: S314 - ours
     (case,) = suite
     assert case.classname == f"{SUITE}.{printable(HOSTILE)}"
     assert case.name == f"min [topic={printable(HOSTILE)}]"
