@@ -14,6 +14,7 @@ from eval_factory.analysis.group_difference import difference_in_group
 from eval_factory.analysis.paired import PairedDifference, non_inferiority
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import Score
+from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import StoredResult, load_result
 
 Outcome = Literal["pass", "fail", "inconclusive"]
@@ -131,8 +132,12 @@ def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
 
 
 def _results_in(folder: Path) -> list[Path]:
-    """The folder itself, or the output folders in it (of a suite: a folder for each evaluation)."""
-    if (folder / "evaluation_config.yaml").exists():
+    """The folder itself, or the output folders in it (of a suite: a folder for each evaluation).
+
+    An output folder without a result holds at most results that were moved aside: of another configuration.
+    """
+    rundir = RunDir(folder)
+    if rundir.evaluation_config.exists() or rundir.marker.exists():
         return [folder]
     inner = sorted(path.parent for path in folder.glob("*/evaluation_config.yaml"))
     return inner or [folder]

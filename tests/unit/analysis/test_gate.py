@@ -15,6 +15,7 @@ from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, hold
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Score, Stats
+from eval_factory.core.rundir import RunDir
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 RIGHT, WRONG = "1", "0"
@@ -288,6 +289,17 @@ def test_a_folder_of_results_is_all_of_them(tmp_path: Path) -> None:
     right_or_wrong(tmp_path / "runs" / "two", "1" * 40, task="medec")
     found = held(tmp_path, {"pubmed_qa": {"min": 0.1}, "medec": {"min": 0.1}}, [tmp_path / "runs"])
     assert [one.outcome for one in found.benchmarks] == ["inconclusive", "inconclusive"]
+
+
+def test_a_result_that_was_moved_aside_is_no_candidate(tmp_path: Path) -> None:
+    """A run of another configuration moves it there, and may end before it has a result of its own."""
+    folder = right_or_wrong(tmp_path / "new", "1" * 40)
+    RunDir(folder).archive([RunDir(folder).evaluation_config])
+    (aside,) = folder.glob("*/evaluation_config.yaml")
+    assert "set-aside" in aside.parent.name
+    RunDir(folder).marker.write_text("")
+    with pytest.raises(PrerequisiteError, match="there is no result"):
+        held(tmp_path, {"pubmed_qa": {"min": 0.1}}, [folder])
 
 
 def test_a_folder_without_a_result_is_said(tmp_path: Path) -> None:
