@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from junitparser import JUnitXml
+from scripts import ci_action
 
 from integration.support import CANARY, TIMEOUT_S, program_environment
 from stored_results import right_or_wrong
@@ -132,18 +133,26 @@ def test_where_nothing_was_changed_nothing_is_previewed(root: Path, repository: 
     ("inputs", "code", "words"),
     [
         ({"mode": "$(id)"}, 2, "mode: must be preview, evaluate or gate, not '$(id)'"),
-        ({"run_configs": ""}, 2, "run-configs: give a pattern"),
-        ({"run_configs": "*.yml", "base": "--output=pwned"}, 3, "base '--output=pwned': is no commit here; check out"),
+        ({"mode": "preview", "run_configs": ""}, 2, "run-configs: give a pattern"),
+        (
+            {"mode": "preview", "run_configs": "*.yml", "base": "--output=pwned"},
+            3,
+            "base '--output=pwned': is no commit here; check out",
+        ),
         ({"mode": "gate", "policy": "p.yml"}, 2, "gate: give policy and candidates"),
         ({"mode": "evaluate", "run_configs": "none/*.yml"}, 2, "run-configs: no file that git knows matches"),
     ],
 )
 def test_wrong_inputs_are_said_with_what_to_give(
-    root: Path, repository: Path, inputs: dict[str, str], code: int, words: str
-) -> None:
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], inputs: dict[str, str],
+    code: int, words: str,
+) -> None:  # fmt: skip
     committed(repository, {"x.yml": VALID})
-    done = act(root, repository, **inputs)
-    assert (done.code, done.stderr.startswith(f"eval-factory: {words}")) == (code, True), done.stderr
+    monkeypatch.chdir(repository)
+    for name in ci_action.SETTINGS:
+        monkeypatch.setenv(name, inputs.get(name.removeprefix("EF_").lower(), ""))
+    assert ci_action.main() == code
+    assert capsys.readouterr().err.startswith(f"eval-factory: {words}")
     assert not (repository / "pwned").exists()
 
 
@@ -170,12 +179,19 @@ def test_evaluations_and_a_gate_keep_their_exit_codes(root: Path, repository: Pa
     assert JUnitXml.fromfile(str(repository / "out" / "junit.xml")).failures == 1
 
 
-def test_a_gate_with_several_folders(root: Path, repository: Path) -> None:
+def test_a_gate_with_several_folders(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for side in ("new", "old"):
         right_or_wrong(repository / side / "one", "1" * 100)
         right_or_wrong(repository / side / "two", "1" * 100, task="medec")
     limits = {"version": 1, "defaults": {"max_drop": 0.1}, "benchmarks": {"pubmed_qa": {}, "medec": {}}}
     (repository / "policy.yml").write_text(yaml.safe_dump(limits))
-    sides = {"candidates": "new/one\nnew/two", "baselines": "old"}
-    done = act(root, repository, mode="gate", policy="policy.yml", args="--json", **sides)
-    assert (done.code, yaml.safe_load(done.stdout)["outcome"]) == (0, "pass"), done.stderr
+    monkeypatch.chdir(repository)
+    settings = {
+        "EF_POLICY": "policy.yml",
+        "EF_CANDIDATES": "new/one\nnew/two",
+        "EF_BASELINES": "old",
+        "EF_JUNIT": "j.xml",
+    }
+    assert ci_action.gate(settings) == 0
+    (suite,) = JUnitXml.fromfile("j.xml")
+    assert {case.classname.partition(".")[2] for case in suite} == {"pubmed_qa", "medec"}
