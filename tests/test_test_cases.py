@@ -11,6 +11,7 @@ from jsonschema import Draft7Validator
 from scripts import make_test_cases
 from scripts.make_test_cases import PREFIX, run_configs
 
+from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
@@ -19,6 +20,10 @@ FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
 MARK = "# expect: "
 SCHEMA = FOLDER.parent / "docs" / "schemas" / "run_config.schema.json"
 SCHEMA_OF_RUN_CONFIGS = Draft7Validator(json.loads(SCHEMA.read_text("utf-8")))
+
+GATE = FOLDER / "gate"
+POLICY_SCHEMA = FOLDER.parent / "docs" / "schemas" / "gate_policy.schema.json"
+SCHEMA_OF_POLICIES = Draft7Validator(json.loads(POLICY_SCHEMA.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.stem)
@@ -61,8 +66,9 @@ EVERY = sorted(FOLDER.rglob("*.yml"))
 def test_its_first_line_leads_an_editor_to_the_schema(path: Path) -> None:
     first = path.read_text("utf-8").splitlines()[0]
     assert first.startswith("# yaml-language-server: $schema=")
-    assert (path.parent / first.partition("=")[2]).resolve() == SCHEMA
-    assert SCHEMA.is_file()
+    named = POLICY_SCHEMA if GATE in path.parents else SCHEMA
+    assert (path.parent / first.partition("=")[2]).resolve() == named
+    assert named.is_file()
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.stem)
@@ -115,3 +121,26 @@ def test_invalid(path: Path) -> None:
     for text in expected:
         assert text in str(raised.value)
     assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize("path", sorted(GATE.glob("*.yml")), ids=lambda path: path.stem)
+def test_a_policy_is_taken_by_the_program_and_by_the_schema(path: Path) -> None:
+    assert load_policy(path).benchmarks
+    assert list(SCHEMA_OF_POLICIES.iter_errors(yaml.safe_load(path.read_text("utf-8")))) == []
+
+
+POLICIES_OF_SOUND_SHAPE = {
+    "least_where_lower_is_better": "one value beside another",
+    "no_limit": "what stands in the defaults",
+}
+"""Wrong policies that the schema takes, and what it would have to know."""
+
+
+@pytest.mark.parametrize("path", sorted((GATE / "invalid").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_wrong_policy_is_refused_by_the_program_and_by_the_schema(path: Path) -> None:
+    (expected,) = (line.removeprefix(MARK) for line in path.read_text("utf-8").splitlines() if line.startswith(MARK))
+    with pytest.raises(ConfigError) as raised:
+        load_policy(path)
+    assert str(raised.value).startswith(f"{path}: {expected}")
+    errors = list(SCHEMA_OF_POLICIES.iter_errors(yaml.safe_load(path.read_text("utf-8"))))
+    assert bool(errors) is (path.stem not in POLICIES_OF_SOUND_SHAPE), errors

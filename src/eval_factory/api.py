@@ -132,8 +132,8 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
             and `exit_code`, say so.
     """
     read = load_policy(Path(policy))
-    check_lock(read)
-    return hold(read, [Path(one) for one in candidates], [Path(one) for one in baselines])
+    locked_at = check_lock(read)
+    return hold(read, [Path(one) for one in candidates], [Path(one) for one in baselines], locked_at)
 
 
 def verify(folder: Path | str) -> Verified:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ from eval_factory.analysis.group_difference import difference_in_group
 from eval_factory.analysis.paired import PairedDifference, non_inferiority
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import Score
+from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import StoredResult, load_result
 
 Outcome = Literal["pass", "fail", "inconclusive"]
@@ -57,23 +59,35 @@ class GateResult:
     benchmarks: tuple[BenchmarkOutcome, ...]
     not_in_policy: tuple[str, ...]
     """Tasks of candidates that the policy does not name; they count for nothing."""
+    locked_at: datetime | None = None
+    """When the policy was locked; None where it is not."""
+    notes: tuple[str, ...] = ()
+    """What a reader has to know of the lock."""
 
     @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.outcome]
 
 
-def hold(policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = ()) -> GateResult:
+def hold(
+    policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = (), locked_at: datetime | None = None
+) -> GateResult:
     """Hold the candidate's results against the policy, and against the baseline's where it limits a drop.
 
     Args:
         candidates, baselines: output folders, or folders of output folders.
+        locked_at: when the policy was locked, with a time zone.
 
     Raises:
-        ConfigError: two results of one task; a drop is limited and there is no baseline at all.
+        ConfigError: two results of one task; one folder on both sides; a drop is limited and there is no baseline.
         PrerequisiteError: a folder holds no result.
     """
     new, old = _by_task(candidates, "candidate"), _by_task(baselines, "baseline")
+    for task in new.keys() & old.keys():
+        if new[task].folder.resolve() == old[task].folder.resolve():
+            raise ConfigError(
+                f"{new[task].folder}: is candidate and baseline of {task}; give the baseline's own folder"
+            )
     if not baselines and any(one.needs_baseline and one.blocks for one in policy.benchmarks):
         raise ConfigError(f"{policy.path}: limits a drop, which needs --baseline DIR")
     found = tuple(_benchmark(one, new.get(one.task), old.get(one.task)) for one in policy.benchmarks)
@@ -84,7 +98,25 @@ def hold(policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] =
         outcome=_worst(one.counted_as for one in found),
         benchmarks=found,
         not_in_policy=tuple(sorted(new.keys() - named)),
+        locked_at=locked_at,
+        notes=() if locked_at is None else tuple(_not_covered(new, named, locked_at)),
     )
+
+
+def _not_covered(new: Mapping[str, StoredResult], named: Collection[str], locked_at: datetime) -> Iterator[str]:
+    """Candidates of which the lock does not show that the policy was there before them."""
+    for task in sorted(new.keys() & named):
+        result = new[task].result
+        began = result.provenance.started_at
+        if began is None:
+            yield f"{task}: the result does not say when its run began; the policy's lock proves nothing for it"
+        elif datetime.fromisoformat(began.replace("Z", "+00:00")) < locked_at:
+            yield (
+                f"{task}: its run began ({began}) before the policy was locked"
+                f" ({locked_at:%Y-%m-%dT%H:%M:%SZ}); the lock proves nothing for it"
+            )
+        elif result.usage.runs > 1:
+            yield f"{task}: was made by {result.usage.runs} runs; only the last is known to have begun after the lock"
 
 
 def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
@@ -100,8 +132,12 @@ def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
 
 
 def _results_in(folder: Path) -> list[Path]:
-    """The folder itself, or the output folders in it (of a suite: a folder for each evaluation)."""
-    if (folder / "evaluation_config.yaml").exists():
+    """The folder itself, or the output folders in it (of a suite: a folder for each evaluation).
+
+    An output folder without a result holds at most results that were moved aside: of another configuration.
+    """
+    rundir = RunDir(folder)
+    if rundir.evaluation_config.exists() or rundir.marker.exists():
         return [folder]
     inner = sorted(path.parent for path in folder.glob("*/evaluation_config.yaml"))
     return inner or [folder]
@@ -172,8 +208,9 @@ def _least(score: Score, least: float, direction: Direction | None, group: str |
     def check(outcome: Outcome, message: str) -> Check:
         return Check("min", outcome, message, group, least, score.value, low, high)
 
-    if direction == "lower_is_better":
-        return check("fail", "a least score cannot be kept where lower is better")
+    if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
+        told = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
+        return check("fail", told)
     if low is None or high is None:
         told = f"{score.value:.4g} without an interval; at least {least:g} is asked"
         return check("fail" if score.value < least else "inconclusive", told)
@@ -185,10 +222,15 @@ def _least(score: Score, least: float, direction: Direction | None, group: str |
 def _drops(found: PairedDifference, limits: Limits, direction: Direction, group: str | None = None) -> Iterator[Check]:
     if limits.max_drop is not None:
         yield _drop("max_drop", found, limits.max_drop, direction, group)
+    if limits.max_relative_drop is None:
+        return
     guard = limits.relative_guard_below
-    if limits.max_relative_drop is not None and (guard is None or found.value_a < guard):
-        allowed = limits.max_relative_drop * abs(found.value_a)
-        yield _drop("max_relative_drop", found, allowed, direction, group)
+    if guard is not None and found.value_a >= guard:
+        told = f"does not count: the baseline's {found.value_a:.4g} is not below relative_guard_below, {guard:g}"
+        yield Check("max_relative_drop", "pass", told, group)
+        return
+    allowed = limits.max_relative_drop * abs(found.value_a)
+    yield _drop("max_relative_drop", found, allowed, direction, group)
 
 
 def _drop(limit: str, found: PairedDifference, allowed: float, direction: Direction, group: str | None) -> Check:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
@@ -27,15 +27,21 @@ EVERY_VALUE = "*"
 _NEEDS = "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
 
 
-class Limits(StrictModel):
+class _Described(StrictModel):
+    """A field's docstring is its description in the JSON Schema."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class Limits(_Described):
     """What a score, of all instances or of a group, has to keep. All limits are in the metric's own unit."""
 
     min: Annotated[float, Field(strict=True)] | None = None
     """The candidate's score is at least so much."""
     max_drop: NotNegative | None = None
-    """It is below the baseline's by at most so much."""
+    """It is worse than the baseline's by at most so much. Needs a baseline."""
     max_relative_drop: Share | None = None
-    """It is below the baseline's by at most this share of the baseline's."""
+    """It is worse than the baseline's by at most this share of the baseline's. Needs a baseline."""
     relative_guard_below: Annotated[float, Field(strict=True)] | None = None
     """`max_relative_drop` counts only where the baseline's score is below this."""
 
@@ -52,25 +58,33 @@ class Defaults(Limits):
     """For every benchmark that does not say otherwise."""
 
     tier: Tier | None = None
+    """An advisory benchmark is shown and counts for nothing; the others block. supporting if not given."""
     metric: str | None = None
+    """The score's name; the task's main metric if not given."""
     direction: Direction | None = None
+    """Which way the metric is better; the metric's own if not given."""
     on_inconclusive: OnInconclusive | None = None
+    """What it counts as where the sample is too small to say; the policy's if not given."""
 
 
 class BenchmarkLimits(Defaults):
     """One benchmark's."""
 
     groups: dict[str, dict[str, Limits]] = Field(default_factory=dict)
-    """Field of the instances -> value, or `*` -> limits of that group."""
+    """Field of the instances -> its value, or `*` for every other value -> limits of that group."""
 
 
-class PolicyFile(StrictModel):
+class PolicyFile(_Described):
     """The whole file."""
 
     version: Literal[1]
+    """Of this format."""
     on_inconclusive: OnInconclusive = "fail"
+    """What a benchmark counts as where the sample is too small to say."""
     defaults: Defaults = Field(default_factory=Defaults)
+    """For every benchmark that does not say otherwise."""
     benchmarks: Annotated[dict[str, BenchmarkLimits], Field(min_length=1)]
+    """Task -> what a candidate has to keep; {} takes the defaults."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +181,7 @@ def _model_at(place: tuple[Any, ...]) -> type[StrictModel]:
         return PolicyFile
     if place[0] == "defaults":
         return Defaults
-    return BenchmarkLimits if "groups" not in place else Limits
+    return Limits if "groups" in place[2:-1] else BenchmarkLimits
 
 
 def _explained(path: Path, detail: Any) -> str:

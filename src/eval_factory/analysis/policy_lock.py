@@ -8,6 +8,7 @@ from pathlib import Path
 
 from eval_factory.analysis.gate_policy import Policy
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.rundir import write_atomic
 
 _SHA256, _LOCKED = "sha256", "locked_at"
 
@@ -28,7 +29,7 @@ def lock(policy: Policy, now: datetime) -> Path:
         check(policy)
         return path
     record = {_SHA256: policy.sha256, _LOCKED: now.astimezone(timezone.utc).isoformat(timespec="seconds")}
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_atomic(path, json.dumps(record, indent=2) + "\n")
     return path
 
 
@@ -42,9 +43,12 @@ def check(policy: Policy) -> datetime | None:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         sha256, locked_at = record[_SHA256], datetime.fromisoformat(record[_LOCKED])
+        if locked_at.tzinfo is None:
+            raise ValueError("a time without its zone")
+        locked_at = locked_at.astimezone(timezone.utc)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{path}: is no lock of a policy; remove it and lock the policy again") from None
     if sha256 != policy.sha256:
         raise ConfigError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import click
 
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
-from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
+from eval_factory.core.foreign_text import own_lines, printable
 
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
 """The file that GitHub Actions shows as Markdown on a job's page."""
@@ -72,17 +73,28 @@ def gate(
     if not candidate:
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
     result = api.gate(policy, candidate, baseline)
-    if junit is not None:
-        gate_report.write_junit(result, junit)
-    summary = os.environ.get(JOB_SUMMARY)
-    if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(own_lines(gate_report.markdown(result)))
     found = json.dumps(gate_report.document(result), indent=2) + "\n" if as_json else gate_report.text(result)
     lasting(sys.stdout).write(own_lines(found))
+    if junit is not None:
+        with _named(junit):
+            gate_report.write_junit(result, junit)
+    if summary := os.environ.get(JOB_SUMMARY):
+        with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
+            file.write(gate_report.markdown(result))
     if result.exit_code:
         counting = [one.task for one in result.benchmarks if one.counted_as != "pass"]
-        raise NotReportableError(f"gate: {result.outcome}: {', '.join(counting)}")
+        raise NotReportableError(printable(f"gate: {result.outcome}: {', '.join(counting)}"))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A report that cannot be written is said by its name; what was found is on the screen by then."""
+    try:
+        yield
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
+        ) from None
 
 
 def _lock(policy: Path, folders: list[Path]) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from eval_factory.analysis.gate_schema import gate_policy_schema
 from eval_factory.config.json_schema import run_config_schema
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.validation_messages import did_you_mean
@@ -16,6 +17,7 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "run_config": lambda: run_config_schema(load_framework()),
     "evaluation_config": lambda: documents.schema(documents.EVALUATION_CONFIG_SCHEMA),
     "results": lambda: documents.schema(documents.RESULTS_SCHEMA),
+    "gate_policy": gate_policy_schema,
 }
 """Name -> what makes it. docs/schemas has a file of each, which scripts/make_schemas.py writes."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, hold
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Score, Stats
-from stored_results import instance, result, right_or_wrong, written
+from eval_factory.core.rundir import RunDir
+from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 RIGHT, WRONG = "1", "0"
 
@@ -69,11 +72,13 @@ def test_a_relative_drop_is_a_share_of_the_baselines_score(tmp_path: Path) -> No
     assert "0.11 of the baseline's 0.55" in check.message
 
 
-@pytest.mark.parametrize(("guard", "checks"), [(0.5, 0), (0.55, 0), (0.56, 1)])
-def test_a_relative_drop_counts_only_below_its_guard(tmp_path: Path, guard: float, checks: int) -> None:
-    sides = pairs(tmp_path, 200, 20, 20, 160)
-    limits = {"max_relative_drop": 0.2, "relative_guard_below": guard}
-    assert len(only(held(tmp_path, {"pubmed_qa": limits}, *sides)).checks) == checks
+@pytest.mark.parametrize(("guard", "counts"), [(0.55, False), (0.6, False), (0.61, True)])
+def test_a_relative_drop_counts_only_below_its_guard_and_says_so(tmp_path: Path, guard: float, counts: bool) -> None:
+    sides = pairs(tmp_path, 200, 40, 0, 160)  # the baseline has 240 of 400, the candidate 200
+    limits = {"max_relative_drop": 0.01, "relative_guard_below": guard}
+    (check,) = only(held(tmp_path, {"pubmed_qa": limits}, *sides)).checks
+    assert (check.limit, check.outcome) == ("max_relative_drop", "fail" if counts else "pass")
+    assert check.message.startswith("does not count: the baseline's 0.6 is not below relative_guard") is not counts
 
 
 def test_where_lower_is_better_a_rise_is_the_drop(tmp_path: Path) -> None:
@@ -85,6 +90,14 @@ def test_where_lower_is_better_a_rise_is_the_drop(tmp_path: Path) -> None:
 
 def test_no_drop_at_all_is_kept_by_equal_answers(tmp_path: Path) -> None:
     assert held(tmp_path, {"pubmed_qa": {"max_drop": 0}}, *pairs(tmp_path, 30, 0, 0)).outcome == "pass"
+
+
+def test_equal_answers_of_a_few_instances_do_not_show_a_small_margin(tmp_path: Path) -> None:
+    assert held(tmp_path, {"pubmed_qa": {"max_drop": 0.02}}, *pairs(tmp_path, 30, 0, 0)).outcome == "inconclusive"
+
+
+def test_balanced_answers_do_not_show_that_there_is_no_drop(tmp_path: Path) -> None:
+    assert held(tmp_path, {"pubmed_qa": {"max_drop": 0}}, *pairs(tmp_path, 30, 3, 3)).outcome == "inconclusive"
 
 
 def scored(folder: Path, value: float, interval: tuple[float, float] | None, **changes: Any) -> Path:
@@ -113,6 +126,79 @@ def test_a_least_score_is_held_by_the_scores_interval(
     (check,) = only(found).checks
     assert (check.limit, check.outcome, found.outcome) == ("min", outcome, outcome)
     assert (check.observed, check.allowed) == (value, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("own", "policys", "outcome"),
+    [
+        (None, None, "pass"),
+        (True, None, "pass"),
+        (False, None, "fail"),
+        (False, "higher_is_better", "pass"),
+    ],
+)
+def test_no_least_score_is_held_of_a_metric_where_lower_is_better(
+    tmp_path: Path, own: bool | None, policys: str | None, outcome: str
+) -> None:
+    """Of all instances and of a group alike; what the policy says of the direction is stronger than the metric's own."""
+    score = Score(0.7, Stats(40, 0.7, None, None, 0.65, 0.8, None), "exact_match", "test", None, higher_is_better=own)
+    made = result([instance("q0", 1.0)], groups={"topic": {"a": {"exact_match": score}}})
+    folder = written(tmp_path / "new", replace(made, scores={"exact_match": score}))
+    limits = {"min": 0.6, "groups": {"topic": {"a": {"min": 0.6}}}, **({"direction": policys} if policys else {})}
+    whole, group = only(held(tmp_path, {"pubmed_qa": limits}, [folder])).checks
+    assert (whole.outcome, group.outcome) == (outcome, outcome)
+    assert whole.message.startswith("lower is better: a least score says nothing") is (outcome == "fail")
+
+
+def test_a_metrics_own_direction_decides_what_a_drop_is(tmp_path: Path) -> None:
+    sides = []
+    for name, value in (("new", 0.4), ("old", 0.1)):
+        score = Score(value, Stats(40, value, None, None, None, None, None), "error_rate", "test", None, False, (0, 1))
+        records = [instance(f"q{number}", float(number < 40 * value), "error_rate") for number in range(40)]
+        made = result(records, scores=("error_rate",))
+        sides.append([written(tmp_path / name, replace(made, scores={"error_rate": score}))])
+    (check,) = only(held(tmp_path, {"pubmed_qa": {"max_drop": 0.05}}, *sides)).checks
+    assert check.outcome == "fail"
+    assert check.observed == pytest.approx(0.3)
+
+
+LOCKED = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("began", "runs", "note"),
+    [
+        (
+            "2026-11-22T06:29:59Z",
+            1,
+            "its run began (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30",
+        ),
+        ("2026-11-22T06:30:00Z", 1, None),
+        ("2026-11-22T06:30:00Z", 2, "was made by 2 runs; only the last is known to have begun after the lock"),
+        (None, 1, "the result does not say when its run began"),
+    ],
+)
+def test_a_run_that_began_before_the_lock_is_noted(
+    tmp_path: Path, began: str | None, runs: int, note: str | None
+) -> None:
+    made = result([instance("q0", 1.0)], provenance=replace(PROVENANCE, started_at=began))
+    folder = written(tmp_path / "new", replace(made, usage=replace(made.usage, runs=runs)))
+    other = right_or_wrong(tmp_path / "other", "11", task="medec")  # not in the policy: no note
+    path = tmp_path / "policy.yml"
+    path.write_text("version: 1\nbenchmarks: {pubmed_qa: {min: 0.1}, head_qa: {min: 0.1}}")
+    policy = load_policy(path)
+    found = hold(policy, [folder, other], locked_at=LOCKED)
+    assert found.locked_at == LOCKED
+    assert [one.startswith(f"pubmed_qa: {note}") for one in found.notes] == ([True] if note else [])
+    assert hold(policy, [folder, other]).notes == ()
+
+
+def test_a_candidate_that_is_its_own_baseline_is_a_mistake(tmp_path: Path) -> None:
+    new, old = pairs(tmp_path, 20, 0, 0)
+    (tmp_path / "link").symlink_to(new[0])
+    with pytest.raises(ConfigError, match="is candidate and baseline of pubmed_qa; give the baseline's own folder"):
+        held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new, [tmp_path / "link"])
+    assert held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new, old).outcome == "pass"
 
 
 @pytest.mark.parametrize(
@@ -203,6 +289,17 @@ def test_a_folder_of_results_is_all_of_them(tmp_path: Path) -> None:
     right_or_wrong(tmp_path / "runs" / "two", "1" * 40, task="medec")
     found = held(tmp_path, {"pubmed_qa": {"min": 0.1}, "medec": {"min": 0.1}}, [tmp_path / "runs"])
     assert [one.outcome for one in found.benchmarks] == ["inconclusive", "inconclusive"]
+
+
+def test_a_result_that_was_moved_aside_is_no_candidate(tmp_path: Path) -> None:
+    """A run of another configuration moves it there, and may end before it has a result of its own."""
+    folder = right_or_wrong(tmp_path / "new", "1" * 40)
+    RunDir(folder).archive([RunDir(folder).evaluation_config])
+    (aside,) = folder.glob("*/evaluation_config.yaml")
+    assert "set-aside" in aside.parent.name
+    RunDir(folder).marker.write_text("")
+    with pytest.raises(PrerequisiteError, match="there is no result"):
+        held(tmp_path, {"pubmed_qa": {"min": 0.1}}, [folder])
 
 
 def test_a_folder_without_a_result_is_said(tmp_path: Path) -> None:

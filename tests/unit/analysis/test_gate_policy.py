@@ -117,6 +117,19 @@ def test_a_limited_drop_needs_a_baseline(tmp_path: Path, limits: str, needs: boo
             "version: 1\nbenchmarks: {a: {min: 0.5, direction: lower_is_better}}",
             "benchmarks.a.min: cannot be kept where lower is better",
         ),
+        (
+            "version: 1\nbenchmarks: {groups: {metrc: 1}}",  # a benchmark of that name
+            "unknown key benchmarks.groups.metrc, did you mean 'metric'?",
+        ),
+        (
+            "version: 1\nbenchmarks: {a: {groups: {groups: {v: {mtric: x}}}}}",
+            "unknown key benchmarks.a.groups.groups.v.mtric; known here: max_drop, max_relative_drop, min",
+        ),
+        ("version: 1\nbenchmarks:\n\ta: {min: 1}", "line 3, column 1: found character '\\t'"),
+        ("version: 1\nbenchmarks: {a: {min: .nan}}", "benchmarks.a.min: must be a finite number"),
+        ("version: 1\nbenchmarks: {a: {min: true}}", "benchmarks.a.min: must be a number"),
+        ("version: 1\nbenchmarks: {a: {min: 1}, a: {min: 2}}", "line 2, column 27: the key 'a' is written twice"),
+        ("version: 1\nbenchmarks: &b {a: *b}", "line 2, column 13: an alias refers to a value that contains it"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
@@ -125,3 +138,15 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, problem: s
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     assert len(problems_of(tmp_path, "version: 3\nbenchmarks: {a: {mix: 1}, b: {min: x}}")) == 3
+
+
+def test_anchors_and_merged_keys_are_what_they_stand_for(tmp_path: Path) -> None:
+    text = "version: 1\nbenchmarks:\n  a: &limits {min: 0.5, max_drop: 0.1}\n  b: {<<: *limits, min: 0.7}\n"
+    first, second = policy_of(tmp_path, text).benchmarks
+    assert (first.limits.min, first.limits.max_drop) == (0.5, 0.1)
+    assert (second.limits.min, second.limits.max_drop) == (0.7, 0.1)
+
+
+def test_far_more_benchmarks_than_there_are_is_another_file(tmp_path: Path) -> None:
+    text = "version: 1\nbenchmarks:\n" + "".join(f"  b{number}: {{min: 1}}\n" for number in range(100_000))
+    assert problems_of(tmp_path, text) == ["is larger than 256 KiB; is it another file?"]

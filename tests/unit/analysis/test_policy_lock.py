@@ -53,8 +53,34 @@ def test_locking_again_keeps_the_first_time(policy: Policy) -> None:
     assert check(policy) == NOW
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"sha256": "x"}', '{"sha256": "x", "locked_at": "soon"}', "[]"])
+UNREADABLE = {
+    "empty": "",
+    "nothing": "{}",
+    "no_time": '{"sha256": "x"}',
+    "no_moment": '{"sha256": "x", "locked_at": "soon"}',
+    "no_zone": '{"sha256": "x", "locked_at": "2026-11-22T06:30:00"}',
+    "number": '{"sha256": "x", "locked_at": 5}',
+    "list": "[]",
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
 def test_a_lock_that_cannot_be_read_is_refused(policy: Policy, content: str) -> None:
     policy.path.with_name("policy.yml.lock").write_text(content)
     with pytest.raises(ConfigError, match="is no lock of a policy; remove it"):
         check(policy)
+
+
+def test_a_time_of_another_zone_is_read_as_utc(policy: Policy) -> None:
+    content = f'{{"sha256": "{policy.sha256}", "locked_at": "2026-11-22T11:30:00+05:00"}}'
+    policy.path.with_name("policy.yml.lock").write_text(content)
+    read = check(policy)
+    assert read is not None
+    assert (read, read.tzinfo) == (NOW, timezone.utc)
+
+
+def test_a_folder_in_the_locks_place_is_refused(policy: Policy) -> None:
+    policy.path.with_name("policy.yml.lock").mkdir()
+    with pytest.raises(ConfigError, match="is no lock of a policy"):
+        lock(policy, NOW)

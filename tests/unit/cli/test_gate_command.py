@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from eval_factory.cli.gate_command import spread
 from eval_factory.cli.main import cli
-from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from stored_results import right_or_wrong
 
 
@@ -78,6 +78,30 @@ def test_a_job_summary_is_added_to(here: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     assert run("policy.yml", "--candidate", "new", "--baseline", "old")[0] is None
     assert summary.read_text().startswith("before\n## Gate: PASS\n")
+
+
+@pytest.mark.parametrize(("junit", "summary"), [("policy.yml/junit.xml", None), ("old", None), ("j.xml", "no/s.md")])
+def test_a_report_that_cannot_be_written_is_said_after_what_was_found(
+    here: Path, monkeypatch: pytest.MonkeyPatch, junit: str, summary: str | None
+) -> None:
+    if summary is not None:
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", summary)
+    error, output = run("policy.yml", "--candidate", "new", "--baseline", "old", "--junit", junit)
+    assert isinstance(error, PrerequisiteError)
+    assert str(error).startswith(f"{summary or junit}: cannot be written: ")
+    assert output.startswith("gate: PASS")
+
+
+def test_a_run_from_before_the_lock_is_noted_everywhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    run("policy.yml", "--lock")
+    error, output = run("policy.yml", "--candidate", "new", "--baseline", "old", "--junit", "j.xml", "--json")
+    assert error is None
+    note = "medec: the result does not say when its run began"
+    assert json.loads(output)["notes"][0].startswith(note)
+    assert f"- {note}" in (here / "summary.md").read_text()
+    assert f'value="{note}' in (here / "j.xml").read_text()
+    assert f"note: {note}" in run("policy.yml", "--candidate", "new", "--baseline", "old")[1]
 
 
 def test_a_locked_policy_is_held(here: Path) -> None:
