@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from eval_factory.report.plots.drawing import FONT_SIZE, Line, Shape, Text, label
+from eval_factory.report.plots.drawing import FONT_SIZE, WIDTH, Line, Shape, Text, label
 
 TICKS = 5
 """About so many steps."""
@@ -56,8 +56,8 @@ class Axis:
             yield Line(x, bottom, x, bottom + 4, "ink")
             yield Text(x, bottom + 6 + FONT_SIZE, self.tick_text(tick), "middle")
         yield Line(self.left, bottom, self.right, bottom, "ink")
-        room = self.right - self.left
-        yield label((self.left + self.right) / 2, bottom + 40, name, room, anchor="middle")
+        middle = (self.left + self.right) / 2
+        yield label(middle, bottom + 40, name, 2 * min(middle, WIDTH - middle) - 16, anchor="middle")
 
 
 def axis_of(

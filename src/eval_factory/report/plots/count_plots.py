@@ -107,7 +107,7 @@ def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
     if len(counts) <= MOST_DISTINCT:
         return [Bin(value, value, count) for value, count in sorted(counts.items())]
     step = (axis.high - axis.low) / BINS
-    found = Counter(min(BINS - 1, int((value - axis.low) / step)) for value in values)
+    found = Counter(min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values)
     return [Bin(axis.low + step * number, axis.low + step * (number + 1), found[number]) for number in range(BINS)]
 
 

@@ -28,6 +28,7 @@ MOST_ROWS = 30
 """Groups that a dot plot shows: the largest ones."""
 ROW = 24.0
 MARGIN = 24.0
+_LEFT = 8.0
 _LABEL_ROOM = 180.0
 _COUNT_ROOM = 60.0
 _NUMBERS_ROOM = 190.0
@@ -141,7 +142,7 @@ def dot_plot(
     if whole is not None:
         told.insert(0, f"all instances: {axis.number(whole)}")
     foot = list(_foot(shown, len(rows) - len(shown), elsewhere))
-    shapes += [Text(MARGIN, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)]
+    shapes += [Text(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)]
     return Drawing(title, _sentences([*told, *foot]), bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
 
 
@@ -169,7 +170,7 @@ def difference_plot(
     if margin is not None:
         said = f"hatched: differences up to {axis.number(margin)} (the margin)"
         shapes += _band(axis, (-margin, margin), top - 4, bottom - top + 4, said)
-        shapes.append(Text(MARGIN, bottom + LABEL_HEIGHT + FONT_SIZE, said))
+        shapes.append(Text(_LEFT, bottom + LABEL_HEIGHT + FONT_SIZE, said))
         told.append(said)
     shapes.append(Line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
     lower, upper = names if higher_is_better else names[::-1]
@@ -183,10 +184,10 @@ def difference_plot(
 
 def _sides(axis: Axis, lower: str, upper: str, y: float) -> Iterator[Shape]:
     """Which of the two is better on which side of zero."""
-    zero, around = axis.x(0), text_width("← is better")
-    left, right = (fitted(name, room - around - 16) for name, room in ((lower, zero), (upper, WIDTH - zero)))
-    yield Text(zero - 8, y, f"← {left} is better", "end", title="" if left == lower else lower)
-    yield Text(zero + 8, y, f"{right} is better →", title="" if right == upper else upper)
+    zero, around = axis.x(0), text_width(" is better") + 16
+    left, right = (fitted(name, room - around) for name, room in ((lower, zero), (upper, WIDTH - zero)))
+    yield Text(zero - 8, y, f"{left} is better", "end", title="" if left == lower else lower)
+    yield Text(zero + 8, y, f"{right} is better", title="" if right == upper else upper)
 
 
 def _axis_of_rows(rows: Sequence[Estimate], scale: tuple[float, float] | None, whole: float | None) -> Axis:
@@ -195,7 +196,7 @@ def _axis_of_rows(rows: Sequence[Estimate], scale: tuple[float, float] | None, w
 
 
 def _row(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
-    yield label(8.0, y + _MIDDLE, row.label, _LABEL_ROOM - 12)
+    yield label(_LEFT, y + _MIDDLE, row.label, _LABEL_ROOM - 12)
     if row.count is not None:
         yield Text(axis.left - 14, y + _MIDDLE, f"n={row.count}", "end", "faint")
     yield from _dot(axis, row, y)
