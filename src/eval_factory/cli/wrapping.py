@@ -12,6 +12,8 @@ WIDTH = 80
 """Columns of what is printed, on a wide terminal and where there is none."""
 NARROWEST = 20
 _ENDS_IN_A_PATH = re.compile(r" *results: ")
+_WORD = re.compile(r"(?:\([^()]{1,36}\)|[^ ])+|(?<= )(?= )")
+"""What is in short parentheses, such as an interval, stays together; between two blanks is an empty word."""
 _HANGING = 4
 """By how much further the second line of a long one is indented."""
 
@@ -40,7 +42,7 @@ def _parts(line: str, width: int) -> Iterator[str]:
     indent = " " * (len(line) - len(line.lstrip(" ")))
     further = indent + " " * _HANGING
     written = indent
-    for word in line.lstrip(" ").split(" "):
+    for word in _WORD.findall(line.lstrip(" ")):
         for piece in _pieces(word, width - len(further)):
             if not written.strip():
                 written += piece
@@ -57,4 +59,6 @@ def _pieces(word: str, width: int) -> list[str]:
 
     if cell_len(word) <= width or os.sep in word:
         return [word]
+    if " " in word:
+        return [piece for part in word.split(" ") for piece in _pieces(part, width)]
     return chop_cells(word, width)
