@@ -21,9 +21,11 @@ from eval_factory.cli.gate_command import gate
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.report_command import report
+from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
+from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     ConfigError,
@@ -34,7 +36,7 @@ from eval_factory.core.errors import (
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.signals import forget_interrupts, interrupt_on_signals, not_to_be_hung_up
+from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import write_example
 from eval_factory.tasks.framework import Framework, load_framework
 
@@ -127,7 +129,7 @@ _FLAGS = {
 }
 
 
-@cli.command("run_eval")
+@cli.command("run_eval", cls=RecordingCommand)
 @click.option("--run_config", type=HomePath(), default=None, help="The run config (YAML).")
 @click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
 @click.option("--eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
@@ -153,6 +155,8 @@ _FLAGS = {
 @click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
 @click.option("--fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
+@click.option("--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON record when the run starts and one when it ends.")
 @click.option("--debug", is_flag=True, help="The same as before the command.")
 @click.pass_context
 def run_eval(
@@ -166,6 +170,8 @@ def run_eval(
     offline: bool,
     allow_code_execution: bool,
     debug: bool,
+    quiet: bool,
+    as_json: bool,
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
@@ -176,17 +182,21 @@ def run_eval(
         given["config.params.extra.offline"] = True
     if allow_code_execution:
         given["config.params.extra.allow_code_execution"] = True
-    options = api.Options(fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight)
-    screen = lasting(sys.stderr)
-    asked: dict[str, Any] = {"flags": given, "overrides": overrides, "options": options, "screen": screen}
-    if dry_run:
-        show_dry_run(api.dry_run(run_config, **asked), screen)
-        return
-    evaluated = api.evaluate(run_config, **asked)
-    with not_to_be_hung_up():
-        lasting(sys.stdout).write(evaluated.summary + "\n")
-    if evaluated.not_reportable is not None:
-        raise NotReportableError(evaluated.not_reportable)
+    output = RunOutput(quiet=quiet, as_json=as_json)
+    options = api.Options(
+        fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight, on_launch=output.launched
+    )
+    asked: dict[str, Any] = {"flags": given, "overrides": overrides, "options": options, "screen": output.screen()}
+    with output.failures_told():
+        if dry_run and (quiet or as_json):
+            raise ConfigError("run_eval: --dry_run prints a configuration to read: leave out --quiet and --json")
+        if dry_run:
+            show_dry_run(api.dry_run(run_config, **asked), asked["screen"])
+            return
+        evaluated = api.evaluate(run_config, **asked)
+        output.ended(evaluated)
+        if evaluated.not_reportable is not None:
+            raise NotReportableError(evaluated.not_reportable)
 
 
 def show_dry_run(found: DryRun, screen: TextIO) -> None:
@@ -277,7 +287,8 @@ def _say(message: str) -> None:
     prefix = f"{PROGRAM}: "
     screen = lasting(sys.stderr)
     for line in lines:
-        screen.write((line if line.startswith("  ") else prefix + line) + "\n")
+        told = line if line.startswith("  ") else prefix + line
+        screen.write((wrapped(told, columns(screen)) if screen.isatty() else told) + "\n")
 
 
 def _report_defect(error: Exception) -> int:

@@ -15,15 +15,24 @@ from eval_factory.core.errors import ConfigError
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
 @click.option("-o", "--output", type=HomePath(), default=None, help="Write the page to this file.")
 @click.option("--for", "purpose", type=click.Choice(PURPOSES), help="Write this instead, to standard output or -o.")
-def report(folders: tuple[Path, ...], output: Path | None, purpose: str | None) -> None:
+@click.option(
+    "--plots", type=HomePath(), default=None, metavar="DIR", help="Write the plots to this folder, as SVG and PNG."
+)
+def report(folders: tuple[Path, ...], output: Path | None, purpose: str | None, plots: Path | None) -> None:
     """Write the page of a result anew."""
+    if purpose is not None:
+        write_for(purpose, folders, output)
+        return
+    if plots is not None:
+        from eval_factory.cli.report_plots import write_plots
+
+        write_plots(folders, plots)
+        if output is None:
+            return
     from eval_factory.core.rundir import write_atomic
     from eval_factory.report.reader import load_result
     from eval_factory.report.write import html
 
-    if purpose is not None:
-        write_for(purpose, folders, output)
-        return
     if len(folders) != 1:
         raise ConfigError("report: give one output folder")
     stored = load_result(folders[0])

@@ -34,6 +34,11 @@ class Lasting(io.TextIOBase):
         for line in lines:
             self.write(line)
 
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The stream's: who writes to it looks which letters it can show."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
     def isatty(self) -> bool:
         return not self._stream.closed and self._stream.isatty()
 

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.table import Column
+from rich.text import Text
 
 from eval_factory.core.foreign_text import own_lines
 
 PLAIN_INTERVAL_S = 10.0
+REFRESHES_PER_S = 4
+NARROWEST_BAR = 8
 
 
 class EventTail:
@@ -47,20 +51,20 @@ class ProgressDisplay:
     """Shows phases, and within them instances done, rate, time left, failures and tokens."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
+        self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
         self._phase_started = 0.0
         self._last_line = 0.0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        if self._console.is_terminal:
+        if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
             self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"),
-                console=self._console, transient=True,
+                PhaseColumn(), BarOfKnownLength(bar_width=None, table_column=Column(ratio=1)),
+                FiguresColumn(self._console),
+                console=self._console, transient=True, expand=True, refresh_per_second=REFRESHES_PER_S,
             )  # fmt: skip
 
     def __enter__(self) -> ProgressDisplay:
-        if self._bar is not None:
-            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,19 +91,90 @@ class ProgressDisplay:
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(phase, total=total, figures="")
+            self._task = self._bar.add_task(phase, total=total, event=None)
+            self._bar.start()
 
     def _advance(self, event: dict[str, Any]) -> None:
-        figures = figures_text(event, event["time"] - self._phase_started)
+        elapsed = event["time"] - self._phase_started
+        figures = figures_text(event, elapsed)
         if self._bar is not None and self._task is not None:
             total = event["total"] or None
-            self._bar.update(self._task, completed=event["done"], total=total, figures=figures)
+            self._bar.update(self._task, completed=event["done"], total=total, event=(event, elapsed))
             return
         finished = event["total"] and event["done"] >= event["total"]
         now = time.monotonic()
         if finished or now - self._last_line >= PLAIN_INTERVAL_S:
             self._last_line = now
             self.say(f"  {figures}")
+
+
+class PhaseColumn(ProgressColumn):
+    """What is going on; cut where a terminal is very narrow."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
+
+    def render(self, task: Task) -> Text:
+        return Text(task.description)
+
+
+class BarOfKnownLength(BarColumn):
+    """No bar where nobody knows how much there is to do."""
+
+    def render(self, task: Task) -> Any:
+        return Text() if task.total is None else super().render(task)
+
+
+class FiguresColumn(ProgressColumn):
+    """As many figures as there is room for beside the phase and a short bar; else how long it takes."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(Column(no_wrap=True, overflow="ellipsis", justify="right"))
+        self._console = console
+
+    def render(self, task: Task) -> Text:
+        if task.fields["event"] is None:
+            return Text(duration(task.elapsed or 0.0))
+        event, elapsed = task.fields["event"]
+        return Text(short_figures(event, elapsed, self._console.width - len(task.description) - NARROWEST_BAR - 2))
+
+
+def short_figures(event: dict[str, Any], elapsed_s: float, room: int) -> str:
+    """`120/1000, 2 failed, 37 s left, 24.0/s, 5.8k tokens`: the first of these that there is room for."""
+    done, total = event["done"], event["total"]
+    rate = done / elapsed_s if elapsed_s > 0 else 0.0
+    parts = [f"{done}/{total}" if total else f"{done} done"]
+    if event["role"] != "model":
+        parts[0] = f"{event['role']} {parts[0]}"
+    parts.append(f"{event['failed']} failed")
+    if total and done < total and rate > 0:
+        parts.append(f"{duration((total - done) / rate)} left")
+    parts.append(f"{rate:.1f}/s")
+    tokens = event["prompt_tokens"] + event["completion_tokens"]
+    if tokens:
+        parts.append(f"{short_number(tokens)} tokens")
+    if event["cached"]:
+        parts.append(f"{event['cached']} from cache")
+    while len(parts) > 1 and len(", ".join(parts)) > room:
+        parts.pop()
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """`37 s`, `4:05 min`, `2:05 h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+
+
+def short_number(count: int) -> str:
+    """`812`, `5.8k`, `1.2M`."""
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def figures_text(event: dict[str, Any], elapsed_s: float) -> str:

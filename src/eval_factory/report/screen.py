@@ -19,6 +19,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
     validity = result.validity
     lines = [
         _main_score(result),
+        *(f"  {told}" for told in _corrected(result)),
         *_floor(result),
         *_other_splits(result),
         _instances(result),
@@ -33,6 +34,11 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
     return "\n".join([*lines, f"  results: {rundir.evaluation_config}"])
 
 
+def headline(result: TaskResult) -> str:
+    """The result in one line."""
+    return "; ".join([_main_score(result), *_corrected(result)])
+
+
 def _main_score(result: TaskResult) -> str:
     score = result.scores.get(result.main_metric)
     if score is None:
@@ -42,18 +48,16 @@ def _main_score(result: TaskResult) -> str:
         over = f" over the {_instances_of(score.stats.count)} of split {score.split}"
     elif score.stats.count != result.validity.instances.scored:
         over = f" over {_instances_of(score.stats.count)}"
-    helms = f"{result.task}: {result.main_metric} = {score.value:.4f}{over}{_interval(score)}"
-    return f"{helms}{_corrected(result, score)}"
+    return f"{result.task}: {result.main_metric} = {score.value:.4f}{over}{_interval(score)}"
 
 
-def _corrected(result: TaskResult, helms: Score) -> str:
+def _corrected(result: TaskResult) -> Iterator[str]:
     """HELM's value has a known defect where there is another one beside it."""
-    score = result.scores.get(f"{result.main_metric}{CORRECTED}")
-    if score is None:
-        return ""
-    count = score.stats.count
-    over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
-    return f"; corrected = {score.value:.4f}{over}{_interval(score)}"
+    helms, score = (result.scores.get(f"{result.main_metric}{suffix}") for suffix in ("", CORRECTED))
+    if helms is not None and score is not None:
+        count = score.stats.count
+        over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
+        yield f"corrected = {score.value:.4f}{over}{_interval(score)}"
 
 
 def _floor(result: TaskResult) -> Iterator[str]:

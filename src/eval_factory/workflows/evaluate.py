@@ -38,6 +38,7 @@ from eval_factory.workflows.failures import (
 )
 from eval_factory.workflows.helm_run import HelmRun, run_helm
 from eval_factory.workflows.imports_ahead import ImportsAhead
+from eval_factory.workflows.launch_record import launch_record
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
@@ -72,6 +73,8 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
     look_for_prerequisites(evaluation, plan)
     bundle = find_bundle(plan, env)
     with hold(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
+        if options.on_launch is not None:
+            options.on_launch(launch_record(context, plan, argv))
         settings = settings_of(plan, bundle, context.env)
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
@@ -15,6 +17,8 @@ class Options:
     fresh: bool = False
     debug: bool = False
     no_preflight: bool = False
+    on_launch: Callable[[Mapping[str, Any]], None] | None = None
+    """Is told what will be run and where, once the folder is held and before anything is asked."""
 
 
 @dataclass(frozen=True)

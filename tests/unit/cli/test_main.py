@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,18 @@ def test_the_traceback_of_a_defect_is_printable(
     (file,) = tmp_path.glob("eval-factory-defect-*.log")
     assert "ValueError: odd \\x1b[2J\n" in file.read_text("utf-8")
     assert str(file) in capsys.readouterr().err
+
+
+def test_on_a_terminal_a_long_message_goes_on_below(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = "cannot reach " + "the endpoint that was given " * 4 + "\n  check it"
+    main._say(message)
+    assert capsys.readouterr().err == f"eval-factory: {message.splitlines()[0]}\n  check it\n", "one line in a log"
+    monkeypatch.setattr("eval_factory.cli.streams.Lasting.isatty", lambda _: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((40, 24)))
+    main._say(message)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["eval-factory: cannot reach the endpoint", "    that was given the endpoint that was"]
+    assert lines[-1] == "  check it"
+    assert max(map(len, lines)) <= 40

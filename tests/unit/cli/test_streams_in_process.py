@@ -182,3 +182,9 @@ def test_a_descriptor_that_was_closed_is_opened(monkeypatch: pytest.MonkeyPatch)
         patched.setattr("os.open", lambda *arguments: opened.append(arguments))
         make_ready()
     assert opened == [(os.devnull, os.O_RDWR)]
+
+
+def test_a_lasting_stream_has_the_encoding_of_its_own(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w", encoding="iso-8859-1") as file:
+        assert lasting(file).encoding == "iso-8859-1"
+    assert lasting(io.StringIO()).encoding == "utf-8"

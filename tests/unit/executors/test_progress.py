@@ -2,10 +2,20 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from eval_factory.executors.progress import EventTail, ProgressDisplay, figures_text
+import pytest
+
+from eval_factory.executors.progress import (
+    EventTail,
+    ProgressDisplay,
+    duration,
+    figures_text,
+    short_figures,
+    short_number,
+)
 
 
 def progress(**changes: Any) -> dict[str, Any]:
@@ -59,3 +69,121 @@ def test_what_is_told_is_printable() -> None:
         )
     told = "warning: first\n  it says: \\x1b[2J\\u202e\\x9b\\x07\\u2028eval-factory stops: x\n"
     assert screen.getvalue() == told
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a terminal of some width is sent, line by line, without what moves its cursor."""
+    for name in ("NO_COLOR", "TTY_INTERACTIVE", "TTY_COMPATIBLE", "FORCE_COLOR", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+    def shown(columns: int = 80, encoding: str = "utf-8", **env: str) -> str:
+        for name, value in {"COLUMNS": str(columns), **env}.items():
+            monkeypatch.setenv(name, value)
+        screen = Terminal()
+        screen.encoding = encoding  # type: ignore[misc]
+        with ProgressDisplay(screen) as display:
+            display.show({"event": "phase", "phase": "loading data", "time": 5.0})
+            display.show({"event": "phase", "phase": "asking the model", "total": 100, "time": 5.0})
+            display.show(progress(cached=10, failed=2, prompt_tokens=4000, completion_tokens=1000))
+            display.show({"event": "warning", "message": "look"})
+        return screen.getvalue()
+
+    return shown
+
+
+def lines_of(sent: str) -> list[str]:
+    return [line for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "\n").split("\n") if line]
+
+
+@pytest.mark.parametrize(
+    ("columns", "figures"),
+    [
+        (100, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens, 10 from cache"),
+        (80, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens"),
+        (60, "50/100, 2 failed, 10 s left, 5.0/s"),
+        (55, "50/100, 2 failed, 10 s left"),
+        (40, "50/100"),
+    ],
+)
+def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: str, terminal: Any) -> None:
+    lines = lines_of(terminal(columns))
+    assert [line for line in lines if line.endswith(" ...") or "warning" in line] == [
+        "loading data ...", "asking the model: 100 requests ...", "warning: look",
+    ]  # fmt: skip
+    bars = [line for line in lines if line.startswith("asking the model \u2501")]
+    assert bars[-1].endswith(f" {figures}")
+    assert all(len(line) == columns for line in bars)
+    assert any(re.fullmatch(r"loading data +\d+ s", line) for line in lines), "no bar where the end is not known"
+
+
+@pytest.mark.parametrize("columns", [1, 5, 12])
+def test_a_tiny_terminal_breaks_nothing(columns: int, terminal: Any) -> None:
+    lines = lines_of(terminal(columns))
+    said = ("loading data ...", "asking the model: 100 requests ...", "warning: look")
+    assert all(len(line) <= columns for line in lines if line not in said)
+
+
+def test_the_cursor_is_shown_again(terminal: Any) -> None:
+    sent = terminal()
+    assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") == 1
+    assert sent.index("\x1b[?25l") < sent.index("\x1b[?25h")
+
+
+def test_without_colours_no_colour_is_sent(terminal: Any) -> None:
+    assert re.search(r"\x1b\[[0-9;]+m", terminal())
+    plain = terminal(NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*3\d[0-9;]*m", plain)
+    assert "50/100" in plain
+
+
+def test_a_terminal_of_another_encoding_has_a_bar_of_its_letters(terminal: Any) -> None:
+    sent = terminal(encoding="ascii")
+    assert sent.isascii()
+    assert any(line.startswith("asking the model -----") for line in lines_of(sent))
+
+
+def test_a_terminal_that_cannot_go_back_has_lines(terminal: Any) -> None:
+    assert terminal(TERM="dumb").splitlines() == [
+        "loading data ...", "asking the model: 100 requests ...", "warning: look",
+    ]  # fmt: skip
+
+
+def test_a_log_has_lines_whatever_forces_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    screen = io.StringIO()
+    with ProgressDisplay(screen) as display:
+        display.show({"event": "phase", "phase": "scoring", "time": 5.0})
+    assert screen.getvalue() == "scoring ...\n"
+
+
+def test_short_figures() -> None:
+    event = progress(role="gpt", total=0, cached=3)
+    assert short_figures(event, 10.0, 99) == "gpt 50 done, 0 failed, 5.0/s, 3 from cache"
+    assert short_figures(event, 0.0, 99) == "gpt 50 done, 0 failed, 0.0/s, 3 from cache"
+    assert short_figures(event, 10.0, 21) == "gpt 50 done, 0 failed"
+    assert short_figures(event, 10.0, 20) == short_figures(event, 10.0, -5) == "gpt 50 done"
+    assert short_figures(progress(done=100), 10.0, 99) == "100/100, 0 failed, 10.0/s"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1:00 min"), (245, "4:05 min"), (3599, "59:59 min"), (7500, "2:05 h")],
+)
+def test_durations(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(999, "999"), (1000, "1.0k"), (999_949, "999.9k"), (999_950, "1.0M"), (1_240_000, "1.2M")]
+)
+def test_short_numbers(count: int, told: str) -> None:
+    assert short_number(count) == told

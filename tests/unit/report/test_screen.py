@@ -21,7 +21,7 @@ from eval_factory.core.results import (
     TaskResult,
     Usage,
 )
-from eval_factory.report.screen import summary
+from eval_factory.report.screen import headline, summary
 from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
 
@@ -244,12 +244,16 @@ def with_corrected(result: TaskResult, count: int) -> TaskResult:
 
 
 def test_the_headline_shows_the_corrected_value_beside_helms(result: TaskResult) -> None:
-    first, *_ = shown(with_corrected(result, 4))
+    first, second, *_ = shown(with_corrected(result, 4))
     assert first.startswith("pubmed_qa: exact_match = 0.5000  (95 % interval ")
-    assert first.endswith("); corrected = 0.7500  (95 % interval 0.1250 .. 0.8750)")
-    fewer, *_ = shown(with_corrected(result, 3))
-    assert fewer.endswith("); corrected = 0.7500 over 3 instances  (95 % interval 0.1250 .. 0.8750)")
+    assert second == "  corrected = 0.7500  (95 % interval 0.1250 .. 0.8750)"
+    fewer = "corrected = 0.7500 over 3 instances  (95 % interval 0.1250 .. 0.8750)"
+    assert shown(with_corrected(result, 3))[1] == f"  {fewer}"
+    assert headline(with_corrected(result, 3)) == f"{first}; {fewer}"
+    assert headline(result) == shown(result)[0]
     assert "corrected" not in "".join(shown(result))
+    alone = replace(result, scores={"exact_match.corrected": result.scores["exact_match"]})
+    assert headline(alone) == "pubmed_qa: exact_match could not be computed"
 
 
 def test_answers_that_say_nothing_are_shown(result: TaskResult) -> None:

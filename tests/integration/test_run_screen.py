@@ -1,0 +1,91 @@
+"""What a run shows on a terminal, and what a script reads of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from integration.support import TIMEOUT_S, program_environment
+
+COLUMNS = 60
+ARGUMENTS = ("run_eval", "--eval_type", "sample_medical_qa", "--output_dir", "out", "--limit_samples", "12")
+TARGET = ("--model_url", "demo://baseline", "--model_id", "demo/baseline", "--model_type", "chat")
+PROGRAM = (sys.executable, "-m", "eval_factory", *ARGUMENTS, *TARGET)
+
+
+def on_a_terminal(folder: Path) -> tuple[int, str]:
+    """Exit code, and all that the terminal was sent."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    environment = program_environment(TERM="xterm")
+    with subprocess.Popen(PROGRAM, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        sent = b""
+        while True:
+            try:
+                data = os.read(ours, 65_536)
+            except OSError:  # the last one who had it open is gone
+                break
+            if not data:
+                break
+            sent += data
+        code = process.wait(TIMEOUT_S)
+    os.close(ours)
+    return code, sent.decode("utf-8")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
+    folder = tmp_path_factory.mktemp("screen")
+    return folder, *on_a_terminal(folder)
+
+
+def again(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """The run is complete: its result is collected again."""
+    return subprocess.run(
+        [*PROGRAM, *flags], cwd=folder, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S,
+        check=False,
+    )  # fmt: skip
+
+
+def test_a_terminal_shows_phases_and_a_result_that_fits(ran: tuple[Path, int, str]) -> None:
+    folder, code, sent = ran
+    assert code == 0, sent
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "\n").split("\n")
+    assert [line for line in lines if line.endswith(" ...")] == [
+        "loading data ...", "asking the model: 12 requests ...", "scoring ...",
+    ]  # fmt: skip
+    assert any(line.startswith("asking the model ━") for line in lines)
+    end = lines[next(at for at, line in enumerate(lines) if line.startswith("sample_medical_qa: exact_match = ")) :]
+    path = f"  results: {folder}/out/evaluation_config.yaml"
+    assert end.count(path) == 1
+    assert max(len(line) for line in end if line != path) <= COLUMNS
+    assert any(line.startswith("  instances: 12 of 12 scored") for line in end)
+    assert sent.rindex("\x1b[?25h") < sent.rindex("exact_match = "), "the cursor is shown again"
+
+
+def test_scripts_read_one_line_or_two_records(ran: tuple[Path, int, str]) -> None:
+    folder, *_ = ran
+    quiet = again(folder, "--quiet")
+    assert re.fullmatch(r"sample_medical_qa: exact_match = 0\.\d{4}  \(95 % interval [^)]*\)\n", quiet.stdout)
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    told = again(folder, "--json")
+    launch, end = map(json.loads, told.stdout.splitlines())
+    assert (launch["event"], launch["task"], launch["output_dir"]) == ("launch", "sample_medical_qa", f"{folder}/out")
+    assert (end["event"], end["exit_code"], end["n"]) == ("end", 0, 12)
+    assert f"exact_match = {end['value']:.4f} " in quiet.stdout
+    assert "collecting its results again" in told.stderr
+    wrong = again(folder, "--json", "--overrides", "config.typ=x")
+    (only,) = map(json.loads, wrong.stdout.splitlines())
+    assert (only["exit_code"], only["error"]["type"], wrong.returncode) == (2, "ConfigError", 2)
+    assert "did you mean" in wrong.stderr

@@ -1,0 +1,54 @@
+"""Lines that fit a screen."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+
+from eval_factory.cli.wrapping import columns, wrapped
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("short", ["short"]),
+        ("", [""]),
+        ("x" * 20, ["x" * 20]),
+        ("one two three four five", ["one two three four", "    five"]),
+        ("  note: one two three", ["  note: one two", "      three"]),
+        ("one two  three four five six seven", ["one two  three four", "    five six seven"]),
+        ("one two three four\n  five", ["one two three four", "  five"]),
+        ("x" * 41, ["x" * 16, "    " + "x" * 16, "    " + "x" * 9]),
+        ("see /a/path/that/is/longer/than/this", ["see", "    /a/path/that/is/longer/than/this"]),
+        ("  results: /a/path/that/is/longer", ["  results: /a/path/that/is/longer"]),
+        ("a score is 0.5  (0.1 .. 0.9)", ["a score is 0.5", "    (0.1 .. 0.9)"]),
+        ("some (in 5 of all), of (9 of them were here)", ["some (in 5 of all),", "    of (9 of them", "    were here)"]),
+        ("中文中文中文中 文中文", ["中文中文中文中", "    文中文"]),
+        ("中文中文中文中文中文", ["中文中文中文中文中文"]),
+    ],
+)
+def test_a_long_line_goes_on_below(text: str, lines: list[str]) -> None:
+    assert wrapped(text, 20).split("\n") == lines
+
+
+def test_nothing_is_lost_and_nothing_is_wider() -> None:
+    text = "\n".join(f"{' ' * (number % 5)}note: " + "words of any length " * number for number in range(9))
+    for width in (20, 40, 80):
+        shown = wrapped(text, width)
+        assert shown.split() == text.split()
+        assert max(map(len, shown.split("\n"))) <= width
+    assert wrapped("x " * 60) == wrapped("x " * 60, 80)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("real", "used"), [(200, 80), (80, 80), (40, 40), (3, 20)])
+def test_a_terminal_is_as_wide_as_it_is_up_to_80(real: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((real, 24)))
+    assert columns(Terminal()) == used
+    assert columns(io.StringIO()) == 80

@@ -1,0 +1,124 @@
+"""Drawings as PNG: the same geometry as the SVG, in pixels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image, ImageFont
+
+from eval_factory.report.plots.drawing import Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text
+from eval_factory.report.plots.estimate_plots import Estimate, dot_plot
+from eval_factory.report.plots.png_plot import OTHER_FONT, other_font, png, size_of
+from eval_factory.report.plots.svg_plot import COLOURS, svg
+
+SCALE = 300 / 96
+
+
+def drawn(*shapes: Shape, width: float = 96.0) -> Drawing:
+    return Drawing("Title", "What it shows.", 48, shapes, width)
+
+
+def image(drawing: Drawing) -> Any:
+    return Image.open(io.BytesIO(png(drawing)))
+
+
+def box_of(picture: Any, colour: Colour) -> list[float]:
+    """The rectangle, in CSS pixels, of what has just this colour."""
+    red, green, blue = (int(COLOURS[colour][at : at + 2], 16) for at in (1, 3, 5))
+    pixels = picture.load()
+    found = [(x, y) for x in range(picture.width) for y in range(picture.height) if pixels[x, y] == (red, green, blue)]
+    columns, rows = [x for x, _ in found], [y for _, y in found]
+    return [min(columns) / SCALE, min(rows) / SCALE, (max(columns) + 1) / SCALE, (max(rows) + 1) / SCALE]
+
+
+def test_it_has_300_dots_per_inch() -> None:
+    picture = image(drawn())
+    assert picture.size == (300, 150) == size_of(drawn())
+    assert size_of(drawn(width=96.1)) == (301, 150)
+    assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.01)
+    assert (picture.info["Title"], picture.info["Description"]) == ("Title", "What it shows.")
+    assert picture.getcolors() == [(300 * 150, (255, 255, 255))]
+
+
+@pytest.mark.parametrize(
+    ("shape", "box"),
+    [
+        (Rect(10, 20, 30, 15, "data"), [10, 20, 40, 35]),
+        (Circle(40, 20, 10, "data"), [30, 10, 50, 30]),
+        (Polygon(((40, 10), (50, 20), (40, 30), (30, 20)), "data"), [30, 10, 50, 30]),
+        (Line(10, 20, 60, 20, "data", 4), [10, 18, 60, 22]),
+        (Line(10, 5, 10, 40, "data", 4, dashed=True), [8, 5, 12, 40]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_shapes_stand_where_the_drawing_has_them(shape: Shape, box: list[float]) -> None:
+    assert box_of(image(drawn(shape)), "data") == pytest.approx(box, abs=1.2)
+
+
+def test_a_dashed_line_has_gaps() -> None:
+    picture = image(drawn(Line(0, 20, 20, 20, "data", 4, dashed=True)))
+    seen = [picture.getpixel((round(x * SCALE), round(20 * SCALE))) for x in (2, 7, 12, 17)]
+    assert [colour == (255, 255, 255) for colour in seen] == [False, True, False, True]
+
+
+def test_a_rectangle_without_a_width_is_not_drawn() -> None:
+    picture = image(drawn(Rect(10, 20, 0, 15, "data"), Rect(10, 20, 15, 0, "data")))
+    assert len(picture.getcolors()) == 1
+
+
+@pytest.mark.parametrize(("anchor", "left", "right"), [("start", 40, 56), ("middle", 32, 48), ("end", 24, 40)])
+def test_words_stand_at_their_anchor(anchor: Any, left: float, right: float) -> None:
+    box = box_of(image(drawn(Text(40, 30, "HH", anchor, size=11))), "ink")
+    assert box[0] == pytest.approx(left, abs=2)
+    assert box[2] == pytest.approx(right, abs=2)
+    assert box[3] == pytest.approx(30, abs=0.7)  # the baseline
+
+
+def test_png_and_svg_agree() -> None:
+    rows = [Estimate("one", 0.25, 0.1, 0.4, 30), Estimate("two", 0.8, 0.7, 0.9, 30)]
+    drawing = dot_plot("Groups", rows, axis_label="x", scale=(0, 1))
+    root = ElementTree.fromstring(svg(drawing, standalone=True))  # noqa: S314 - our own
+    box = box_of(image(drawing), "data")
+    blue = [element for element in root.iter() if element.get("stroke") == COLOURS["data"]]
+    ends = [float(element.get(name) or "nan") for element in blue for name in ("x1", "x2")]
+    assert [box[0], box[2]] == pytest.approx([min(ends), max(ends)], abs=2)
+    assert size_of(drawing) == (2000, -(-int(root.get("height") or "0") * 300 // 96))
+
+
+def test_the_same_drawing_is_the_same_file() -> None:
+    drawing = drawn(Text(10, 20, "words"), Circle(40, 20, 10, "data"))
+    assert png(drawing) == png(drawing)
+
+
+@pytest.fixture(params=[False, True], ids=["without", "with"])
+def other(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """A machine without the other font, or with it: then Pillow's own stands for it. The sizes that are asked for."""
+    truetype, asked = ImageFont.truetype, []
+
+    def fake(font: Any, size: float, **how: Any) -> Any:
+        if font != OTHER_FONT:
+            return truetype(font, size, **how)
+        asked.append(size)
+        if not request.param:
+            raise OSError("cannot open resource")
+        return ImageFont.load_default(size=size)
+
+    monkeypatch.setattr(ImageFont, "truetype", fake)
+    other_font.cache_clear()
+    yield asked
+    other_font.cache_clear()
+
+
+def of(text: str) -> bytes:
+    return png(drawn(Text(4, 30, text), width=400))
+
+
+def test_letters_that_no_font_has_are_spelled(other: list[float]) -> None:
+    assert of("plain") != of("plait")
+    assert other == []
+    assert of("café Ж 中") == of(r"cafe \u0416 \u4e2d")
+    assert other == [pytest.approx(13 * 6.25)]
