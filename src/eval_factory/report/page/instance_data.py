@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from eval_factory.core.jsonl import json_line
+from eval_factory.core.redaction import REDACTED
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.page.data_blocks import block
 from eval_factory.report.plots.result_plots import InstanceNumbers
@@ -24,6 +25,8 @@ FAR_APART = 2.0
 """Marks between judges that are told as a disagreement."""
 PREVIEW, ANSWER_PREVIEW = 90, 48
 """Characters of a prompt and an answer in the table."""
+QUESTION = "Question:"
+"""What stands before the question in most of HELM's prompts."""
 
 FLAGS = (
     "wrong", "right", "failed", "empty", "cut_off", "disagree", "unparsed", "refused", "thinking_stripped",
@@ -121,8 +124,8 @@ class InstancePacker:
             groups=tuple(None if (one := record.categories.get(name)) is None else str(one) for name in self.fields),
             latency_s=record.latency_s,
             tokens=record.completion_tokens,
-            preview=_first_words(prompt, PREVIEW) if self.with_texts else "",
-            answer=_first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
+            preview=first_words(prompt.rpartition(QUESTION)[2], PREVIEW) if self.with_texts else "",
+            answer=first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
         )
 
     def _count(self, record: InstanceRecord) -> None:
@@ -144,11 +147,13 @@ class InstancePacker:
         }  # fmt: skip
         if self.with_texts:
             found |= self._texts(record)
-        return {name: value for name, value in found.items() if value not in (None, [], {}, False)}
+        return {
+            name: value for name, value in found.items() if not (value is None or value is False or value in ([], {}))
+        }
 
     def _texts(self, record: InstanceRecord) -> dict[str, Any]:
         asked = {
-            "prompt": "" if record.turns else record.prompt, "turns": list(record.turns),
+            "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
             "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
         }  # fmt: skip
         key = (record.id, record.trial, record.perturbation, record.split)
@@ -223,9 +228,17 @@ def _text_of_prompt(record: InstanceRecord) -> str:
     return "\n".join(one for one in said if isinstance(one, str)) or record.prompt
 
 
-def _first_words(text: str, length: int) -> str:
-    shown = " ".join(text[: 8 * length].split())
-    return shown if len(shown) <= length else shown[: length - 1].rstrip() + "…"
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def first_words(text: str, length: int) -> str:
+    """On one line. It ends where something was redacted: `verify` makes the page again and knows no key."""
+    before, redacted, _ = text[: 8 * length].partition(REDACTED)
+    shown = " ".join(before.split())
+    if len(shown) > length:
+        return shown[: length - 1].rstrip() + "…"
+    return f"{shown} {REDACTED}".lstrip() if redacted else shown
 
 
 def _digest(asked: Mapping[str, Any]) -> bytes:

@@ -230,7 +230,7 @@
     const several = runs.length > 1;
     const names = ["id", ...(several ? runs.map((_, at) => "score " + letter(at)) : ["score"]), "signs"];
     const cells = names.map((name) => element("th", { scope: "col" }, name));
-    if (hasTexts()) cells.push(...["question", "answer"].map((name) => element("th", { scope: "col", class: "extra" }, name)));
+    if (hasTexts()) cells.push(...["question", runs.length > 1 ? "answer of A" : "answer"].map((name) => element("th", { scope: "col", class: "extra" }, name)));
     byId("columns").replaceChildren(...cells);
   }
 
@@ -376,6 +376,8 @@
     byId("detail").hidden = false;
     document.body.classList.add("open");
     byId("detail").scrollTop = 0;
+    // The question stands at the end of a prompt, after examples and instructions.
+    for (const prompt of byId("detail").querySelectorAll(".prompt")) prompt.scrollTop = prompt.scrollHeight;
     history.replaceState(null, "", "#" + addressOf(entry.first));
     while (found.includes(entry) && found.indexOf(entry) >= state.limit) showMore();
     markCurrent();
@@ -437,8 +439,8 @@
 
   function askedParts(detail) {
     const parts = [];
-    if (detail.turns) detail.turns.forEach((turn) => parts.push(heading("Asked, as "), block(contentOf(turn), "", "turn")) && parts[parts.length - 2].append(inline(String(turn.role))));
-    else if (detail.prompt !== undefined) parts.push(heading("Prompt"), block(detail.prompt, "", "prompt"));
+    if (detail.turns) detail.turns.forEach((turn) => parts.push(heading("Asked, as "), block(contentOf(turn), "prompt", "turn")) && parts[parts.length - 2].append(inline(String(turn.role))));
+    else if (detail.prompt !== undefined) parts.push(heading("Prompt"), block(detail.prompt, "prompt", "prompt"));
     if (detail.references) {
       const list = detail.references.map(([text, correct]) => element("li", { class: "reference " + (correct ? "correct" : "") },
         correct ? "\u2713 right: " : "", ...(text.length > 300 ? [block(text, "", "reference")] : [inline(text)])));
