@@ -13,7 +13,7 @@ from markupsafe import Markup
 from eval_factory.core.jsonl import json_line
 from eval_factory.core.redaction import REDACTED
 from eval_factory.core.results import InstanceRecord, Score
-from eval_factory.report.page.data_blocks import block
+from eval_factory.report.page.data_blocks import BlockWriter
 from eval_factory.report.plots.result_plots import InstanceNumbers
 from eval_factory.report.reader import instance_record
 
@@ -79,9 +79,12 @@ class InstancePacker:
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)
-    _chunks: list[Markup] = field(default_factory=list)
     _prompts: dict[Key, bytes] = field(default_factory=dict)
     _beginning: str | None = None
+    _writer: BlockWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._writer = BlockWriter(self.run)
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
@@ -100,8 +103,8 @@ class InstancePacker:
             if row.value is not None:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
-        index = block(self.run, "index", self._index(middle))
-        return InstanceBlocks((index, *self._chunks), self._numbers, counts, len(self._rows), middle, self._prompts)
+        blocks = self._writer.finish(self._index(middle))
+        return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts)
 
     def _pack(self) -> None:
         """What all prompts of the first chunk begin with (the examples) is not what a table should show of each."""
@@ -113,7 +116,7 @@ class InstancePacker:
             self._rows.append(self._row(record))
             self._count(record)
             lines.append(json_line(self._detail(record)))
-        self._chunks.append(block(self.run, str(len(self._chunks)), lines))
+        self._writer.add(lines)
 
     def _row(self, record: InstanceRecord) -> _Row:
         prompt = _text_of_prompt(record).removeprefix(self._beginning or "")
@@ -152,7 +155,7 @@ class InstancePacker:
         }
 
     def _texts(self, record: InstanceRecord) -> dict[str, Any]:
-        asked = {
+        asked: dict[str, Any] = {
             "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
             "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
         }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,13 +16,12 @@ SHARE = Score(0.5, STATS, "exact_match", "test", None, True, (0.0, 1.0), "share"
 RATING = Score(3.456, replace(STATS, ci_low=3.0, ci_high=4.0), "jury", "test", None, True, (1.0, 5.0), "rating")
 
 
-def made(score: Score | None = SHARE, **changes: object) -> TaskResult:
+def made(score: Score | None = SHARE, **changes: Any) -> TaskResult:
+    """Changes of the result and of its validity."""
     whole = result([instance(f"q{n}", 1.0) for n in range(4)])
-    validity = replace(
-        whole.validity, **{name: changes.pop(name) for name in list(changes) if hasattr(whole.validity, name)}
-    )  # type: ignore[arg-type]
+    of_validity = {name: changes.pop(name) for name in list(changes) if hasattr(whole.validity, name)}
     scores = {} if score is None else {"exact_match": score}
-    return replace(whole, scores=scores, validity=validity, **changes)  # type: ignore[arg-type]
+    return replace(whole, scores=scores, validity=replace(whole.validity, **of_validity), **changes)
 
 
 @pytest.mark.parametrize(
