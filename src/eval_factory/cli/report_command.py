@@ -18,8 +18,11 @@ from eval_factory.core.errors import ConfigError
 @click.option(
     "--plots", type=HomePath(), default=None, metavar="DIR", help="Write the plots to this folder, as SVG and PNG."
 )
-def report(folders: tuple[Path, ...], output: Path | None, purpose: str | None, plots: Path | None) -> None:
-    """Write the page of a result anew."""
+@click.option("--no-text", "no_text", is_flag=True, help="Leave out every prompt, answer, reference and judge's words.")
+def report(
+    folders: tuple[Path, ...], output: Path | None, purpose: str | None, plots: Path | None, no_text: bool
+) -> None:
+    """Write the page of one result, or of several beside each other, with every instance in it."""
     if purpose is not None:
         write_for(purpose, folders, output)
         return
@@ -29,13 +32,19 @@ def report(folders: tuple[Path, ...], output: Path | None, purpose: str | None, 
         write_plots(folders, plots)
         if output is None:
             return
-    from eval_factory.core.rundir import write_atomic
+    from eval_factory.core.rundir import PRIVATE, write_atomic
+    from eval_factory.report.page.stored_pages import page_of
     from eval_factory.report.reader import load_result
-    from eval_factory.report.write import html
 
-    if len(folders) != 1:
-        raise ConfigError("report: give one output folder")
-    stored = load_result(folders[0])
-    page = output or stored.folder / "report.html"
-    write_atomic(page, html(stored.result, stored.command))
-    click.echo(str(page))
+    if len(folders) > 1:
+        from eval_factory.analysis.comparison_page import page_of_several
+
+        if output is None:
+            raise ConfigError("report: several folders have one page between them; say where: -o page.html")
+        text = page_of_several(folders, with_texts=not no_text)
+    else:
+        stored = load_result(folders[0])
+        output = output or stored.folder / ("report-without-texts.html" if no_text else "report.html")
+        text = page_of(stored, with_texts=not no_text)
+    write_atomic(output, text, mode=PRIVATE)
+    click.echo(str(output))

@@ -24,7 +24,10 @@ from eval_factory.cli.wrapping import columns, wrapped
         ("see /a/path/that/is/longer/than/this", ["see", "    /a/path/that/is/longer/than/this"]),
         ("  results: /a/path/that/is/longer", ["  results: /a/path/that/is/longer"]),
         ("a score is 0.5  (0.1 .. 0.9)", ["a score is 0.5", "    (0.1 .. 0.9)"]),
-        ("some (in 5 of all), of (9 of them were here)", ["some (in 5 of all),", "    of (9 of them", "    were here)"]),
+        (
+            "some (in 5 of all), of (9 of them were here)",
+            ["some (in 5 of all),", "    of (9 of them", "    were here)"],
+        ),
         ("中文中文中文中 文中文", ["中文中文中文中", "    文中文"]),
         ("中文中文中文中文中文", ["中文中文中文中文中文"]),
     ],
