@@ -56,7 +56,7 @@ def exit_codes() -> dict[str, int]:
     return {
         name: value.exit_code
         for name, value in vars(errors).items()
-        if isinstance(value, type) and errors.EvalFactoryError in value.__bases__
+        if isinstance(value, type) and issubclass(value, errors.EvalFactoryError) and value.__bases__ != (Exception,)
     }
 
 

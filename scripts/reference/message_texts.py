@@ -88,6 +88,10 @@ class Module:
         return found
 
     @cached_property
+    def calls(self) -> list[tuple[Function | None, ast.Call]]:
+        return list(_calls(self.tree))
+
+    @cached_property
     def constants(self) -> dict[str, ast.expr]:
         found: dict[str, ast.expr] = {}
         for node in self.tree.body:
@@ -125,7 +129,7 @@ class Source:
     def raised(self, classes: dict[str, int]) -> Iterator[tuple[int, str, str]]:
         """Exit code, module and text of all that is raised as one of these classes."""
         for module in self.modules.values():
-            for function, call in _calls(module.tree):
+            for function, call in module.calls:
                 code = classes.get(_called(call))
                 if code is None:
                     continue
