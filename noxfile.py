@@ -21,6 +21,12 @@ TESTS = {
     "tests": "tests",
 }
 """Sessions that run tests of a folder."""
+DOCS = [
+    "tests/test_project.py",
+    "tests/test_development.py",
+    "tests/test_docs_links.py",
+]
+"""What is tested of README and docs/ first; every command of theirs and the reference: with all tests."""
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "none"
@@ -53,7 +59,14 @@ def types(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """README and docs/ say what the program does: tables, defaults, generated pages, links."""
-    bash(session, "bash scripts/test.sh", "-n", "0", "tests/test_project.py", "tests/test_development.py")
+    bash(session, "bash scripts/test.sh", "-n", "0", *DOCS)
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """The documentation as web pages, in the folder after `--` (site/): no warning, nothing loaded from elsewhere."""
+    target = session.posargs[0] if session.posargs else "site"
+    bash(session, "make_docs_venv; .venv-docs/bin/python scripts/make_site.py", target)
 
 
 @nox.session

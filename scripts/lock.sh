@@ -15,3 +15,4 @@ compile scripts/requirements-dev.in requirements-dev.lock $(without requirements
 # shellcheck disable=SC2046
 compile scripts/requirements-mutants.in requirements-mutants.lock $(without requirements.lock requirements-dev.lock) "$@"
 compile scripts/requirements-lint.in requirements-lint.lock "$@"
+compile scripts/requirements-docs.in requirements-docs.lock "$@"

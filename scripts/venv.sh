@@ -21,14 +21,19 @@ install_lock() {
 }
 
 # The linters have an environment of their own: .venv stays as small as a user's. nox, which starts everything, is there too.
-make_lint_venv() {
+make_lint_venv() { make_tools_venv .venv-lint requirements-lint.lock; }
+
+# So has what builds the documentation site.
+make_docs_venv() { make_tools_venv .venv-docs requirements-docs.lock; }
+
+make_tools_venv() {
   local stamp
-  stamp=$(cksum < requirements-lint.lock)
-  if [ "$(cat .venv-lint/.made-from 2>/dev/null)" != "$stamp" ]; then
-    rm -rf .venv-lint
-    "$(find_python)" -m venv .venv-lint
-    install_lock .venv-lint requirements-lint.lock
-    echo "$stamp" > .venv-lint/.made-from
+  stamp=$(cksum < "$2")
+  if [ "$(cat "$1/.made-from" 2>/dev/null)" != "$stamp" ]; then
+    rm -rf "$1"
+    "$(find_python)" -m venv "$1"
+    install_lock "$1" "$2"
+    echo "$stamp" > "$1/.made-from"
   fi
 }
 

@@ -151,5 +151,7 @@ def test_the_design_has_every_room(root: Path) -> None:
     assert re.findall(r"^\| `(\w+)(?:/|\.py)` \|", text, re.M) == rooms
 
 
-def test_the_readme_names_every_page(root: Path) -> None:
-    assert [name for name in PAGES if f"`docs/{name}`" not in (root / "README.md").read_text("utf-8")] == []
+def test_the_map_that_the_readme_leads_to_names_every_page(root: Path) -> None:
+    named = (root / "docs" / "README.md").read_text("utf-8")
+    assert "(docs/README.md)" in (root / "README.md").read_text("utf-8")
+    assert [name for name in PAGES if name != "README.md" and f"]({name})" not in named] == []

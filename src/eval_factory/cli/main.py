@@ -111,7 +111,7 @@ def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None
             click.echo(f"  * {task.name}")
 
 
-_FLAGS = {
+FLAGS = {
     "output_dir": "config.output_dir",
     "eval_type": "config.type",
     "model_id": "target.api_endpoint.model_id",
@@ -177,7 +177,7 @@ def run_eval(
     """Run one evaluation."""
     from eval_factory import api  # imported here, as all that runs something: `ls` is to be quick
 
-    given: dict[str, Any] = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
+    given: dict[str, Any] = {FLAGS[name]: value for name, value in flags.items() if value is not None}
     if offline:
         given["config.params.extra.offline"] = True
     if allow_code_execution:

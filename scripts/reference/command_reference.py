@@ -1,0 +1,55 @@
+"""The page of every command with its options, read from click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+from scripts.reference.page_text import code, page, table
+
+from eval_factory.cli.main import PROGRAM, cli
+
+INTRODUCTION = """\
+`eval-factory COMMAND --help` says the same. Commands and options may be written with hyphens, too:
+`run-eval --model-id`. Exit codes: [every exit code and message](messages.md)."""
+
+
+def commands_page() -> str:
+    """docs/reference/commands.md."""
+    lines = [INTRODUCTION]
+    for context in contexts(click.Context(cli, info_name=PROGRAM)):
+        lines += ["", *_section(context)]
+    return page("Every command", lines)
+
+
+def contexts(context: click.Context) -> Iterator[click.Context]:
+    """A command and all that are below it."""
+    yield context
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            command = context.command.get_command(context, name)
+            if command is not None:
+                yield from contexts(click.Context(command, info_name=name, parent=context))
+
+
+def _section(context: click.Context) -> list[str]:
+    command = context.command
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    lines = [f"## {context.command_path}", "", f"    {usage}", "", " ".join((command.help or "").split())]
+    rows = [_row(option, context) for option in command.params if isinstance(option, click.Option)]
+    return [*lines, "", *table(("option", "default", "what it does"), rows)] if rows else lines
+
+
+def _row(option: click.Option, context: click.Context) -> tuple[str, str, str]:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    value = "" if option.is_flag else f" {code(option.make_metavar(context))}"
+    repeated = " May be repeated." if option.multiple else ""
+    return names + value, _default(option), f"{option.help or ''}{repeated}"
+
+
+def _default(option: click.Option) -> str:
+    if option.required:
+        return "needed"
+    default = option.default
+    plain = isinstance(default, (str, int, float)) and not isinstance(default, bool)
+    return code(str(default)) if plain else ""

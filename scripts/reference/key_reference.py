@@ -1,0 +1,135 @@
+"""The page of every key of a run config: type, default, flag, whether it belongs to the run's identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scripts.reference.page_text import code, page, table
+
+from eval_factory.cli.main import FLAGS
+from eval_factory.config.json_schema import DESCRIPTIONS, run_config_schema
+from eval_factory.plan.run_plan import CHANGES_RESULTS, JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
+from eval_factory.tasks.framework import Framework, load_framework
+
+JUDGES = "config.params.extra.judges"
+SWITCHES = {f"config.params.extra.{name}": name for name in ("offline", "allow_code_execution")}
+"""Flags without a value."""
+KINDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
+LIMITS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
+INTRODUCTION = """\
+A run config is one YAML file; each key may also be given with `--overrides path.to.key=value`, and some have a flag of
+their own. Overrides beat flags, flags the file, the file the defaults in `framework.yml`. A null means the default;
+`${NAME}` and `${NAME:-default}` are taken from the environment. A secret (by its name: `..._KEY`, `..._TOKEN` and the
+like) in a URL (`?key=${GATEWAY_KEY}`) or in `params_to_add` stays `${NAME}` in every file and is filled in when a
+request is sent. Keys of EvalFactory's and NeMo Evaluator's adapters that change no result (`use_caching`, `stream` ...)
+are accepted with one warning; one that would change results is refused. `api_key_name` is another name of `api_key`. An
+endpoint's own limit (429) is waited for and costs no retry, whatever `requests_per_minute` says.
+
+**Identity**: a run is known again by the values that change what is asked or what is scored. Where one of them
+changes, the results in the output folder are moved to `results.set-aside-<time>/` and the run starts anew; requests
+that stay the same are answered from `cache.db`. A key without *yes* changes only how a run goes or how its result is
+judged: change it, give the same command, and the run goes on. A test makes every new key take one of the two sides.
+
+`eval-factory schema run_config` prints the same as a JSON Schema, which editors understand."""
+
+
+def keys_page() -> str:
+    """docs/reference/config.md."""
+    framework = load_framework()
+    rows = list(_rows(run_config_schema(framework), "", framework))
+    groups = ("config", "config.params", "config.params.extra", JUDGES, "target.api_endpoint")
+    lines = [INTRODUCTION]
+    for group in (*groups, "target.api_endpoint.adapter_config"):
+        title = f"{group}[]" if group == JUDGES else group
+        lines += ["", f"## `{title}`", ""]
+        own = [row[1:] for row in rows if row[0] == group]
+        lines += table(("key", "what it is", "values", "default", "flag", "identity"), own)
+    return page("Every key of a run config", lines)
+
+
+def _rows(schema: dict[str, Any], path: str, framework: Framework) -> Iterator[tuple[str, ...]]:
+    """The group that a key belongs to, and its row."""
+    for name, field in schema["properties"].items():
+        where = f"{path}.{name}" if path else name
+        if where not in DESCRIPTIONS:  # another spelling, or without an effect
+            continue
+        if "properties" in field:
+            yield from _rows(field, where, framework)
+            continue
+        told = field["description"].partition(" Flag: ")[0]
+        yield path, f"`{name}`", told, _values(field), _default(field, where, framework), _flag(where), identity(where)
+        for option in field.get("anyOf", []):
+            if "properties" in option.get("items", {}):
+                yield from _rows(option["items"], where, framework)
+
+
+def identity(path: str) -> str:
+    """`yes` where a change makes another evaluation of it.
+
+    Raises:
+        KeyError: the key is classed nowhere.
+    """
+    group, _, name = path.rpartition(".")
+    if group == JUDGES:
+        return "" if name in JUDGE_RUNTIME_ONLY else "yes"
+    if path in CHANGES_RESULTS:
+        return "yes"
+    if path in RUNTIME_ONLY:
+        return ""
+    raise KeyError(path)
+
+
+def _flag(path: str) -> str:
+    name = {where: flag for flag, where in FLAGS.items()}.get(path) or SWITCHES.get(path)
+    return f"`--{name}`" if name else ""
+
+
+def _default(field: dict[str, Any], path: str, framework: Framework) -> str:
+    if path in ("config.type", "config.output_dir", "target.api_endpoint.url", "target.api_endpoint.model_id"):
+        return "needed"
+    if path in (f"{JUDGES}.name", f"{JUDGES}.model_id"):
+        return "needed"
+    default = field.get("default")
+    if default is None:
+        return _of_tasks(path, framework)
+    return code(str(default).lower() if isinstance(default, bool) else str(default))
+
+
+def _of_tasks(path: str, framework: Framework) -> str:
+    """Defaults that only some tasks have."""
+    name = path.rpartition(".")[2]
+    if path != f"config.params.extra.{name}":
+        return ""
+    found: dict[str, list[str]] = {}
+    for task in framework.evaluations:
+        if name in task.helm.parameters and task.default_of(name) is not None:
+            found.setdefault(str(task.default_of(name)), []).append(task.name)
+    return "; ".join(f"`{value}` ({', '.join(tasks)})" for value, tasks in found.items())
+
+
+def _values(field: dict[str, Any]) -> str:
+    kinds = [_kind(option) for option in field.get("anyOf", []) if option.get("type") != "null"]
+    return " or ".join(dict.fromkeys(kind for kind in kinds if kind))
+
+
+def _kind(option: dict[str, Any]) -> str:
+    if option.get("pattern", "").startswith(r"\$\{"):
+        return ""  # a variable, which may stand for any value
+    if "enum" in option:
+        return "a task's name" if len(option["enum"]) > 10 else ", ".join(f"`{value}`" for value in option["enum"])
+    kind = option["type"]
+    if kind == "array":
+        return "list of mappings" if "properties" in option["items"] else "list of texts"
+    if kind == "object":
+        return "mapping"
+    return KINDS[kind] + _range(option)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+
+
+def _range(option: dict[str, Any]) -> str:
+    limits = [f"{word} {_number(option[name])}" for name, word in LIMITS.items() if name in option]
+    return f", {', '.join(limits)}" if limits else ""

@@ -1,0 +1,75 @@
+"""The page of every field of evaluation_config.yaml, read from the schema that results are checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scripts.reference.page_text import page, table
+
+from eval_factory.report import documents
+
+INTRODUCTION = """\
+Fields of `evaluation_config.yaml`, in the order of `eval-factory schema evaluation_config`, with which each result is
+checked before it is written. `*` stands for a name (of a task, a metric, a judge), `[]` for the elements of a list.
+What the fields mean is told in [results](../results.md). A field that is not *always* there may be absent."""
+
+Schema = Mapping[str, Any]
+
+
+def schema_page() -> str:
+    """docs/reference/result.md."""
+    schema = documents.schema(documents.EVALUATION_CONFIG_SCHEMA)
+    rows = list(_rows(schema, "", schema["$defs"], ()))
+    lines = [INTRODUCTION, ""]
+    lines += table(("field", "kind", "always", "what it is"), rows)
+    return page("Every field of a result", lines)
+
+
+def _rows(schema: Schema, path: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str, str]]:
+    """The fields below a path; a definition that holds itself is shown once."""
+    required = schema.get("required", ())
+    children = [(name, field, name in required) for name, field in schema.get("properties", {}).items()]
+    if isinstance(schema.get("additionalProperties"), Mapping) and schema["additionalProperties"]:
+        children.append(("*", schema["additionalProperties"], False))
+    for name, field, always in children:
+        where = f"{path}.{name}" if path else name
+        yield from _field(field, where, known, within, always=always)
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        yield from _below(items, f"{path}[]", known, within)
+
+
+def _field(
+    field: Schema, where: str, known: Schema, within: tuple[str, ...], *, always: bool
+) -> Iterator[tuple[str, str, str, str]]:
+    whole, inside = _resolved(field, known, within)
+    about = field.get("description") or whole.get("description", "")
+    yield f"`{where}`", _kind(whole), "yes" if always else "", about
+    if inside is not None:
+        yield from _rows(whole, where, known, inside)
+
+
+def _below(field: Schema, where: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str, str]]:
+    whole, inside = _resolved(field, known, within)
+    if inside is not None:
+        yield from _rows(whole, where, known, inside)
+
+
+def _resolved(field: Schema, known: Schema, within: tuple[str, ...]) -> tuple[Schema, tuple[str, ...] | None]:
+    """What a reference leads to; None where its fields are shown further up already."""
+    if "$ref" not in field:
+        return field, within
+    name = str(field["$ref"]).rpartition("/")[2]
+    return known[name], None if name in within else (*within, name)
+
+
+def _kind(field: Schema) -> str:
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    if "anyOf" in field or "oneOf" in field:
+        return " or ".join(filter(None, map(_kind, field.get("anyOf") or field["oneOf"])))
+    kinds = field.get("type", "")
+    return " or ".join([kinds] if isinstance(kinds, str) else kinds)

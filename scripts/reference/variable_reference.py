@@ -1,0 +1,80 @@
+"""The page of environment variables: what each is for; a test finds those that the source reads and the page lacks."""
+
+from __future__ import annotations
+
+from scripts.reference.page_text import page, table
+
+from eval_factory.executors.environment import ALLOWED, ALLOWED_PREFIXES
+
+KEYS = {
+    "OPENAI_API_KEY": "The key of the evaluated model, unless `target.api_endpoint.api_key` names another variable.",
+    "GPT_JUDGE_API_KEY": "The key of the default judge `gpt`; the main key where it is not set.",
+    "LLAMA_JUDGE_API_KEY": "The key of the default judge `llama`; the main key where it is not set.",
+    "CLAUDE_JUDGE_API_KEY": "The key of the default judge `claude`; the main key where it is not set.",
+    "HELM_CREDENTIALS": "A file, or text, in the form of HELM's `credentials.conf`, where keys are looked for last.",
+    "<SERVICE>_CLIENT_ID": "With `oauth: service`: the client's id.",
+    "<SERVICE>_CLIENT_SECRET": "With `oauth: service`: the client's secret.",
+    "<SERVICE>_TOKEN_URL": "With `oauth: service`: where tokens come from, unless `framework.yml` knows it.",
+    "<SERVICE>_SCOPE": "With `oauth: service`: what tokens are for, unless `framework.yml` knows it.",
+    "HF_TOKEN": "The key of the Hugging Face Hub, for data that need one.",
+}
+NETWORK = {
+    "HTTP_PROXY": "The proxy of http:// addresses; lower case too.",
+    "HTTPS_PROXY": "The proxy of https:// addresses; lower case too.",
+    "ALL_PROXY": "The proxy of any address that has none of its own; lower case too.",
+    "NO_PROXY": "Hosts that are asked without a proxy; lower case too.",
+    "SSL_CERT_FILE": "A file of certificates to trust (PEM).",
+    "SSL_CERT_DIR": "A folder of certificates to trust.",
+    "REQUESTS_CA_BUNDLE": "A file of certificates to trust, where it is set for other Python programs.",
+    "CURL_CA_BUNDLE": "The same, where it is set for curl.",
+    "NVCF_STATUS_URL": "Where NVIDIA Cloud Functions are asked whether a request is done.",
+    "OAUTHLIB_INSECURE_TRANSPORT": "1: tokens may come from an http:// address; set by itself for this machine.",
+}
+DATA = {
+    "HF_HOME": "Where data sets of the Hugging Face Hub are kept.",
+    "HF_HUB_CACHE": "Where the Hub's files are kept, if elsewhere.",
+    "HF_DATASETS_CACHE": "Where prepared data sets are kept, if elsewhere.",
+    "HF_MODULES_CACHE": "Where scripts of data sets are kept while a bundle is made.",
+    "HF_ENDPOINT": "A mirror of the Hub.",
+    "HF_HUB_OFFLINE": "1: the Hub is not asked.",
+    "HF_DATASETS_OFFLINE": "1: data sets are not looked for on the Hub.",
+    "NLTK_DATA": "Where nltk's files are.",
+    "TIKTOKEN_CACHE_DIR": "Where tiktoken's vocabularies are.",
+    "MEDICAL_DATA_ALL_FILES": "1: MTSamples scenarios read every file that they find, not the pinned list alone.",
+}
+PROGRAM = {
+    "EVAL_FACTORY_WITHOUT": "`all`, or names of patches: those that make helm-run quicker are left out.",
+    "GITHUB_STEP_SUMMARY": "The file of a job's summary, which GitHub sets: `gate` adds its table.",
+    "MLFLOW_DISABLE_TELEMETRY": "MLflow's telemetry is off unless this is set.",
+    "PYTHONUTF8": "Set to 1 for helm-run, whatever it is: every file is UTF-8.",
+}
+BETWEEN_PROCESSES = {
+    "EVAL_FACTORY_FILE_LISTS", "EVAL_FACTORY_OFFLINE", "EVAL_FACTORY_PARENT", "EVAL_FACTORY_PINS",
+    "EVAL_FACTORY_PROBED", "EVAL_FACTORY_PROXIES", "EVAL_FACTORY_RUN_ID",
+}  # fmt: skip
+"""eval-factory tells helm-run by these; a user sets none of them."""
+INTRODUCTION = """\
+None is needed for the embedded endpoint. Settings belong into the run config; variables hold keys, and what other
+programs on the machine share: proxies, certificates, caches. You choose the names of key variables
+(`api_key: MY_KEY`)."""
+
+
+def variables_page() -> str:
+    """docs/reference/environment.md."""
+    lines = [INTRODUCTION]
+    sections = {"Keys and tokens": KEYS, "Network": NETWORK, "Data": DATA, "The program": PROGRAM}
+    for title, known in sections.items():
+        lines += ["", f"## {title}", "", *table(("variable", "what it is for"), _rows(known))]
+    passed = ", ".join(f"`{name}`" for name in sorted(ALLOWED) if name.isupper())
+    own = ", ".join(f"`{name}`" for name in sorted(BETWEEN_PROCESSES))
+    prefixes = ", ".join(f"`{prefix}...`" for prefix in ALLOWED_PREFIXES)
+    lines += [
+        "", "## What helm-run is given", "",
+        f"Nothing but the keys that the run names and these: {passed}, {prefixes}, and the proxies in lower case.",
+        f"Of its own eval-factory adds {own}; set none of them.",
+    ]  # fmt: skip
+    return page("Environment variables", lines)
+
+
+def _rows(known: dict[str, str]) -> list[tuple[str, str]]:
+    return [(f"`{name}`", about) for name, about in known.items()]

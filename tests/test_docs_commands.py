@@ -1,0 +1,351 @@
+"""Every command and configuration in README and docs/: run where nothing outside is needed, else parsed, with the reason."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from eval_factory.analysis.gate_policy import load_policy
+from eval_factory.cli.main import cli
+from eval_factory.config.json_schema import run_config_schema
+from eval_factory.core.errors import EvalFactoryError
+from eval_factory.report import documents
+from eval_factory.tasks.custom.definition import load_benchmark
+from eval_factory.tasks.framework import load_framework
+from stored_results import instance, result, written
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = "eval-factory"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md") if (ROOT / name).is_file()),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
+NOT_RUN = {
+    "run_eval": "an endpoint and a key; its --dry_run is run in its place",
+    "leaderboard run": "an endpoint; its --dry_run is run in its place",
+    "data pull": "a network; tests/integration/data/test_data_commands.py",
+    "data pack": "a bundle; tests/integration/data/test_data_commands.py",
+    "data unpack": "a bundle; tests/integration/data/test_data_commands.py",
+    "data import": "data; tests/unit/data/test_importing.py",
+    "data verify": "a bundle; tests/integration/data/test_data_commands.py",
+    "verify": "a whole run; tests/integration/test_altered_results.py",
+    "reproduce": "a whole run; tests/unit/workflows/test_reproduce.py",
+    "export": "results of public benchmarks; tests/unit/report/exports/",
+    "view": "HELM, and a whole run",
+    "ls bundle": "a bundle; tests/integration/data/test_data_commands.py",
+}
+"""Commands that are parsed only, and why; of the first two the preview is run."""
+NEW = ("report", "suite", "annotate")
+"""Commands with tests of their own that need files which no page makes."""
+OTHER_PROGRAMS = {
+    "bash": "scripts of the project: .ci/run runs them",
+    "cat": "writes the files that follow",
+    "cosign": "not a part of the project",
+    "cp": "a shell's own",
+    "curl": "not a part of the project",
+    "docker": "not a part of the project",
+    "echo": "a shell's own",
+    "export": "a shell's own",
+    "git": "a shell's own",
+    "gpg": "not a part of the project",
+    "head": "a shell's own",
+    "helm-run": "tests/integration/test_real_data.py",
+    "helm-server": "tests/integration/test_helm_pages.py",
+    "helm-summarize": "tests/integration/test_helm_pages.py",
+    "minisign": "not a part of the project",
+    "mkdir": "a shell's own",
+    "pip": "a package registry",
+    "pipx": "a package registry",
+    "printf": "a shell's own",
+    "python": "scripts of the project are looked for",
+    "sed": "a shell's own",
+    "sha256sum": "a shell's own",
+    "source": "scripts of the project are looked for",
+    "uv": "a package registry",
+    "uvx": "a package registry",
+}
+"""Programs that are not ours, and why they are only looked at."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One simple command of a block, or a file that it writes."""
+
+    words: tuple[str, ...]
+    writes: str | None = None
+    text: str = ""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def steps(block: str) -> Iterator[Step]:
+    """Simple commands in their order; `cat > file << EOF` is a file."""
+    rest = block.replace("\\\n", " ").splitlines()
+    while rest:
+        line = rest.pop(0)
+        here = re.match(r"cat > (\S+) << '?(\w+)'?$", line.strip())
+        if here:
+            end = rest.index(here[2])
+            yield Step(("cat",), here[1], "\n".join(rest[:end]) + "\n")
+            del rest[: end + 1]
+            continue
+        yield from _simple(line)
+
+
+def _simple(line: str) -> Iterator[Step]:
+    if re.match(r"\w+=\$?\S*\(|#", line.strip()):
+        return  # a variable of the shell, or a remark
+    words = shlex.shlex(line, posix=True, punctuation_chars=";&|>")
+    words.whitespace_split = True
+    current: list[str] = []
+    for word in [*words, ";"]:
+        if set(word) <= set(";&|"):
+            if current:
+                yield Step(tuple(_without_redirection(current)))
+            current = []
+        else:
+            current.append(word)
+
+
+def _without_redirection(words: list[str]) -> list[str]:
+    if ">" in words:
+        at = words.index(">")
+        words = words[:at] + words[at + 2 :]
+    while words and re.fullmatch(r"\w+=.*", words[0]):
+        words = words[1:]
+    return words
+
+
+def parsed(words: tuple[str, ...]) -> tuple[str, click.Context]:
+    """The command that click finds, with its options read: a wrong one is an error."""
+    context, arguments = click.Context(cli, info_name=PROGRAM), list(words[1:])
+    while arguments and arguments[0] in ("--debug",):
+        arguments.pop(0)
+    command: click.Command = cli
+    while isinstance(command, click.Group):
+        name, found, arguments = command.resolve_command(context, arguments)
+        assert found is not None, words
+        command = found
+        if isinstance(command, click.Group):
+            context = click.Context(command, info_name=name, parent=context)
+        else:
+            context = command.make_context(str(name), arguments, parent=context)
+    return context.command_path.removeprefix(f"{PROGRAM} "), context
+
+
+def why_not_run(path: str, words: tuple[str, ...]) -> str | None:
+    if path == "data ls" and len(words) > 3:
+        return NOT_RUN["ls bundle"]
+    group = path.partition(" ")[0]
+    return NOT_RUN.get(path) or NOT_RUN.get(group) or ("has tests of its own" if group in NEW else None)
+
+
+def our_commands(page: Path) -> list[Step]:
+    return [step for block in blocks(page, "bash") for step in steps(block)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_of_a_page_is_one_that_there_is(name: str) -> None:
+    for step in our_commands(ROOT / name):
+        if not step.words:
+            continue
+        program, *arguments = step.words
+        if program == PROGRAM:
+            if arguments != ["--version"]:
+                parsed(step.words)
+            continue
+        known = program in OTHER_PROGRAMS or program in functions_of_venv_sh() or program.startswith(".venv")
+        assert known, f"{name}: {shlex.join(step.words)}: say in OTHER_PROGRAMS why it is not run"
+        if program in ("bash", "source", "python") and arguments:
+            file = arguments[0]
+            assert file.startswith(("-", ".venv")) or (ROOT / file).is_file(), step.words
+        if program.endswith("/nox") and arguments[0] == "-s":
+            named = [word for word in arguments[1:] if word != "--" and not word.startswith(("tests", "-"))]
+            assert {word.partition("-")[0] for word in named} <= sessions(), step.words
+
+
+def functions_of_venv_sh() -> set[str]:
+    return set(re.findall(r"^(\w+)\(\)", (ROOT / "scripts" / "venv.sh").read_text("utf-8"), re.MULTILINE))
+
+
+def sessions() -> set[str]:
+    tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} | {
+        "unit",
+        "helm",
+        "integration",
+        "faults",
+        "tests",
+    }
+
+
+FOLDERS = {
+    "results/a": "1101100101", "results/b": "1101111111", "results/c": "0101100101", "results/my_test": "1101",
+    "results/first": "1100", "results/second": "1100", "results/small": "1101" * 50, "results/large": "1111" * 50,
+}  # fmt: skip
+"""Results that pages speak of, with which instances are right."""
+LENIENT = "exact_match.lenient"
+NOT_MADE = {
+    "policy.yml": "a policy of the reader's; tests/unit/analysis/test_gate.py",
+    "run_entries_medhelm_public.conf": "a file of HELM's repository; tests/integration/test_leaderboard.py",
+}
+"""Files that a page speaks of and does not show; a command that names one is parsed only."""
+MAY_END_WITH = {"gate": {0, 1}}
+"""Exit codes other than 0 that a result may have."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the pages' commands find: results, the project's run configs."""
+    folder = tmp_path_factory.mktemp("docs")
+    for name, values in FOLDERS.items():
+        records = [instance(f"q{number}", float(one)) for number, one in enumerate(values)]
+        records = [replace(one, metrics={**one.metrics, LENIENT: one.metrics["exact_match"]}) for one in records]
+        written(folder / name, result(records, ("exact_match", LENIENT)))
+    return folder
+
+
+def my_test() -> str:
+    """The README's run config."""
+    (found,) = (step.text for step in our_commands(ROOT / "README.md") if step.writes == "my_test.yml")
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if f"{PROGRAM} " in (ROOT / name).read_text("utf-8")])
+def test_the_commands_of_a_page_run(name: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "results").symlink_to(finished / "results")
+    (tmp_path / "test_cases").symlink_to(ROOT / "test_cases")
+    (tmp_path / "my_test.yml").write_text(my_test())
+    monkeypatch.chdir(tmp_path)
+    for step in our_commands(ROOT / name):
+        if step.writes:
+            Path(step.writes).write_text(step.text)
+        elif step.words[:1] == (PROGRAM,) and step.words[1:] != ("--version",):
+            code, said = outcome(step.words)
+            if said is not None:
+                path = parsed(step.words)[0]
+                assert code in MAY_END_WITH.get(path, {0}), f"{shlex.join(step.words)}\n{said}"
+
+
+def outcome(words: tuple[str, ...]) -> tuple[int, str | None]:
+    """Exit code and output; no output where it was parsed only."""
+    path, context = parsed(words)
+    if not_there(context):
+        return 0, None
+    if path in ("run_eval", "leaderboard run"):
+        if context.params.get("data_dir") or any("..." in word for word in words):
+            return 0, None  # a bundle that is not there
+        words = (*words, "--dry_run")
+    elif why_not_run(path, words) is not None:
+        return 0, None
+    ended = CliRunner().invoke(cli, list(words[1:]))
+    error = ended.exception
+    if isinstance(error, EvalFactoryError):
+        return error.exit_code, f"{ended.output}{error}"
+    return ended.exit_code, f"{ended.output}{error or ''}"
+
+
+def not_there(context: click.Context) -> bool:
+    """A file that nobody made in front of the command, and that is named here."""
+    named = {value for value in context.params.values() if isinstance(value, Path)}
+    return any(str(path) in NOT_MADE and not path.exists() for path in named)
+
+
+def test_what_is_parsed_only_has_a_reason_that_holds() -> None:
+    for reason in [*NOT_RUN.values(), *OTHER_PROGRAMS.values(), *NOT_MADE.values()]:
+        for path in re.findall(r"tests/[\w/]+(?:\.py|/)", reason):
+            assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        ("a b # c\nd && e\n", [("a", "b"), ("d",), ("e",)]),
+        ("a \\\n  --b c\n", [("a", "--b", "c")]),
+        ("a 'b c' > d | e\n", [("a", "b c"), ("e",)]),
+        ("A=1 b\n", [("b",)]),
+    ],
+)
+def test_how_a_block_is_read(block: str, found: list[tuple[str, ...]]) -> None:
+    assert [step.words for step in steps(block)] == found
+
+
+def test_a_file_that_a_block_writes_is_read_and_a_wrong_option_is_found() -> None:
+    (step,) = steps("cat > x.yml << EOF\na: 1\nEOF\n")
+    assert (step.writes, step.text) == ("x.yml", "a: 1\n")
+    for wrong in (
+        "run_eval --no_such_option",
+        "no_such_command",
+        "data no_such_command",
+        "run_eval --limit_samples many",
+    ):
+        with pytest.raises(click.ClickException):
+            parsed((PROGRAM, *wrong.split()))
+
+
+def yaml_blocks() -> list[tuple[str, str]]:
+    inside = [(name, block) for name in NAMES for block in blocks(ROOT / name, "ya?ml")]
+    return inside + [
+        (name, step.text)
+        for name in NAMES
+        for step in our_commands(ROOT / name)
+        if step.writes and step.writes.endswith("ml")
+    ]
+
+
+@pytest.mark.parametrize(("name", "block"), yaml_blocks(), ids=lambda value: value if value in NAMES else "block")
+def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> None:
+    """A run config, a policy, a benchmark, or a part of a result."""
+    text = re.sub(r"\{\.\.\., ", "{", re.sub(r", \.\.\.\}", "}", block)).replace(" ...,", " x,")
+    document = yaml.safe_load(text)
+    if set(document) <= {"config", "target"}:
+        assert not unknown(document, run_config_schema(load_framework())), name
+    elif "benchmarks" in document:
+        (tmp_path / "policy.yml").write_text(text)
+        assert load_policy(tmp_path / "policy.yml").benchmarks
+    elif "metrics" in document and "dataset_file" in document:
+        for file, content in (("prompt.txt", "{question}"), ("data.csv", "question,correct_answer\nWhat?,A\n")):
+            (tmp_path / file).write_text(content)
+        (tmp_path / "benchmark.yaml").write_text(text)
+        assert load_benchmark(tmp_path / "benchmark.yaml")
+    elif "metrics" in document:
+        assert all("name" in metric for metric in document["metrics"])
+    elif {"jobs", "on", True} & set(document):
+        assert document["jobs"]  # a workflow of a continuous integration
+    else:
+        schema = documents.schema(documents.EVALUATION_CONFIG_SCHEMA)
+        places = (schema["properties"], schema["properties"]["validity"]["properties"])
+        assert any(set(document) <= set(place) for place in places) or "runs" in document, name
+
+
+def unknown(document: Any, schema: dict[str, Any], path: str = "") -> list[str]:
+    """Keys that a run config does not have."""
+    found: list[str] = []
+    for option in (schema, *schema.get("anyOf", [])):
+        known = option.get("properties")
+        if known is not None and isinstance(document, dict):
+            for key, value in document.items():
+                found += unknown(value, known[key], f"{path}.{key}") if key in known else [f"{path}.{key}"]
+        elif "items" in option and isinstance(document, list):
+            for value in document:
+                found += unknown(value, option["items"], f"{path}[]")
+    return found
+
+
+def test_an_unknown_key_of_a_block_is_found() -> None:
+    schema = run_config_schema(load_framework())
+    wrong = {"config": {"type": "x", "params": {"extra": {"judges": [{"name": "a", "modelid": "b"}], "ofline": True}}}}
+    assert unknown(wrong, schema) == [".config.params.extra.judges[].modelid", ".config.params.extra.ofline"]

@@ -1,0 +1,139 @@
+"""Links of README and docs/: every page, anchor and file that is named is there; the site loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from scripts import docs_navigation
+from scripts.make_site import loaded_from_elsewhere, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    *(
+        ROOT / name
+        for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
+        if (ROOT / name).is_file()
+    ),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+PROJECT_FILE = re.compile(
+    r"`((?:docs|scripts|tests|benchmarks|src|test_cases|\.ci)/[\w./-]+|[A-Z]{4,}\.md|framework\.yml)`"
+)
+
+
+def without_code(text: str) -> str:
+    """What is no code: neither fenced, nor indented, nor in backticks."""
+    text = re.sub(r"^(```+).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "`x`", re.sub(r"(?<=\n\n)(?: {4}.*\n|\n)+", "", text))
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """Of the headings, as both GitHub and the site's Markdown make them: punctuation is dropped, spaces become hyphens."""
+    text = re.sub(r"^(```+).*?^\1", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings)
+
+
+def broken(page: Path, link: str) -> bool:
+    """A link within the project that leads nowhere."""
+    place, _, anchor = link.partition("#")
+    target = (page.parent / place).resolve() if place else page
+    return not target.exists() or bool(anchor and target.suffix == ".md" and anchor not in anchors(target))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    links = LINK.findall(re.sub(r"^(```+).*?^\1", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL))
+    inside = [link for link in links if not urlsplit(link).scheme]
+    assert [link for link in inside if broken(page, link)] == []
+    outside = [urlsplit(link) for link in links if urlsplit(link).scheme]
+    assert [parts.geturl() for parts in outside if parts.scheme != "https" or "." not in (parts.hostname or "")] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_the_project_that_are_named_are_there(name: str) -> None:
+    named = set(PROJECT_FILE.findall((ROOT / name).read_text("utf-8")))
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("docs/")])
+def test_pages_of_the_site_link_only_within_it(name: str) -> None:
+    """A link out of docs/ works on GitHub and is broken on the site: such files are named in backticks."""
+    page = ROOT / name
+    inside = [
+        link.partition("#")[0] for link in LINK.findall(without_code(page.read_text("utf-8"))) if "://" not in link
+    ]
+    assert [link for link in inside if link and not (page.parent / link).resolve().is_relative_to(ROOT / "docs")] == []
+
+
+def test_a_broken_link_or_anchor_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One\n\n## How `it` goes, *really*\n")
+    assert anchors(page) == {"one", "how-it-goes-really"}
+    assert not broken(page, "#one")
+    assert not broken(page, "page.md#how-it-goes-really")
+    assert broken(page, "#two")
+    assert broken(page, "page.md#two")
+    assert broken(page, "other.md")
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    """A new page is added to scripts/docs_navigation.py; docs/README.md, which lists all, is made of it."""
+    placed = [name for pages in docs_navigation.NAVIGATION.values() for name in pages]
+    assert len(placed) == len(set(placed))
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if path.is_relative_to(ROOT / "docs")}
+    assert there - {docs_navigation.MAP} <= set(placed)
+    shown = {name for pages in docs_navigation.places().values() for name in pages}
+    assert shown == there - {docs_navigation.MAP}
+
+
+def test_the_readme_leads_to_the_map_of_all_pages() -> None:
+    assert "(docs/README.md)" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_sites_navigation_has_every_page_once(tmp_path: Path) -> None:
+    made = settings(tmp_path)["nav"]
+    assert isinstance(made, list)
+    assert made[0] == {"Start": "README.md"}
+    files = [file for section in made[1:] for pages in section.values() for page in pages for file in page.values()]
+    assert sorted(files) == sorted(name for pages in docs_navigation.places().values() for name in pages)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script src="https://cdn.example.org/x.js"></script>',
+        "<script async src=//cdn.example.org/x.js></script>",
+        '<link rel="stylesheet" href="https://fonts.example.org/css">',
+        '<link href="https://fonts.example.org" rel="preconnect">',
+        '<img alt="x" src="https://example.org/x.png">',
+        '<style>@import url("https://example.org/x.css");</style>',
+        "<style>a { background: url(//example.org/x.png) }</style>",
+    ],
+)
+def test_what_a_page_would_load_from_elsewhere_is_found(text: str, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(text)
+    assert len(list(loaded_from_elsewhere(tmp_path))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<a href="https://example.org">to click</a>',
+        '<script src="../assets/x.js"></script>',
+        '<link rel="canonical" href="https://example.org/">',
+        '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
+        "<style>a { background: url(data:image/png;base64,AA) }</style>",
+    ],
+)
+def test_what_is_only_linked_to_is_not(text: str, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(text)
+    assert list(loaded_from_elsewhere(tmp_path)) == []

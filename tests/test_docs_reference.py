@@ -1,0 +1,221 @@
+"""docs/reference is made of the models, click and the source; nothing is missing from it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+from scripts import docs_navigation, make_reference
+from scripts.reference import variable_reference
+from scripts.reference.command_reference import contexts
+from scripts.reference.key_reference import identity
+from scripts.reference.message_reference import CODES, exit_codes
+from scripts.reference.message_texts import PLACEHOLDER, Source, is_message
+from scripts.reference.page_text import GENERATED
+
+from eval_factory.cli.main import cli
+from eval_factory.core.errors import EvalFactoryError
+from eval_factory.plan.run_plan import CHANGES_RESULTS, JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
+from stored_results import right_or_wrong
+
+
+def page(name: str) -> str:
+    return (make_reference.FOLDER / name).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", make_reference.PAGES)
+def test_a_page_is_up_to_date(name: str) -> None:
+    assert page(name) == make_reference.PAGES[name](), "run scripts/make_reference.py"
+
+
+def test_the_map_of_pages_is_up_to_date() -> None:
+    made = docs_navigation.map_page(GENERATED)
+    assert make_reference.MAP.read_text("utf-8") == made, "run scripts/make_reference.py"
+
+
+def test_the_script_writes_what_is_missing_and_removes_what_is_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make_reference, "FOLDER", tmp_path / "reference")
+    monkeypatch.setattr(make_reference, "MAP", tmp_path / "README.md")
+    monkeypatch.setattr(make_reference, "PAGES", {"one.md": lambda: "# One\n"})
+    make_reference.main()
+    (tmp_path / "reference" / "gone.md").write_text("x")
+    make_reference.main()
+    assert [file.name for file in (tmp_path / "reference").iterdir()] == ["one.md"]
+    assert (tmp_path / "README.md").read_text("utf-8").startswith("# eval-factory")
+
+
+def test_every_key_of_a_run_config_is_there_with_its_side() -> None:
+    text = page("config.md")
+    for path in CHANGES_RESULTS | RUNTIME_ONLY:
+        section, _, name = path.rpartition(".")
+        rows = text.partition(f"\n## `{section}`\n")[2].partition("\n## ")[0]
+        (row,) = re.findall(rf"^\| `{name}` \|.*\|$", rows, re.MULTILINE)
+        assert row.endswith("| yes |") == (path in CHANGES_RESULTS), row
+    judges = text.partition("\n## `config.params.extra.judges[]`\n")[2].partition("\n## ")[0]
+    sides = dict(re.findall(r"^\| `(\w+)` \|.*\| (yes|) \|$", judges, re.MULTILINE))
+    assert {name for name, side in sides.items() if not side} == JUDGE_RUNTIME_ONLY
+    assert sides["model_id"] == "yes"
+
+
+def test_a_key_that_is_classed_nowhere_is_found() -> None:
+    with pytest.raises(KeyError):
+        identity("config.params.no_such_key")
+
+
+def test_every_command_and_option_is_there() -> None:
+    text = page("commands.md")
+    found = list(contexts(click.Context(cli, info_name="eval-factory")))
+    assert {"eval-factory run_eval", "eval-factory data pull", "eval-factory gate"} <= {
+        one.command_path for one in found
+    }
+    for context in found:
+        section = text.partition(f"\n## {context.command_path}\n")[2].partition("\n## ")[0]
+        for option in context.command.params:
+            if isinstance(option, click.Option):
+                assert f"`{option.opts[-1]}`" in section, (context.command_path, option.opts)
+
+
+def test_every_exit_code_is_there_with_what_to_do() -> None:
+    assert set(exit_codes().values()) | {0, EvalFactoryError.exit_code} == set(CODES)
+    text = page("messages.md")
+    for number, (meaning, advice) in CODES.items():
+        assert f"| {number} | {meaning} | {advice} |" in text
+
+
+def test_every_variable_that_the_source_reads_is_there(root: Path) -> None:
+    """Upper-case texts with an underscore are names of variables, but for these."""
+    others = {
+        "AF_UNIX", "CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "GOLD_RESPONSE", "O_NOFOLLOW", "PRETTY_NAME",
+        "TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "OPENBLAS_NUM_THREADS",
+    }  # fmt: skip
+    texts = [file.read_text("utf-8") for file in (root / "src").rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r'"([A-Z][A-Z0-9]*_[A-Z0-9_]+)"', text)}
+    assert "HF_HOME" in read
+    shown = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", page("environment.md")))
+    assert read - others - shown == set()
+    assert {name for name in variable_reference.BETWEEN_PROCESSES if name not in read} == set()
+
+
+@cache
+def patterns() -> list[re.Pattern[str]]:
+    """Each text of the page as a pattern: `<name>` stands for anything."""
+    lines = re.findall(r"^ *- (?:`` (.+) ``|`(.+)`)$", page("messages.md"), re.MULTILINE)
+    texts = [text for one, other in lines if is_message(text := one or other)]  # not what stands for anything
+    return [re.compile(".*".join(map(re.escape, PLACEHOLDER.split(text)))) for text in texts]
+
+
+def named(line: str) -> bool:
+    return any(pattern.search(" ".join(line.split())) for pattern in patterns())
+
+
+RUN = "run_eval --model_url demo://baseline --model_id m --output_dir out"
+WRONG = {
+    f"{RUN} --eval_type pubmed_qaa": "no such task",
+    f"{RUN} --eval_type sample_medical_qa --overrides config.params.paralellism=3": "an unknown key",
+    f"{RUN} --eval_type sample_medical_qa --overrides 'a=\"b'": "an open quote",
+    f"{RUN} --eval_type head_qa --overrides config.params.extra.subject=x": "a parameter of other tasks",
+    f"{RUN} --eval_type ehrshot": "data that are needed",
+    f"{RUN} --eval_type sample_medical_qa --api_key_name sk-0123456789abcdefghij": "a key for its name",
+    "run_eval --run_config none.yml": "no file",
+    "run_eval --run_config empty.yml": "an empty file",
+    "run_eval --run_config list.yml": "a list",
+    "run_eval --run_config twice.yml": "a key twice",
+    "run_eval --eval_type pubmed_qa --model_url ftp://x --model_id m --output_dir out": "no scheme",
+    "ls medecc": "no such task",
+    "ls --tag nothing": "no such tag",
+    "schema run": "no such schema",
+    "compare here here --allow nothing": "no such reason",
+    "compare here here --margin=-1": "a margin below 0",
+    "compare here gone": "no result",
+    "gate policy.yml": "no candidate",
+    "gate none.yml --candidate here": "no policy",
+    "gate list.yml --candidate here": "no policy's shape",
+    "reproduce here --run": "no folder",
+    "new_benchmark .": "a folder with files",
+    "data verify .": "no bundle",
+    "data unpack list.yml out": "no archive",
+    "data pull nothing --to bundle": "no such task",
+    "leaderboard run nothing --model a/b --model_url demo://baseline --output_dir out": "no such leaderboard",
+    "export hf here": "an export that cannot be",
+}
+"""Command lines with a mistake in them."""
+
+
+def test_a_text_that_no_message_has_is_not_found() -> None:
+    assert not named("the moon is made of green cheese")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("mistakes")
+    right_or_wrong(made / "here", "1101")
+    (made / "empty.yml").write_text("")
+    (made / "list.yml").write_text("- a\n- b\n")
+    (made / "twice.yml").write_text("config: {}\nconfig: {}\n")
+    (made / "policy.yml").write_text(yaml.safe_dump({"version": 1, "benchmarks": {"pubmed_qa": {"min": 0.5}}}))
+    return made
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_what_a_user_reads_after_a_mistake_is_on_the_page(
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    ended = CliRunner().invoke(cli, shlex.split(command))
+    assert isinstance(ended.exception, EvalFactoryError), (ended.output, ended.exception)
+    lines = [line for line in str(ended.exception).splitlines() if is_message(line)]
+    assert lines
+    assert [line for line in lines if not named(line)] == []
+
+
+SOURCE = """
+HINT = "look at the log of the endpoint"
+def problems(name):
+    yield f"{name}: is not what it should be"
+def check(name, folder):
+    found = []
+    found.append(f"{folder.name!r} holds nothing at all")
+    found.extend(problems(name))
+    raise ConfigError(found)
+def other():
+    raise PrerequisiteError("the disk is full of files\\n  " + HINT)
+def none():
+    raise KeyError("this is no message of ours")
+"""
+
+
+def test_a_message_is_followed_to_where_it_is_made(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "module.py").write_text(SOURCE)
+    found = set(Source.of(package).raised({"ConfigError": 2, "PrerequisiteError": 3}))
+    assert found == {
+        (2, "module.py", "<name> holds nothing at all"),
+        (2, "module.py", "<name>: is not what it should be"),
+        (3, "module.py", "the disk is full of files\n  <hint>"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("the folder is full", True),
+        ("<path>: not read", False),
+        ("<path>: the file cannot be read", True),
+        ("one_word", False),
+        ("SELECT a FROM the table", False),
+        (r"(?:a|b)\s+some more words", False),
+        (None, False),
+    ],
+)
+def test_which_texts_are_messages(text: str | None, said: bool) -> None:
+    assert is_message(text) == said
