@@ -34,6 +34,13 @@ SITE = "site"
 STATIC = ("benchmark", "static")
 SHOWN_ANSWERS = "display_predictions.json"
 PREFIX = "eval-factory-view-"
+CANNOT_READ = (
+    "  it cannot read HELM's files of a run: 'eval-factory verify DIR' says whether they were altered;"
+    " run_eval with --fresh makes them anew"
+)
+
+_LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # what is to be seen is written to the screen
 
 
 @dataclass(frozen=True)
@@ -130,8 +137,11 @@ def _made(runs: Sequence[ViewedRun], work: Path, env: Mapping[str, str], screen:
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
     screen.write("helm-summarize makes the pages ...\n")
     with rundir.locked() as lock:
-        context = RunContext(rundir, lock, env, redactor, logging.getLogger(__name__), screen)
-        summarize(context, summarize_command(site, rundir.model_configs), keeps_log=False)
+        context = RunContext(rundir, lock, env, redactor, _LOG, screen)
+        try:
+            summarize(context, summarize_command(site, rundir.model_configs), keeps_log=False)
+        except HelmError as error:
+            raise HelmError(f"{error}\n{CANNOT_READ}") from error
     _look_at(runs, suite)
     forget_place(site)
     return site
@@ -166,7 +176,4 @@ def _look_at(runs: Sequence[ViewedRun], suite: Path) -> None:
     """
     left_out = [run.name for run in runs if not (suite / run.name / SHOWN_ANSWERS).is_file()]
     if left_out:
-        raise HelmError(
-            f"helm-summarize left out {', '.join(left_out)}\n"
-            "  run the same evaluation again with --fresh: HELM's files of this run cannot be read"
-        )
+        raise HelmError(f"helm-summarize left out {', '.join(left_out)}\n{CANNOT_READ}")

@@ -157,11 +157,15 @@ def _run_name(name: str) -> str:
 
 
 def _short(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A scenario's arguments as they are, but for texts that no file can be named by."""
+    """A scenario's arguments: of a path the last part, of a text what a file can be named by."""
     return {
-        plain_name(name): value if isinstance(value, (int, float)) else plain_name(str(value), LONGEST_ARGUMENT)
+        plain_name(name): value if isinstance(value, (int, float)) else plain_name(_last_part(value), LONGEST_ARGUMENT)
         for name, value in arguments.items()
     }
+
+
+def _last_part(value: object) -> str:
+    return str(value).rstrip("/").rpartition("/")[2]
 
 
 def _page(found: _Found, groups: tuple[str, ...]) -> PageRun:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import stat
 import tempfile
+import threading
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.workflows import view
 from eval_factory.workflows.context import RunContext
+from eval_factory.workflows.view_server import PageServer
 from eval_factory.workflows.view_site import INDEX, suite_folder
 from unit.workflows.test_view_runs import RUN, finished, tree
 
@@ -60,7 +62,7 @@ def test_pages_as_files(told: Told, tmp_path: Path) -> None:
 
 def test_what_helm_summarize_is_told(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents: dict[str, Any] = {}
-    summarize = view.summarize
+    summarize = vars(view)["summarize"]
 
     def look(context: RunContext, argv: Sequence[str], **more: Any) -> None:
         configs = Path(argv[argv.index("--local-path") + 1])
@@ -129,8 +131,20 @@ def test_a_helm_summarize_that_leaves_a_run_out_has_failed(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
 
 
+def test_a_helm_summarize_that_fails_says_what_to_do(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object, **_more: object) -> None:
+        raise HelmError("helm-summarize ended with 1:\n  | its last line")
+
+    monkeypatch.setattr(view, "summarize", fail)
+    with pytest.raises(HelmError, match=r"ended with 1:\n  \| its last line\n.*verify DIR.*--fresh"):
+        exported([finished(tmp_path / "a")], tmp_path / "site")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
+
+
 def test_where_the_port_is_taken_nothing_is_begun(told: Told, tmp_path: Path) -> None:
-    with view.PageServer() as server:
+    with PageServer() as server:
         port = int(server.address.split(":")[2].split("/")[0])
         with pytest.raises(PrerequisiteError, match=f"port {port}"), view.served(
             [tmp_path / "a"], port=port, env={}, screen=io.StringIO()
@@ -160,5 +174,5 @@ def test_ctrl_c_is_how_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         def wait(self) -> None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(view.threading, "Event", Interrupted)
+    monkeypatch.setattr(threading, "Event", Interrupted)
     view.Pages(Path("x"), None, ()).wait()

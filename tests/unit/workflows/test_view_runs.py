@@ -85,7 +85,7 @@ def test_different_evaluations_of_one_model_share_a_row(tmp_path: Path) -> None:
 
 
 def test_another_model_keeps_its_name(tmp_path: Path) -> None:
-    spec = {"adapter_spec": {"model_deployment": "endpoint/other"}}
+    spec: dict[str, Any] = {"adapter_spec": {"model_deployment": "endpoint/other"}}
     runs = viewed_runs([finished(tmp_path / "a"), finished(tmp_path / "b"), finished(tmp_path / "c", **spec)])
     assert runs[2].model == "endpoint/other"
     assert runs[2].spec["adapter_spec"] == {"model": "endpoint/other", "model_deployment": "endpoint/other"}
@@ -109,7 +109,10 @@ def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
     long = "custom_" + "p" * 200 + "_model=endpoint_m"
     spec: dict[str, Any] = {
         "groups": ["../x", "$y"],
-        "scenario_spec": {"class_name": "a.B", "args": {"config_path": "/home/me/" + "q" * 90, "n": 3, "big": True}},
+        "scenario_spec": {
+            "class_name": "a.B",
+            "args": {"config_path": "/home/me/" + "q" * 90, "n": 3, "big": True, "data": "/home/x/"},
+        },
         "adapter_spec": {"model": "endpoint/<b>", "model_deployment": "endpoint/<b>"},
     }
     (run,) = viewed_runs([finished(tmp_path / "a", long, **spec)])
@@ -119,7 +122,7 @@ def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
     assert run.page.groups == ("_x", "_y")
     assert run.model == "endpoint/_b_"
     arguments = run.spec["scenario_spec"]["args"]
-    assert arguments == {"config_path": "_home_me_" + "q" * 31, "n": 3, "big": True}
+    assert arguments == {"config_path": "q" * 40, "n": 3, "big": True, "data": "x"}
     other = finished(tmp_path / "b", "custom_" + "p" * 200 + "_model=endpoint_n")
     assert len({one.name for one in viewed_runs([tmp_path / "a", other])}) == 2
 

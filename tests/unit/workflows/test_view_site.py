@@ -1,12 +1,12 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.workflows import view_site
 from eval_factory.workflows.view_site import (
     POLICY,
     configuration,
@@ -41,8 +41,8 @@ def test_the_installed_front_end_is_found() -> None:
 
 @pytest.mark.parametrize("package", ["no_such_package", "json"])
 def test_a_helm_without_pages_is_said(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = view_site.importlib.util.find_spec
-    monkeypatch.setattr(view_site.importlib.util, "find_spec", lambda _name: find(package))
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: find(package))
     with pytest.raises(PrerequisiteError, match="has no web pages"):
         front_end()
 
