@@ -14,8 +14,9 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.analysis.comparison import Compared
 from eval_factory.analysis.comparison import compare as compare_results
@@ -29,6 +30,9 @@ from eval_factory.workflows import dry_run as workflow
 from eval_factory.workflows.options import DryRun, Evaluated, Options
 from eval_factory.workflows.reproduce import Reproduction, Reran
 from eval_factory.workflows.verify import Finding, Verified
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.view import Pages
 
 __all__ = [
     "Compared",
@@ -45,10 +49,12 @@ __all__ = [
     "compare",
     "dry_run",
     "evaluate",
+    "export_pages",
     "gate",
     "load_result",
     "reproduce",
     "run_again",
+    "served_pages",
     "verify",
 ]
 
@@ -171,6 +177,43 @@ def run_again(
     from eval_factory.workflows.reproduce import run_again as run
 
     return run(Path(folder), Path(output_dir), env=_env(env), screen=screen or io.StringIO())
+
+
+def export_pages(
+    folders: Sequence[Path | str],
+    target: Path | str,
+    *,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> Pages:
+    """Write HELM's own web pages of output folders as files, into a folder that is new or empty.
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong.
+    """
+    from eval_factory.workflows.view import export
+
+    return export([Path(one) for one in folders], Path(target), env=_env(env), screen=screen or io.StringIO())
+
+
+def served_pages(
+    folders: Sequence[Path | str],
+    *,
+    port: int = 0,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> AbstractContextManager[Pages]:
+    """Serve HELM's own web pages of output folders on this machine, at `address`, for as long as the context lasts.
+
+    Args:
+        port: of 127.0.0.1; 0 for any that is free.
+
+    Raises:
+        EvalFactoryError: when the context is entered; with the exit code of what went wrong.
+    """
+    from eval_factory.workflows.view import served
+
+    return served([Path(one) for one in folders], port=port, env=_env(env), screen=screen or io.StringIO())
 
 
 def _request(run_config: Path | str | None, flags: Mapping[str, Any] | None, overrides: Iterable[str]) -> Request:

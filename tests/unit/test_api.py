@@ -98,7 +98,7 @@ def test_errors_are_the_programs_with_its_exit_codes(tmp_path: Path) -> None:
 def test_all_that_it_promises_is_there() -> None:
     assert set(api.__all__) == {
         "Compared", "DryRun", "EvalFactoryError", "Evaluated", "Finding", "GateResult", "Options", "Reproduction", "Reran",
-        "StoredResult", "Verified", "compare", "dry_run", "evaluate", "gate", "load_result", "reproduce", "run_again",
-        "verify",
+        "StoredResult", "Verified", "compare", "dry_run", "evaluate", "export_pages", "gate", "load_result",
+        "reproduce", "run_again", "served_pages", "verify",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)

@@ -26,6 +26,7 @@ from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobo
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
 from eval_factory.cli.wrapping import columns, wrapped
+from eval_factory.cli.view_command import view
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     ConfigError,
@@ -230,6 +231,7 @@ cli.add_command(report)
 cli.add_command(gate)
 cli.add_command(verify)
 cli.add_command(reproduce)
+cli.add_command(view)
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("export", "eval_factory.cli.export:export", "Results in the formats of other programs."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))

@@ -19,10 +19,7 @@ from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.data.fingerprint import files_under, fingerprints
-from eval_factory.executors.base import ProcessSpec
-from eval_factory.executors.environment import child_environment
 from eval_factory.executors.open_files import make_room
-from eval_factory.executors.process import run_logged
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
 from eval_factory.helm.packages import look_for_helm, refuse_unsupported_helm
@@ -30,6 +27,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.context import RunContext, hold
 from eval_factory.workflows.evaluate import probe_all
 from eval_factory.workflows.helm_run import run_helm
+from eval_factory.workflows.helm_summarize import summarize
 from eval_factory.workflows.leaderboard import finished_runs
 from eval_factory.workflows.leaderboard.bundle_data import place_entries_data
 from eval_factory.workflows.leaderboard.checks import checked_job
@@ -41,7 +39,6 @@ from eval_factory.workflows.leaderboard.summary import RunResult, main_score_of,
 from eval_factory.workflows.output_folder import ready_cache, remove_unfinished
 
 SHOWN_FAILURES = 10
-SUMMARIZE_TRIES = 2
 
 
 @dataclass(frozen=True)
@@ -270,23 +267,3 @@ def summary(job: Job, results: Sequence[RunResult], in_tables: int) -> list[str]
         lines.append(f"  results: {finished_runs.runs_folder(job.rundir, job.suite)}")
         lines.append(f"  to look at them: {shlex.join(job.server_command())}")
     return lines
-
-
-def summarize(context: RunContext, argv: Sequence[str]) -> None:
-    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
-
-    (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
-
-    Raises:
-        HelmError: it failed twice.
-    """
-    env, log = child_environment(context.env, (), {}), context.rundir.summarize_log
-    spec = ProcessSpec(argv, env, context.rundir, context.lock, "", context.redactor)
-    for _ in range(SUMMARIZE_TRIES):
-        context.log.info("%s", shlex.join(argv))
-        finished = run_logged(spec, log=log, on_tick=lambda: None)
-        if finished.returncode == 0:
-            return
-        context.log.warning("helm-summarize ended with %d", finished.returncode)
-    shown = "\n".join(f"  | {line}" for line in finished.tail)
-    raise HelmError(f"helm-summarize ended with {finished.returncode}:\n{shown}\n  log: {log}")

@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.leaderboard.run import SUMMARIZE_TRIES, summarize
+from eval_factory.workflows.helm_summarize import SUMMARIZE_TRIES, summarize
 from unit.builders import context
 
 FAKE = """
@@ -39,3 +39,13 @@ def test_helm_summarize_is_tried_once_more(deaths: int, tries: int, tmp_path: Pa
             run()
         assert str(rundir.summarize_log) in str(caught.value)
     assert counter.read_text() == "x" * tries
+
+
+def test_a_log_that_is_deleted_is_not_named(tmp_path: Path) -> None:
+    counter, rundir = tmp_path / "tries", RunDir(tmp_path / "out")
+    rundir.create()
+    counter.write_text("")
+    argv = [sys.executable, "-c", FAKE, str(counter), "9"]
+    with rundir.locked() as lock, pytest.raises(HelmError) as caught:
+        summarize(context(rundir, lock=lock), argv, keeps_log=False)
+    assert str(caught.value) == "helm-summarize ended with 1:\n  | try 2"

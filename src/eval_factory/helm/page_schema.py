@@ -1,0 +1,178 @@
+"""The schema that helm-summarize makes HELM's web pages with: HELM's words for MedHELM's tasks, ours for all others.
+
+HELM's `schema_medhelm.yaml` names some forty scenarios, and gives each a column whether it was run or not; here are
+those that were run. What it does not know (custom benchmarks, the sample, other run specs) would not be shown at all.
+
+HELM renders names of metrics as Mako templates, which execute what they hold, and makes file names of groups: names
+come from files that somebody else may have written, so that only plain ones are taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eval_factory.helm.metric_facts import facts_of
+from eval_factory.helm.names import ORGANIZATION, TAGS
+
+SCHEMA_FILE = "schema_medhelm.yaml"
+MAIN, ALL_OF = "main_metric", "all_metrics_of_"
+OTHERS = "other_evaluations"
+
+_PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
+_NOT_IN_A_FILE_NAME = re.compile(r"[^\w.@+,=-]", re.ASCII)
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True)
+class PageRun:
+    """What the schema has to know of a run."""
+
+    task: str
+    """As eval-factory calls it."""
+    groups: tuple[str, ...]
+    """HELM's, the most general first; each is `plain_name` of what it was."""
+    metrics: tuple[str, ...]
+    """Names of all its scores."""
+    main_metric: str
+    main_split: str
+
+
+def is_plain(metric: str) -> bool:
+    """Whether a metric's name is one that HELM may render."""
+    return _PLAIN.fullmatch(metric) is not None
+
+
+def plain_name(name: str, longest: int = _LONGEST_NAME) -> str:
+    """A name of that length at most that can stand in a file name, on every system, and in a template."""
+    return _NOT_IN_A_FILE_NAME.sub("_", name).lstrip(".")[:longest] or "_"
+
+
+def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, Any]:
+    """The document for `--schema-path`.
+
+    Args:
+        helms: HELM's schema for MedHELM, parsed; empty where the installed HELM has none.
+    """
+    known = {group["name"]: group for group in helms.get("run_groups", ()) if not group.get("subgroups")}
+    used = {name for run in runs for name in run.groups if name in known}
+    own: dict[str, PageRun] = {}
+    for run in (run for run in runs if run.groups and not used & set(run.groups)):
+        group = run.groups[-1]
+        before = own[group].metrics if group in own else ()
+        own[group] = replace(run, metrics=tuple(dict.fromkeys([*before, *run.metrics])))
+    helms_groups = _with_members(helms.get("run_groups", ()), used)
+    shown_together = {name for run in own.values() for name in run.metrics}
+    return {
+        "metrics": _told_apart(_metrics(runs, helms.get("metrics", ())), shown_together),
+        "perturbations": list(helms.get("perturbations", ())),
+        "metric_groups": [*helms.get("metric_groups", ()), *_metric_groups(own)],
+        "run_groups": [*helms_groups, *_run_groups(own)],
+    }
+
+
+def page_models(display_names: Mapping[str, str]) -> dict[str, Any]:
+    """The document model_metadata.yaml: HELM's name of each model -> how the pages call it."""
+    return {
+        "models": [
+            {
+                "name": name,
+                "display_name": shown,
+                "description": shown,
+                "creator_organization_name": ORGANIZATION,
+                "access": "limited",
+                "release_date": None,
+                "tags": list(TAGS),
+            }
+            for name, shown in display_names.items()
+        ]
+    }
+
+
+def _with_members(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[dict[str, Any]]:
+    """Groups that were run, and groups of groups with what is left of them; the order stays."""
+    groups = list(groups)
+    kept = set(used)
+    for _ in groups:  # a group of groups may stand before its members, or behind them
+        kept |= {group["name"] for group in groups if kept & set(group.get("subgroups") or ())}
+    return [
+        {
+            **group,
+            **{key: [name for name in names if name in kept] for key, names in group.items() if key == "subgroups"},
+        }
+        for group in groups
+        if group["name"] in kept
+    ]
+
+
+def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """HELM's definitions, and one for each other metric of these runs."""
+    found = {metric["name"]: dict(metric) for metric in defined}
+    for name in (name for run in runs for name in run.metrics):
+        if name not in found:
+            words = name.replace("_", " ")
+            found[name] = {"name": name, "display_name": words[:1].upper() + words[1:]}
+            better = facts_of(name).higher_is_better
+            if better is not None:
+                found[name]["lower_is_better"] = not better
+    return list(found.values())
+
+
+def _told_apart(metrics: list[dict[str, Any]], shown_together: set[str]) -> list[dict[str, Any]]:
+    """Without the short names that several columns of a table would have: HELM calls exact and quasi-exact match EM."""
+    short = Counter(metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together)
+    return [
+        {key: value for key, value in metric.items() if key != "short_display_name" or short[value] < 2}
+        for metric in metrics
+    ]
+
+
+def _metric_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
+    """The main metric side by side, and for each group a table of all its metrics. Without win rates.
+
+    A win rate says nothing of evaluations that are not a set that somebody put together.
+    """
+    if not own:
+        return []
+    main = {
+        "name": MAIN,
+        "display_name": "Main metric",
+        "aggregation_strategies": [],
+        "metrics": [{"name": "${main_name}", "split": "${main_split}"}],
+    }
+    return [main, *(
+        {
+            "name": f"{ALL_OF}{group}",
+            "display_name": f"All metrics of {run.task}",
+            "aggregation_strategies": [],
+            "metrics": [{"name": name, "split": "${main_split}"} for name in run.metrics],
+        }
+        for group, run in own.items()
+    )]  # fmt: skip
+
+
+def _run_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
+    if not own:
+        return []
+    single = [
+        {
+            "name": group,
+            "display_name": run.task,
+            "description": f"{run.task}: its scores as HELM computes them",
+            "metric_groups": [MAIN, f"{ALL_OF}{group}"],
+            "environment": {"main_name": run.main_metric, "main_split": run.main_split},
+            "category": "Evaluations",
+        }
+        for group, run in own.items()
+    ]
+    together = {
+        "name": OTHERS,
+        "display_name": "Evaluations",
+        "description": "What was run, and is no part of MedHELM's leaderboard",
+        "category": "Evaluations",
+        "subgroups": list(own),
+    }
+    return [together, *single]

@@ -1,0 +1,179 @@
+"""HELM's own web pages of finished results: served on this machine, or written as files."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from eval_factory.core.errors import ConfigError, HelmError
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir
+from eval_factory.core.secrets import names_a_secret
+from eval_factory.helm import names
+from eval_factory.helm.command import helm_program
+from eval_factory.helm.model_files import quiet_logging
+from eval_factory.helm.packages import look_for_helm
+from eval_factory.helm.page_schema import SCHEMA_FILE, page_models, page_schema
+from eval_factory.workflows.context import RunContext
+from eval_factory.workflows.helm_summarize import summarize
+from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_runs
+from eval_factory.workflows.view_server import PageServer
+from eval_factory.workflows.view_site import DATA, SUITE, forget_place, front_end, installed, page_of, write_site
+
+SCHEMA = "schema.yaml"
+SITE = "site"
+STATIC = ("benchmark", "static")
+SHOWN_ANSWERS = "display_predictions.json"
+PREFIX = "eval-factory-view-"
+CANNOT_READ = (
+    "  it cannot read HELM's files of a run: 'eval-factory verify DIR' says whether they were altered;"
+    " run_eval with --fresh makes them anew"
+)
+
+_LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # what is to be seen is written to the screen
+
+
+@dataclass(frozen=True)
+class Pages:
+    """HELM's pages, made."""
+
+    folder: Path
+    address: str | None
+    """Where they are served; None where they are files alone."""
+    runs: tuple[ViewedRun, ...]
+
+    def lines(self) -> list[str]:
+        """What is shown, and what a reader has to know of it."""
+        rows = [f"  {run.page.task}, {run.shown_model}" for run in self.runs]
+        return [
+            f"HELM's pages of {len(self.runs)} run{'s' * (len(self.runs) != 1)}:",
+            *rows,
+            "  they show prompts, answers and references: patients' texts, where the data have such",
+            "  they show HELM's own numbers: a failed request counts as an empty answer; without corrected scores,",
+            "  intervals and notes, which are in each folder's report.html",
+        ]
+
+    def wait(self) -> None:
+        """Until the user ends it: Ctrl-C, SIGTERM, or the terminal goes."""
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return
+
+
+@contextmanager
+def served(folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen: TextIO) -> Iterator[Pages]:
+    """Make the pages of output folders in a temporary folder and serve them; when it is left, both are gone.
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong.
+    """
+    with PageServer(port) as server, tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+        runs = viewed_runs(folders)
+        site = _made(runs, Path(name), env, screen, copies=False)
+        server.start(site)
+        yield Pages(site, server.address, tuple(runs))
+
+
+def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], screen: TextIO) -> Pages:
+    """Write the pages of output folders as files, into a folder that is new or empty.
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong; the folder is then not there.
+    """
+    _refuse(target, folders)
+    runs = viewed_runs(folders)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{PREFIX}", dir=target.parent) as name:
+        site = _made(runs, Path(name), env, screen, copies=True)
+        site.chmod(PRIVATE_FOLDER)
+        site.replace(target)
+    return Pages(target, None, tuple(runs))
+
+
+def _refuse(target: Path, folders: Sequence[Path]) -> None:
+    """
+    Raises:
+        ConfigError: something is there already, or would be written into a result.
+    """
+    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
+        raise ConfigError(f"--export {target}: there is something already; name a new folder, or an empty one")
+    inside = next((one for one in folders if target.resolve().is_relative_to(one.resolve())), None)
+    if inside is not None:
+        raise ConfigError(f"--export {target}: is inside of the output folder {inside}; name a folder elsewhere")
+
+
+def _made(runs: Sequence[ViewedRun], work: Path, env: Mapping[str, str], screen: TextIO, *, copies: bool) -> Path:
+    """The folder of the pages, in `work`.
+
+    Raises:
+        PrerequisiteError: HELM is not installed, or without its pages.
+        HelmError: helm-summarize failed; with its last lines.
+    """
+    look_for_helm()
+    site = work / SITE
+    suite = write_site(site, front_end(), page_of([run.name for run in runs]))
+    lay_out(runs, suite, copies=copies)
+    rundir = RunDir(work)
+    rundir.create()
+    files: dict[str, Any] = {
+        SCHEMA: page_schema([run.page for run in runs], helms_schema()),
+        names.MODEL_METADATA: page_models({run.model: run.shown_model for run in runs}),
+    }
+    for name, document in files.items():
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+        (rundir.model_configs / name).write_text(text, encoding="utf-8")
+    (rundir.model_configs / names.LOGGING).write_text(quiet_logging(), encoding="utf-8")
+    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    screen.write("helm-summarize makes the pages ...\n")
+    with rundir.locked() as lock:
+        context = RunContext(rundir, lock, env, redactor, _LOG, screen)
+        try:
+            summarize(context, summarize_command(site, rundir.model_configs), keeps_log=False)
+        except HelmError as error:
+            raise HelmError(f"{error}\n{CANNOT_READ}") from error
+    _look_at(runs, suite)
+    forget_place(site)
+    return site
+
+
+def summarize_command(site: Path, configs: Path) -> list[str]:
+    """helm-summarize, which loads no class that a run names: the schema leaves nothing to look up."""
+    return [
+        *helm_program("helm-summarize"),
+        "--suite", SUITE,
+        "--schema-path", str(configs / SCHEMA),
+        "--output-path", str(site / DATA),
+        "--local-path", str(configs),
+        "--log-config", str(configs / names.LOGGING),
+    ]  # fmt: skip
+
+
+def helms_schema() -> dict[str, Any]:
+    """HELM's schema for MedHELM's leaderboard; empty where the installed HELM has none that can be read."""
+    path = installed(*STATIC, SCHEMA_FILE)
+    if path is None:
+        return {}
+    schema: dict[str, Any] = parse_own(path.read_text(encoding="utf-8"))
+    return schema
+
+
+def _look_at(runs: Sequence[ViewedRun], suite: Path) -> None:
+    """helm-summarize leaves out what it does not understand, and ends with 0.
+
+    Raises:
+        HelmError: the page of a run would be empty.
+    """
+    left_out = [run.name for run in runs if not (suite / run.name / SHOWN_ANSWERS).is_file()]
+    if left_out:
+        raise HelmError(f"helm-summarize left out {', '.join(left_out)}\n{CANNOT_READ}")

@@ -1,0 +1,159 @@
+"""`eval-factory view` in a real browser: HELM's page of a run shows its score and its questions, and asks no other host."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.report.reader import load_result
+from integration.support import TIMEOUT_S, program_environment
+
+pytest.importorskip("selenium", reason="selenium is not installed (requirements-dev.lock)")
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+WAIT_S = 20
+MODEL = "<img src=x onerror=document.title='ran'>/${7*7}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("chromium and chromium-driver are not installed (apt-get install chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=Service(driver))
+    yield started
+    started.quit()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    (folder / "tmp").mkdir(exist_ok=True)
+    return program_environment(TMPDIR=str(folder / "tmp"), TEST_KEY="sk-0123456789abcdef0123")
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an odd name, of a model with a hostile one."""
+    here = tmp_path_factory.mktemp("view")
+    folder = here / "odd <b> & näme"
+    argv = [
+        sys.executable,
+        "-m",
+        "eval_factory",
+        "run_eval",
+        "--eval_type",
+        "sample_medical_qa",
+        "--limit_samples",
+        "4",
+    ]
+    argv += ["--model_url", "demo://baseline", "--model_id", MODEL, "--model_type", "chat", "--output_dir", str(folder)]
+    finished = subprocess.run(
+        argv, env=environment(here), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def shown(browser: Any, address: str, words: str) -> str:
+    """The text of a page, as soon as these words are in it."""
+    browser.get("about:blank")
+    browser.get(address)
+    WebDriverWait(browser, WAIT_S).until(lambda page: words in page.find_element(By.TAG_NAME, "body").text)
+    text: str = browser.find_element(By.TAG_NAME, "body").text
+    return text
+
+
+def hosts_asked(browser: Any) -> set[str]:
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+    return {url.partition("://")[2].partition("/")[0] for url in urls if url.startswith(("http", "ws"))}
+
+
+@pytest.fixture(scope="module")
+def view(result: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "eval_factory", "view", str(result), "--no-browser"],
+        env=environment(result.parent), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def test_the_page_of_a_run_is_served_until_the_program_ends(
+    result: Path, view: subprocess.Popen[str], browser: Any
+) -> None:
+    before = content(result)
+    assert view.stdout is not None
+    address = view.stdout.readline().strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{22}/", address), view.communicate()
+    stored = load_result(result)
+    first = next(iter(stored.result.instances))
+    question = first.prompt.partition("Question: ")[2].partition("\n")[0]
+    assert question
+    text = shown(browser, address, question)
+    assert "demo baseline" in text
+    assert MODEL in text, "as text, not as markup"
+    assert browser.title != "ran"
+    score = stored.result.scores[stored.result.main_metric].value
+    table = shown(browser, f"{address}#/leaderboard", "Main metric")
+    assert f"\n{score:g}" in table
+    assert hosts_asked(browser) == {address.split("/")[2]}
+    view.send_signal(signal.SIGTERM)
+    assert view.wait(WAIT_S) == 0
+    assert list((result.parent / "tmp").glob("eval-factory-view-*")) == []
+    assert content(result) == before
+
+
+def test_two_runs_of_one_model_are_files_that_any_server_shows(result: Path, browser: Any) -> None:
+    again, site = result.with_name("again"), result.with_name("site")
+    shutil.copytree(result, again)
+    finished = subprocess.run(
+        [sys.executable, "-m", "eval_factory", "view", str(result), str(again), "--export", str(site)],
+        env=environment(result.parent), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == f"{site}\n"
+    assert "python -m http.server" in finished.stderr
+    names = {"index.html", "config.js", "groups.json", "runs.json", "sample_medical_qa.json"}
+    files = [file for file in site.rglob("*") if file.name in names]
+    assert {file.name for file in files} == names
+    assert not [file for file in files if str(result.parent) in file.read_text("utf-8")], "a path of this machine"
+    shutil.rmtree(again)
+    argv = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(site), "0"]
+    server = subprocess.Popen(argv, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+    try:
+        assert server.stdout is not None
+        host = re.search(r"127\.0\.0\.1 port (\d+)", server.stdout.readline())
+        assert host is not None
+        address = f"http://127.0.0.1:{host[1]}/"
+        table = shown(browser, address, "Main metric")
+        assert "(1: odd <b> & näme)" in table
+        assert "(2: again)" in table
+        shown(browser, f"{address}#/groups/sample_medical_qa", "Quasi-exact match")
+        assert hosts_asked(browser) == {f"127.0.0.1:{host[1]}"}
+    finally:
+        server.terminate()
+        server.communicate()

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import io
+import stat
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.workflows import view
+from eval_factory.workflows.context import RunContext
+from eval_factory.workflows.view_server import PageServer
+from eval_factory.workflows.view_site import INDEX, suite_folder
+from unit.workflows.test_view_runs import RUN, finished, tree
+
+Told = list[tuple[Path, list[str], RunContext]]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
+    """helm-summarize writes what the page of a run is made of, and a table that names its own place."""
+    calls: Told = []
+
+    def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool) -> None:
+        assert not keeps_log
+        assert context.lock.descriptor
+        calls.append((context.rundir.root, list(argv), context))
+        suite = Path(argv[argv.index("--output-path") + 1]) / "runs/view"
+        for run in suite.iterdir():
+            (run / view.SHOWN_ANSWERS).write_text("[]")
+        (suite / "groups.json").write_text(f'"{suite}/x.tex"')
+
+    monkeypatch.setattr(view, "summarize", summarize)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    return calls
+
+
+def exported(folders: Sequence[Path], target: Path, **env: str) -> view.Pages:
+    return view.export(folders, target, env=env, screen=io.StringIO())
+
+
+def test_pages_as_files(told: Told, tmp_path: Path) -> None:
+    before = tree(finished(tmp_path / "a"))
+    pages = exported([tmp_path / "a"], tmp_path / "new/site")
+    assert (pages.folder, pages.address) == (tmp_path / "new/site", None)
+    assert stat.S_IMODE(pages.folder.stat().st_mode) == 0o700, "patients' texts"
+    assert (pages.folder / INDEX).is_file()
+    suite = suite_folder(pages.folder)
+    assert (suite / RUN / "stats.json").is_file()
+    assert not [path for path in pages.folder.rglob("*") if path.is_symlink()]
+    assert (suite / "groups.json").read_text() == '"benchmark_output/runs/view/x.tex"'
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["site"], "nothing is left beside it"
+    assert tree(tmp_path / "a") == before
+
+
+def test_what_helm_summarize_is_told(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents: dict[str, Any] = {}
+    summarize = vars(view)["summarize"]
+
+    def look(context: RunContext, argv: Sequence[str], **more: Any) -> None:
+        configs = Path(argv[argv.index("--local-path") + 1])
+        documents.update({path.name: yaml.safe_load(path.read_text()) for path in configs.iterdir()})
+        summarize(context, argv, **more)
+
+    monkeypatch.setattr(view, "summarize", look)
+    exported([finished(tmp_path / "a")], tmp_path / "site", MY_API_KEY="sk-0123456789abcdef0123")
+    ((_, argv, context),) = told
+    assert Path(argv[0]).name == "helm-summarize"
+    assert argv[argv.index("--suite") + 1] == "view"
+    assert Path(argv[argv.index("--schema-path") + 1]).name == view.SCHEMA
+    assert Path(argv[argv.index("--log-config") + 1]).name == "logging.yaml"
+    assert context.redactor.text("x sk-0123456789abcdef0123") == "x [API_KEY_REDACTED]"
+    assert set(documents) == {"schema.yaml", "model_metadata.yaml", "logging.yaml"}
+    assert [model["display_name"] for model in documents["model_metadata.yaml"]["models"]] == ["org/model"]
+    groups = [group["name"] for group in documents["schema.yaml"]["run_groups"]]
+    assert groups == ["medhelm_scenarios", "medical_research", "pubmed_qa"], "HELM's own, of what was run"
+
+
+def test_an_empty_folder_is_taken_and_any_other_is_refused(told: Told, tmp_path: Path) -> None:
+    finished(tmp_path / "a")
+    (tmp_path / "empty").mkdir()
+    assert exported([tmp_path / "a"], tmp_path / "empty").folder == tmp_path / "empty"
+    file, full = tmp_path / "file", tmp_path / "full"
+    file.write_text("mine")
+    full.mkdir()
+    (full / "mine").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for target in (file, full, tmp_path / "link"):
+        with pytest.raises(ConfigError, match="there is something already"):
+            exported([tmp_path / "a"], target)
+    assert file.read_text() == (full / "mine").read_text() == "mine"
+    with pytest.raises(ConfigError, match="is inside of the output folder"):
+        exported([tmp_path / "a"], tmp_path / "a/site")
+    assert len(told) == 1
+
+
+def test_pages_are_served_and_then_gone(told: Told, tmp_path: Path) -> None:
+    before = tree(finished(tmp_path / "a"))
+    screen = io.StringIO()
+    with view.served([tmp_path / "a"], port=0, env={}, screen=screen) as pages:
+        assert pages.address is not None
+        with urllib.request.urlopen(pages.address, timeout=10) as answer:
+            assert b'<div id="root">' in answer.read()
+        link = suite_folder(pages.folder) / RUN / "stats.json"
+        assert link.is_symlink()
+        with urllib.request.urlopen(f"{pages.address}{link.relative_to(pages.folder)}", timeout=10) as answer:
+            assert answer.read() == link.read_bytes()
+        assert stat.S_IMODE(pages.folder.parent.stat().st_mode) == 0o700
+    assert "helm-summarize" in screen.getvalue()
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert tree(tmp_path / "a") == before
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(pages.address, timeout=10)
+
+
+def test_a_helm_summarize_that_leaves_a_run_out_has_failed(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(tmp_path / "a")
+    monkeypatch.setattr(view, "summarize", lambda *_args, **_more: None)
+    with pytest.raises(HelmError, match=f"left out {RUN}\n.*--fresh"):
+        exported([tmp_path / "a"], tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
+
+
+def test_a_helm_summarize_that_fails_says_what_to_do(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object, **_more: object) -> None:
+        raise HelmError("helm-summarize ended with 1:\n  | its last line")
+
+    monkeypatch.setattr(view, "summarize", fail)
+    with pytest.raises(HelmError, match=r"ended with 1:\n  \| its last line\n.*verify DIR.*--fresh"):
+        exported([finished(tmp_path / "a")], tmp_path / "site")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
+
+
+def test_where_the_port_is_taken_nothing_is_begun(told: Told, tmp_path: Path) -> None:
+    with PageServer() as server:
+        port = int(server.address.split(":")[2].split("/")[0])
+        with pytest.raises(PrerequisiteError, match=f"port {port}"), view.served(
+            [tmp_path / "a"], port=port, env={}, screen=io.StringIO()
+        ):  # fmt: skip
+            pass
+    assert told == []
+
+
+def test_another_helm_may_have_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert view.helms_schema()["run_groups"]
+    monkeypatch.setattr(view, "installed", lambda *_parts: None)
+    assert view.helms_schema() == {}
+
+
+def test_what_is_said_of_the_pages(told: Told, tmp_path: Path) -> None:
+    one = exported([finished(tmp_path / "a")], tmp_path / "site").lines()
+    assert one[:2] == ["HELM's pages of 1 run:", "  pubmed_qa, org/model"]
+    assert any("prompts, answers and references" in line for line in one)
+    assert any("HELM's own numbers" in line for line in one)
+    two = exported([tmp_path / "a", finished(tmp_path / "b")], tmp_path / "sites").lines()
+    assert two[:3] == ["HELM's pages of 2 runs:", "  pubmed_qa, org/model (1: a)", "  pubmed_qa, org/model (2: b)"]
+    assert max(map(len, one)) <= 110
+
+
+def test_ctrl_c_is_how_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def wait(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading, "Event", Interrupted)
+    view.Pages(Path("x"), None, ()).wait()

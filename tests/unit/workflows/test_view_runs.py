@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import HelmError, PrerequisiteError
+from eval_factory.workflows.view_runs import NO_SCORE, lay_out, viewed_runs
+from stored_results import PROVENANCE, instance, result, right_or_wrong, written
+from unit.scoring.test_collect import FOUR, state, write_run
+
+RUN = "pubmed_qa_model=endpoint_m"
+
+
+def finished(folder: Path, run: str = RUN, values: dict[str, list[Any]] | None = None, **spec: Any) -> Path:
+    """A result with HELM's files; `spec` goes over run_spec.json."""
+    if not (folder / "evaluation_config.yaml").is_file():
+        right_or_wrong(folder, "1010")
+    runs = [f"helm/runs/s/{run}"]
+    write_run(folder / runs[0], [state(i, "yes") for i in range(4)], values or {"exact_match": [*FOUR]})
+    state_file: dict[str, Any] = {
+        "identity": "i", "versions": {}, "run_id": "r", "wall_s": 1.0, "runs": runs, "complete": True,
+        "data_bundle": None, "data_files": {}, "all_files": None,
+    }  # fmt: skip
+    (folder / ".run_state.json").write_text(json.dumps(state_file))
+    whole = {
+        "name": run.replace("_model", ":model"), "groups": ["pubmed_qa"], "metric_specs": [],
+        "scenario_spec": {"class_name": "a.B", "args": {}},
+        "adapter_spec": {"model": "endpoint/m", "model_deployment": "endpoint/m", "method": "generation"},
+    }  # fmt: skip
+    (folder / runs[0] / "run_spec.json").write_text(json.dumps({**whole, **spec}))
+    return folder
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_run_of_one_folder(tmp_path: Path) -> None:
+    (run,) = viewed_runs([finished(tmp_path / "a")])
+    assert run.name == RUN
+    assert run.model == "endpoint/m"
+    assert run.shown_model == "org/model"
+    assert run.folder == tmp_path / "a" / "helm/runs/s" / RUN
+    assert run.spec["name"] == RUN
+    assert run.spec["adapter_spec"] == {"model": "endpoint/m", "model_deployment": "endpoint/m", "method": "generation"}
+    assert run.page.task == "pubmed_qa"
+    assert run.page.groups == ("pubmed_qa",)
+    assert (run.page.main_metric, run.page.main_split) == ("exact_match", "test")
+    assert run.page.metrics == ("exact_match",), "neither what is counted nor what has no mean"
+
+
+def test_the_main_metric_is_the_first(tmp_path: Path) -> None:
+    written(tmp_path / "a", result([instance("q", 1.0)], ("rouge_l", "exact_match")))
+    (run,) = viewed_runs([finished(tmp_path / "a", values={"exact_match": [*FOUR], "rouge_l": [*FOUR]})])
+    assert run.page.metrics == ("rouge_l", "exact_match")
+    assert run.page.main_metric == "rouge_l"
+
+
+def test_a_metric_that_a_template_would_execute_is_left_out(tmp_path: Path) -> None:
+    (run,) = viewed_runs([finished(tmp_path / "a", values={"${1/0}": [*FOUR], "exact_match": [*FOUR]})])
+    assert run.page.metrics == ("exact_match",)
+    written(tmp_path / "b", result([instance("q", 1.0)], ("${1/0}",)))
+    (run,) = viewed_runs([finished(tmp_path / "b", values={"${1/0}": [*FOUR]})])
+    assert (run.page.main_metric, run.page.metrics) == (NO_SCORE, ())
+
+
+def test_two_folders_of_one_model_and_run_have_a_row_each(tmp_path: Path) -> None:
+    runs = viewed_runs([finished(tmp_path / "a"), finished(tmp_path / "b"), tmp_path / "b" / ".." / "a"])
+    assert [run.name for run in runs] == [f"{RUN}-1", f"{RUN}-2"], "a folder that is named twice counts once"
+    assert [run.model for run in runs] == ["endpoint/m-1", "endpoint/m-2"]
+    assert [run.spec["adapter_spec"]["model_deployment"] for run in runs] == ["endpoint/m-1", "endpoint/m-2"]
+    assert [run.shown_model for run in runs] == ["org/model (1: a)", "org/model (2: b)"]
+
+
+def test_different_evaluations_of_one_model_share_a_row(tmp_path: Path) -> None:
+    other = finished(tmp_path / "b", "medec_model=endpoint_m", groups=["clinical", "medec"])
+    runs = viewed_runs([finished(tmp_path / "a"), other])
+    assert [run.model for run in runs] == ["endpoint/m", "endpoint/m"]
+    assert [run.shown_model for run in runs] == ["org/model", "org/model"]
+    again = viewed_runs([tmp_path / "a", other, finished(tmp_path / "c")])
+    assert [run.model for run in again] == ["endpoint/m-1", "endpoint/m-2", "endpoint/m-3"], "none is counted twice"
+
+
+def test_another_model_keeps_its_name(tmp_path: Path) -> None:
+    spec: dict[str, Any] = {"adapter_spec": {"model_deployment": "endpoint/other"}}
+    runs = viewed_runs([finished(tmp_path / "a"), finished(tmp_path / "b"), finished(tmp_path / "c", **spec)])
+    assert runs[2].model == "endpoint/other"
+    assert runs[2].spec["adapter_spec"] == {"model": "endpoint/other", "model_deployment": "endpoint/other"}
+
+
+def test_what_is_not_whole_is_said_in_the_row(tmp_path: Path) -> None:
+    right_or_wrong(tmp_path / "a", "10x1", status="partial")
+    right_or_wrong(tmp_path / "b", "10x1", status="partial", reportable=False)
+    assert viewed_runs([finished(tmp_path / "a")])[0].shown_model == "org/model [partial: pubmed_qa]"
+    assert viewed_runs([finished(tmp_path / "b")])[0].shown_model == "org/model [NOT REPORTABLE: pubmed_qa]"
+
+
+def test_the_demo_endpoint_is_no_model(tmp_path: Path) -> None:
+    provenance = PROVENANCE.__class__(**{**vars(PROVENANCE), "target": "demo\x1b baseline"})
+    right_or_wrong(tmp_path / "a", "1", provenance=provenance)
+    (run,) = viewed_runs([finished(tmp_path / "a")])
+    assert run.shown_model == r"org/model (demo\x1b baseline)"
+
+
+def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
+    long = "custom_" + "p" * 200 + "_model=endpoint_m"
+    spec: dict[str, Any] = {
+        "groups": ["../x", "$y"],
+        "scenario_spec": {
+            "class_name": "a.B",
+            "args": {"config_path": "/home/me/" + "q" * 90, "n": 3, "big": True, "data": "/home/x/"},
+        },
+        "adapter_spec": {"model": "endpoint/<b>", "model_deployment": "endpoint/<b>"},
+    }
+    (run,) = viewed_runs([finished(tmp_path / "a", long, **spec)])
+    assert len(run.name) == 159
+    assert run.name.startswith("custom_ppp")
+    assert run.spec["groups"] == ["_x", "_y"]
+    assert run.page.groups == ("_x", "_y")
+    assert run.model == "endpoint/_b_"
+    arguments = run.spec["scenario_spec"]["args"]
+    assert arguments == {"config_path": "q" * 40, "n": 3, "big": True, "data": "x"}
+    other = finished(tmp_path / "b", "custom_" + "p" * 200 + "_model=endpoint_n")
+    assert len({one.name for one in viewed_runs([tmp_path / "a", other])}) == 2
+
+
+def test_a_folder_without_a_result_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "begun" / "helm").mkdir(parents=True)
+    with pytest.raises(PrerequisiteError, match="there is no result"):
+        viewed_runs([tmp_path / "begun"])
+    (tmp_path / "begun" / "leaderboard.json").write_text("{}")
+    with pytest.raises(PrerequisiteError, match="is the folder of a leaderboard"):
+        viewed_runs([tmp_path / "begun"])
+
+
+@pytest.mark.parametrize("name", ["run_spec.json", "stats.json", "per_instance_stats.json", "scenario_state.json"])
+def test_a_result_whose_helm_files_were_deleted_is_refused(name: str, tmp_path: Path) -> None:
+    finished(tmp_path / "a")
+    (tmp_path / "a/helm/runs/s" / RUN / name).unlink()
+    with pytest.raises(
+        PrerequisiteError, match=rf"HELM's files are not there \({name}\)(.|\n)*run the same evaluation"
+    ):
+        viewed_runs([tmp_path / "a"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"groups": [1]}, {"groups": None}, {"adapter_spec": []}, {"scenario_spec": None}],
+    ids=["a number as group", "no groups", "a list as adapter", "no scenario"],
+)
+def test_a_run_spec_of_another_form_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(HelmError, match=r"run_spec\.json cannot be read"):
+        viewed_runs([finished(tmp_path / "a", **change)])
+
+
+def test_a_run_without_any_score_has_a_page_all_the_same(tmp_path: Path) -> None:
+    right_or_wrong(tmp_path / "a", "1")
+    finished(tmp_path / "a", values={"num_words": [*FOUR]})
+    (run,) = viewed_runs([tmp_path / "a"])
+    assert (run.page.main_metric, run.page.metrics) == (NO_SCORE, ())
+
+
+def test_only_what_the_tables_show_is_a_metric_of_the_run(tmp_path: Path) -> None:
+    finished(tmp_path / "a", values={"f1_score": [*FOUR]})
+    (run,) = viewed_runs([tmp_path / "a"])
+    assert run.page.metrics == ("f1_score",), "exact_match is there for perturbed instances alone"
+    written(tmp_path / "b", result([instance("q", 1.0)], ("exact_match@valid",)))
+    (run,) = viewed_runs([finished(tmp_path / "b", values={"f1_score": [*FOUR]})])
+    assert (run.page.main_split, run.page.metrics) == ("valid", ()), "of its main split"
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_the_given_folders_stay_as_they_are(copies: bool, tmp_path: Path) -> None:
+    before = tree(finished(tmp_path / "a"))
+    runs = viewed_runs([tmp_path / "a"])
+    lay_out(runs, tmp_path / "suite", copies=copies)
+    made = tmp_path / "suite" / RUN
+    assert {path.name for path in made.iterdir()} == {
+        "run_spec.json", "stats.json", "per_instance_stats.json", "scenario_state.json",
+    }  # fmt: skip
+    assert json.loads((made / "run_spec.json").read_text()) == runs[0].spec
+    assert not (made / "run_spec.json").is_symlink()
+    assert (made / "stats.json").is_symlink() is not copies
+    assert (made / "stats.json").read_bytes() == (runs[0].folder / "stats.json").read_bytes()
+    if copies:
+        (made / "stats.json").write_text("changed")
+    assert tree(tmp_path / "a") == before
+
+
+def test_a_scenarios_own_file_comes_along(tmp_path: Path) -> None:
+    runs = viewed_runs([finished(tmp_path / "a")])
+    (runs[0].folder / "scenario.json").write_text("{}")
+    lay_out(runs, tmp_path / "suite", copies=True)
+    assert (tmp_path / "suite" / RUN / "scenario.json").read_text() == "{}"
