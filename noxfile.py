@@ -18,6 +18,7 @@ TESTS = {
     "helm": "tests/helm",
     "integration": "tests/integration",
     "faults": "tests/faults",
+    "browser": "tests/browser",
     "tests": "tests",
 }
 """Sessions that run tests of a folder."""
