@@ -393,6 +393,12 @@ class InstanceRecord:
     """What the counts of a run say of this one: unparsed, refused, thinking_stripped and so on."""
     cluster: str | None = None
     """The source that it shares with other instances, where the task declares such."""
+    turns: tuple[Mapping[str, Any], ...] = ()
+    """What was sent as messages, each with its `role`; empty where the prompt was the only one."""
+    reasoning: str | None = None
+    """What the model thought before it answered, where the endpoint gave it; it was not scored."""
+    judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Judge -> criterion -> its mark and its words; `error` where it gave none."""
 
 
 @dataclass(frozen=True)

@@ -330,6 +330,12 @@ def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
     return map(_typed, read_answers(path, role))
 
 
+def read_answer(path: Path, key: str) -> Answer | None:
+    """One kept answer."""
+    rows = _rows(path, "SELECT * FROM responses WHERE key = :key", key=key)
+    return next(map(_typed, rows), None)
+
+
 def used_keys(path: Path, run_id: str) -> frozenset[str]:
     """Of the answers that one run got or took from the cache; others in the file may be of another endpoint's.
 

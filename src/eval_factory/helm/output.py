@@ -351,6 +351,15 @@ def reason_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> 
     return reason if isinstance(reason, str) else None
 
 
+def judgement_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, Any]:
+    """Criterion -> a judge's mark and words of one answer, as it gave them; `error`, where it gave none."""
+    found = (annotations or {}).get(jury.annotation, {}).get(judge)
+    if isinstance(found, Mapping) and found:
+        return dict(found)
+    reason = reason_of(annotations, jury, judge)
+    return {} if reason is None else {"error": reason}
+
+
 class CodeExecution(_HelmRecord):
     """How what the model answered was executed."""
 

@@ -217,6 +217,7 @@ def instance_line(record: InstanceRecord) -> dict[str, Any]:
         "trial": record.trial,
         "perturbation": record.perturbation,
         "prompt": record.prompt,
+        **({"turns": list(record.turns)} if record.turns else {}),
         "references": list(record.references),
         **{f"extra.{name}": value for name, value in record.categories.items()},
     }
@@ -242,6 +243,8 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         **({"injection": list(record.injection)} if record.injection else {}),
         **({"signs": list(record.signs)} if record.signs else {}),
         **({"cluster": record.cluster} if record.cluster is not None else {}),
+        **({"reasoning": record.reasoning} if record.reasoning is not None else {}),
+        **({"judgements": dict(record.judgements)} if record.judgements else {}),
     }
 
 

@@ -133,6 +133,9 @@ def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> 
         injection=tuple(outcome.get("injection", ())),
         signs=tuple(outcome.get("signs", ())),
         cluster=outcome.get("cluster"),
+        turns=tuple(instance.get("turns", ())),
+        reasoning=outcome.get("reasoning"),
+        judgements=outcome.get("judgements", {}),
     )
 
 

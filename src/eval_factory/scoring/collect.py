@@ -40,7 +40,7 @@ from eval_factory.scoring.reportable import is_reportable, unreadable
 from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
-from eval_factory.scoring.tally import Tally, tally_requests
+from eval_factory.scoring.tally import Tally, judge_names, tally_requests
 from eval_factory.scoring.usage import usage_of
 from eval_factory.tasks.errata import CORRECTED
 
@@ -149,7 +149,9 @@ def collect(
         ),
         usage=usage,
         provenance=provenance,
-        instances=InstanceRecords(run, metrics, answers, tally, jury_metric, readability),
+        instances=InstanceRecords(
+            run, metrics, answers, tally, jury_metric, readability, judge_names(plan, run.jury)
+        ),
         reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),
         status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,

@@ -51,6 +51,17 @@ def raw_of(response: Any, model: EndpointPlan) -> Raw:
     )
 
 
+def thought_of(response: Any, model: EndpointPlan) -> str | None:
+    """What the model thought before it answered: between the markers, or in a field of its own; None: not given."""
+    try:
+        choice = openai_api.read_answer(response, model.endpoint_type)[0]
+    except openai_api.UnusableAnswer:
+        return None
+    split = model.adapter.without_reasoning(choice.text, cut_off=choice.finish_reason == openai_api.CUT_OFF)
+    parts = [part.strip() for part in (choice.reasoning, split.thought) if part]
+    return "\n\n".join(part for part in parts if part) or None
+
+
 @dataclass
 class Readability:
     """What was read from the answers of a run, counted request by request."""

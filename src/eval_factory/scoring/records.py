@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from eval_factory.core.results import InstanceRecord
 from eval_factory.endpoint import openai_api, response_cache
@@ -13,7 +15,7 @@ from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.jury_scores import is_judged
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
-from eval_factory.scoring.readability import Raw, Readability, raw_of
+from eval_factory.scoring.readability import Raw, Readability, raw_of, thought_of
 from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, text_of
 from eval_factory.scoring.tally import Tally
 
@@ -25,6 +27,8 @@ class CachedAnswer:
     tokens: tuple[int | None, int | None]
     latency_s: float
     raw: Raw
+    thought_under: str | None = None
+    """The key of the answer, where it holds what the model thought."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class KeptAnswers:
     answers: Mapping[str, CachedAnswer]
     variants: Sequence[Mapping[str, str | None]]
     """The changes with which requests were answered that the endpoint refused as they were."""
+    cache_db: Path | None = None
 
     @classmethod
     def of(cls, plan: Plan, tell: Callable[[Answer], None] = lambda _answer: None) -> KeptAnswers:
@@ -43,15 +48,30 @@ class KeptAnswers:
         found = {}
         for answer in response_cache.typed_answers(cache_db):
             tell(answer)
-            raw = raw_of(answer.response, model) if answer.role == model.role else Raw()
-            found[answer.key] = CachedAnswer(answer.tokens, answer.latency_s, raw)
-        return cls(model, found, response_cache.read_changes(cache_db, model.url, model.model_id))
+            is_models = answer.role == model.role
+            raw = raw_of(answer.response, model) if is_models else Raw()
+            thought = thought_of(answer.response, model) if is_models else None
+            found[answer.key] = CachedAnswer(answer.tokens, answer.latency_s, raw, answer.key if thought else None)
+        return cls(model, found, response_cache.read_changes(cache_db, model.url, model.model_id), cache_db)
 
     def to(self, state: output.RequestState) -> CachedAnswer | None:
         """None where it failed, or is not there any more."""
         body = self.model.body_of(state.request)
         keys = openai_api.request_keys(self.model.url, body, state.request.get("random"), self.variants)
         return next((self.answers[kept] for kept in keys if kept in self.answers), None)
+
+    def thought_of(self, answer: CachedAnswer | None) -> str | None:
+        """Read when it is asked for: what models think is many times as long as what they answer."""
+        if self.cache_db is None or answer is None or answer.thought_under is None:
+            return None
+        kept = response_cache.read_answer(self.cache_db, answer.thought_under)
+        return None if kept is None else thought_of(kept.response, self.model)
+
+    def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
+        """The messages that were sent; none where the prompt was all that was."""
+        messages = self.model.body_of(state.request).get("messages") or ()
+        alone = [{"role": "user", "content": state.request.get("prompt", "")}]
+        return () if list(messages) == alone else tuple(messages)
 
     def raw_to(self, state: output.RequestState) -> Raw | None:
         answer = self.to(state)
@@ -68,6 +88,8 @@ class InstanceRecords:
     tally: Tally
     jury_metric: str | None
     readability: Readability
+    judges: Mapping[str, str] = field(default_factory=dict)
+    """Judge -> its name in HELM's annotations."""
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         return map(self._record, self.run.request_states())
@@ -100,7 +122,17 @@ class InstanceRecords:
             injection=tuple(injection_signs(text_of(state))) if self.run.jury else (),
             signs=self.readability.signs_of(key),
             cluster=self.tally.clusters.get(state.instance.id),
+            turns=self.answers.turns_of(state),
+            reasoning=self.answers.thought_of(answer),
+            judgements={} if failed else self._judgements(state),
         )
+
+    def _judgements(self, state: output.RequestState) -> dict[str, Mapping[str, Any]]:
+        jury = self.run.jury
+        if jury is None:
+            return {}
+        found = {judge: output.judgement_of(state.annotations, jury, name) for judge, name in self.judges.items()}
+        return {judge: said for judge, said in found.items() if said}
 
     def _metrics(self, key: InstanceKey) -> dict[str, float]:
         unjudged = key in self.tally.unjudged

@@ -169,6 +169,12 @@ def _count_answer(tally: Tally, key: InstanceKey, state: output.RequestState) ->
         tally.truncated.add(key)
 
 
+def judge_names(plan: Plan, jury: output.Jury | None) -> dict[str, str]:
+    """Judge's role -> its name in HELM's annotations."""
+    roles = roles_by_deployment(plan.judges)
+    return {} if jury is None else {roles.get(deployment, name): name for name, deployment in jury.judges.items()}
+
+
 @dataclass
 class _Jury:
     """What the judges of a run said, answer by answer."""
@@ -183,8 +189,7 @@ class _Jury:
     def of(cls, plan: Plan, run: output.HelmRun) -> _Jury | None:
         if run.jury is None:
             return None
-        roles = roles_by_deployment(plan.judges)
-        names = {roles.get(deployment, name): name for name, deployment in run.jury.judges.items()}
+        names = judge_names(plan, run.jury)
         return cls(run.jury, names, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
 
     def count(self, tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
