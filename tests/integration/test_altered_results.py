@@ -27,7 +27,7 @@ PLACES = int(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 
 SAMPLE = [
     "evaluation_config.yaml", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "report.html",
-    "responses/model.jsonl", "per_instance_stats.json", "run_spec.json", "scenario_state.json", "stats.json",
+    "report.md", "responses/model.jsonl", "per_instance_stats.json", "run_spec.json", "scenario_state.json", "stats.json",
     "cache.db", ".run_state.json", "attestation.intoto.json",
 ]  # fmt: skip
 

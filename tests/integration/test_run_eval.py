@@ -25,7 +25,7 @@ TASK = "sample_medical_qa"
 FILES = [
     "evaluation_config.yaml", "results.yml", "run_config.yml", "instances.jsonl", "results.jsonl", "cache.db",
     "eval_factory_metrics.json", "report.html", "packages.txt", "responses/model.jsonl", "logs/eval-factory.log", "logs/helm-run.log",
-    "logs/events.jsonl",
+    "logs/events.jsonl", "report.md",
     "model_configs/model_deployments.yaml", "model_configs/model_metadata.yaml",
 ]  # fmt: skip
 
@@ -214,7 +214,9 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     assert (failure["role"], failure["count"]) == ("model", 1)
     assert failure["cause"].startswith("HTTP 400: refused: ")
     assert "  failed: 1 x HTTP 400: refused: " in outcome.stdout
-    assert "aorta" not in outcome.stdout + outcome.stderr + (outcome.output_dir / "report.html").read_text("utf-8")
+    assert "aorta" not in outcome.stdout + outcome.stderr + "".join(
+        (outcome.output_dir / name).read_text("utf-8") for name in ("report.html", "report.md")
+    )
     log = (outcome.output_dir / "logs" / "helm-run.log").read_text("utf-8")
     assert "aorta" not in log
     assert_nothing_leaked(outcome)

@@ -186,6 +186,10 @@ class RunDir:
         return self.root / "report.html"
 
     @property
+    def report_md(self) -> Path:
+        return self.root / "report.md"
+
+    @property
     def run_state(self) -> Path:
         return self.root / ".run_state.json"
 
@@ -214,6 +218,7 @@ class RunDir:
             self.results_jsonl,
             self.instances,
             self.report_html,
+            self.report_md,
         )
 
     def written(self) -> list[Path]:

@@ -15,6 +15,7 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import Spent, TaskResult, Usage
 from eval_factory.core.rundir import PRIVATE, RunDir, atomic_file, write_atomic
 from eval_factory.report import documents
+from eval_factory.report.markdown_report import markdown_report
 from eval_factory.tasks.errata import CORRECTED
 
 
@@ -45,6 +46,7 @@ def write_reports(
     write_atomic(rundir.results_yml, documents.to_yaml(results))
     document = documents.evaluation_config(result, safe if given is None else redactor.tree(given), command)
     documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
     write_atomic(rundir.evaluation_config, documents.to_yaml(document))
 
 

@@ -41,7 +41,8 @@ def test_every_file_of_the_result_is_listed_as_sha256sum_writes_it(finished: Run
         "evaluation_config.yaml", "helm/patches.json", "packages.txt",
         f"{RUN}/per_instance_stats.json", f"{RUN}/run_spec.json", f"{RUN}/scenario_state.json", f"{RUN}/stats.json",
         "instances.jsonl", "model_configs/logging.yaml", "model_configs/model_deployments.yaml",
-        "model_configs/model_metadata.yaml", "model_configs/settings.json", "report.html", "responses/model.jsonl",
+        "model_configs/model_metadata.yaml", "model_configs/settings.json", "report.html", "report.md",
+        "responses/model.jsonl",
         "results.jsonl", "results.yml", "run_config.yml",
     }  # fmt: skip
     assert all(line == f"{sha256(finished.root / line[66:])}  {line[66:]}" for line in lines)

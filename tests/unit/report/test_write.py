@@ -115,8 +115,21 @@ def test_every_file_is_written_and_holds_no_key(written: RunDir) -> None:
     assert files >= {file.name for file in results} | {f"responses/{n}.jsonl" for n in ("model", "gpt", "none")}
     for path in written.root.rglob("*"):
         assert not path.is_file() or KEY not in path.read_text("utf-8"), path
-    for path in (*results, written.responses_of("model")):
+    for path in (*(results - {written.report_md}), written.responses_of("model")):  # report.md has none of these values
         assert REDACTED in path.read_text("utf-8"), path
+
+
+def test_a_note_is_redacted_in_every_report(result: TaskResult, tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path / "noted")
+    rundir.create()
+    redactor = Redactor([KEY])
+    write_reports(
+        changed(result, notes=(f"it says {KEY}",)), rundir, config=plan().evaluation.as_dict(),
+        command="c", redactor=redactor, responses={},
+    )  # fmt: skip
+    assert f"it says {REDACTED}" in rundir.report_html.read_text("utf-8")
+    assert KEY not in rundir.report_md.read_text("utf-8")
+    assert "API_KEY_REDACTED" in rundir.report_md.read_text("utf-8")
 
 
 def test_files_with_prompts_and_answers_are_for_the_user_alone(written: RunDir) -> None:

@@ -58,7 +58,7 @@ def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) ->
     assert written == {path.name: path.read_bytes() for path in folder.written()}
     assert set(written) == {
         "run_config.yml", "evaluation_config.yaml", "results.yml", "results.jsonl", "instances.jsonl", "report.html",
-        "eval_factory_metrics.json", "model.jsonl",
+        "report.md", "eval_factory_metrics.json", "model.jsonl",
     }  # fmt: skip
     assert not place.exists()
 

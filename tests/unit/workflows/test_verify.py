@@ -134,6 +134,17 @@ def test_a_statement_that_is_none(text: str, folder: RunDir) -> None:
     assert any(str(one).startswith("attestation.intoto.json: cannot be read") for one in verify(folder.root).findings)
 
 
+def test_a_folder_of_a_version_that_wrote_no_report_md_is_intact(folder: RunDir) -> None:
+    (folder.root / "report.md").unlink()
+    assert Finding("report.md", "", "is missing; SHA256SUMS lists it") in verify(folder.root).findings
+    without_checksums(folder)
+    found = verify(folder.root)
+    assert found.findings == ()
+    assert "report.md is missing: earlier versions did not write it" in found.notes
+    folder.report_html.unlink()
+    assert verify(folder.root).findings == (Finding("report.html", "", "is missing"),)
+
+
 def test_a_statement_that_is_missing_or_says_something_else(folder: RunDir) -> None:
     document = json.loads(folder.attestation.read_text("utf-8"))
     document["predicate"]["evalFactory"]["provenance"]["python"] = "2.7"

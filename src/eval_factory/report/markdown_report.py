@@ -1,0 +1,163 @@
+"""report.md: a result in short, for pull requests and wikis.
+
+It holds no prompt, answer or reference. A pure function of the result, so that `verify` makes the same file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from eval_factory.core.failure_causes import line_of
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.results import Provenance, Score, Scores, TaskResult
+from eval_factory.report.markdown_text import code, prose, table
+from eval_factory.report.run_facts import counted, number
+from eval_factory.tasks.errata import CORRECTED
+
+MOST_NOTES = 5
+MOST_CAUSES = 5
+ALWAYS = ("requested", "scored", "failed")
+"""Counts that are shown also where they are 0."""
+
+
+def markdown_report(result: TaskResult) -> str:
+    """GitHub-flavoured Markdown; it ends with a line break."""
+    parts = [
+        [f"# {code(result.task)}: {code(result.provenance.target)}"],
+        list(_headline(result)),
+        list(_reportable(result)),
+        ["## Scores", "", *_scores(result)],
+        ["## Validity", "", *_validity(result)],
+        list(_failures(result)),
+        list(_notes(result)),
+        *(_group(result, field, by_value) for field, by_value in result.groups.items()),
+        ["## Provenance", "", *_provenance(result)],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _headline(result: TaskResult) -> Iterator[str]:
+    score = result.scores.get(result.main_metric)
+    if score is None:
+        yield f"**{code(result.main_metric)} could not be computed.**"
+        return
+    interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
+    yield f"**{code(result.main_metric)}: {number(score.value)}**{interval}, {counted(score.stats.count, 'instance')}"
+    corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
+    if corrected is not None:
+        yield f"\nCorrected for a known defect: **{number(corrected.value)}**"
+    floor = result.validity.floors.get(result.main_metric)
+    if floor is not None:
+        yield f"\nBest answer that needs no model: {prose(floor.best)}, {number(floor.value)}"
+
+
+def _reportable(result: TaskResult) -> Iterator[str]:
+    if result.reportable:
+        yield f"May be reported. Status: {prose(result.status)}."
+        return
+    counts = result.validity.instances
+    yield f"**Not reportable.** Status: {prose(result.status)}."
+    yield ""
+    for reason in result.validity.not_reportable:
+        yield f"- {prose(reason)}"
+    if counts.scored < counts.requested or not result.validity.not_reportable:
+        yield f"- {counts.scored:,} of {counted(counts.requested, 'instance')} have a score"
+
+
+def _scores(result: TaskResult) -> list[str]:
+    names = dict.fromkeys(name for name in (result.main_metric, *result.scores) if name in result.scores)
+    return table(
+        ["metric", "value", "95 % interval", "with what is missing", "instances"],
+        [[_strong(code(name), name == result.main_metric), *_cells(result, name)] for name in names],
+        numbers=4,
+    )
+
+
+def _cells(result: TaskResult, name: str) -> list[str]:
+    score, bounds = result.scores[name], result.validity.bounds.get(name)
+    could = "" if bounds is None or bounds[0] == bounds[1] else f"{number(bounds[0])} to {number(bounds[1])}"
+    return [number(score.value), _interval(score), could, f"{score.stats.count:,}"]
+
+
+def _strong(text: str, strong: bool) -> str:
+    return f"**{text}**" if strong else text
+
+
+def _interval(score: Score) -> str:
+    low, high = score.stats.ci_low, score.stats.ci_high
+    return "" if low is None or high is None else f"{number(low)} to {number(high)}"
+
+
+def _validity(result: TaskResult) -> Iterator[str]:
+    counts = vars(result.validity.instances)
+    shown = {name: count for name, count in counts.items() if count or name in ALWAYS}
+    yield from table(
+        ["instances", "count"], [[name.replace("_", " "), f"{count:,}"] for name, count in shown.items()], 1
+    )
+    jury = result.validity.jury
+    judges = [f"{code(name)} {one.scored:,} of {one.asked:,}" for name, one in result.validity.judges.items()]
+    if judges:
+        yield f"\nJudgements: {', '.join(judges)}"
+    if jury is not None and jury.krippendorff_alpha is not None:
+        yield f"\nAgreement of the judges (Krippendorff's alpha): {jury.krippendorff_alpha:.3f}"
+    record = result.comparability
+    if record is not None and record.medhelm_settings is not None:
+        unlike = ", ".join(prose(one.setting) for one in record.deviations)
+        yield f"\nSettings of MedHELM's leaderboard: {'yes' if record.medhelm_settings else f'no ({unlike})'}"
+
+
+def _failures(result: TaskResult) -> Iterator[str]:
+    causes = sorted(result.validity.failures, key=lambda cause: -cause.count)
+    if causes:
+        yield from ("## What failed", "")
+        for cause in causes[:MOST_CAUSES]:
+            who = "the model" if cause.is_of_the_model else f"judge {code(cause.role)}"
+            yield f"- {who}: {prose(line_of(cause))}"
+        yield from _more(len(causes) - MOST_CAUSES, "cause", "validity.failures")
+
+
+def _notes(result: TaskResult) -> Iterator[str]:
+    notes = result.validity.notes
+    if notes:
+        yield from ("## Notes", "")
+        yield from (f"- {prose(note)}" for note in notes[:MOST_NOTES])
+        yield from _more(len(notes) - MOST_NOTES, "note", "validity.notes")
+
+
+def _more(count: int, word: str, where: str) -> Iterator[str]:
+    if count > 0:
+        yield f"- {count} more {word if count == 1 else f'{word}s'}: `{where}` in `evaluation_config.yaml`"
+
+
+def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> list[str]:
+    """Folded; the empty lines around the table let GitHub read it as Markdown. The summary is read as HTML."""
+    rows = [
+        [code(value), number(scores[result.main_metric].value), _interval(scores[result.main_metric]),
+         f"{scores[result.main_metric].stats.count:,}"]
+        for value, scores in by_value.items()
+        if result.main_metric in scores
+    ]  # fmt: skip
+    head = [code(field), "value", "95 % interval", "instances"]
+    title = f"{counted(len(rows), 'group')} by <code>{escape(one_line(field))}</code>"
+    return ["<details>", f"<summary>{title}</summary>", "", *table(head, rows, numbers=3), "", "</details>"]
+
+
+def _provenance(result: TaskResult) -> Iterator[str]:
+    record = result.provenance
+    yield ", ".join(_versions(record)) + "."
+    yield ""
+    yield "In the folder of this result:"
+    yield ""
+    yield from ("```bash", "eval-factory verify .", "eval-factory reproduce . --run --output_dir ../reproduced", "```")
+
+
+def _versions(record: Provenance) -> Iterator[str]:
+    yield f"eval-factory {code(record.eval_factory)}"
+    if record.helm is not None:
+        yield f"HELM {code(record.helm)}"
+    yield f"Python {code(record.python)}"
+    yield f"run {code(record.run_identity)}"
+    yield f"prompts {code(one_line(record.prompts_sha256)[:16])}"
+    if record.ended_at is not None:
+        yield f"ended {code(record.ended_at)}"

@@ -1,0 +1,134 @@
+"""The page: one file, opened without a network, with every instance in it.
+
+A Content-Security-Policy forbids any connection and any script and style but the page's own two, by their hashes. What others wrote
+is escaped by the template, or stands in compressed blocks from which the script inserts it as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from eval_factory.core.foreign_text import printable
+from eval_factory.core.results import Spent, TaskResult
+from eval_factory.report.page import plain_words
+from eval_factory.report.page.instance_data import InstanceBlocks
+from eval_factory.report.page.usage_rows import usage_rows
+from eval_factory.report.plots.result_plots import plots_of
+from eval_factory.report.plots.svg_plot import page_css, svg
+
+STYLE, SCRIPT = "\0style\0", "\0script\0"
+"""Stand for what must not be altered when the page is redacted: their hashes are in the policy."""
+DATA = "\0data\0"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One result as it is put on a page."""
+
+    result: TaskResult
+    command: str
+    instances: InstanceBlocks
+    methods: str = ""
+    """Text for the methods section of a paper."""
+    label: str = ""
+    """A, B ... where there are several results."""
+
+    @property
+    def plots(self) -> dict[str, Markup]:
+        drawings = plots_of(self.result, self.instances.numbers)
+        return {name: Markup(svg(drawing)) for name, drawing in drawings.items()}  # noqa: S704
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a page says of several results together."""
+
+    title: str
+    plots: Sequence[Markup]
+    sentences: Sequence[Sequence[str]]
+    """Of each pair."""
+    reasons: Sequence[str] = ()
+    """Why they cannot be compared."""
+    accepted: Sequence[str] = ()
+    """Reasons against comparing them that the user accepted."""
+
+
+def page(
+    shown: Sequence[Shown],
+    redact: Callable[[str], str] = str,
+    *,
+    beside: Beside | None = None,
+    with_texts: bool = True,
+) -> str:
+    """The whole page.
+
+    Args:
+        redact: for what is written out; instances come redacted.
+        beside: of two results or more.
+    """
+    style, script = page_style(), page_script()
+    text = _environment().get_template("page.html.j2").render(
+        shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
+        data=Markup(DATA), policy=policy(style, script), words=plain_words,  # noqa: S704
+        spent_names=[field.name for field in fields(Spent)], usage_rows=usage_rows, asdict=asdict,
+        labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
+    )  # fmt: skip
+    blocks = "\n".join(one for each in shown for one in each.instances.blocks)
+    parts = {STYLE: style, SCRIPT: script, DATA: blocks}
+    text = redact(text)
+    for place, part in parts.items():
+        text = text.replace(place, part)
+    return text
+
+
+def policy(style: str, script: str) -> str:
+    """Content-Security-Policy, level 2: https://www.w3.org/TR/CSP2/"""
+    return (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def page_style() -> str:
+    """With the rules of the plots, light and dark."""
+    dark = "@media screen and (prefers-color-scheme: dark) {{ :root {{ {} }} }}".format(page_css(dark=True))
+    return f"\n{_file('page.css')}\n{page_css()}\n{dark}\n"
+
+
+@cache
+def page_script() -> str:
+    return f"\n{_file('page.js')}"
+
+
+def _file(name: str) -> str:
+    return (resources.files("eval_factory.report.page") / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
+    )  # fmt: skip
+    environment.filters["decimal"] = lambda number, digits=4: "" if number is None else f"{number:.{digits}f}"
+    environment.filters["grouped"] = lambda number: f"{number:,}"
+    return environment
+
+
+def _finalized(value: Any) -> Any:
+    """Foreign text printable; what is markup of ours as it is."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,0 +1,234 @@
+"""Instances -> the blocks of a page: an index with what the table shows and filters by, and chunks with the texts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from eval_factory.core.jsonl import json_line
+from eval_factory.core.results import InstanceRecord, Score
+from eval_factory.report.page.data_blocks import block
+from eval_factory.report.plots.result_plots import InstanceNumbers
+from eval_factory.report.reader import instance_record
+
+CHUNK = 250
+"""Instances that are unpacked together when one of them is opened."""
+CUT_OFF, FILTERED = "length", "content_filter"
+"""Why an answer ended, as endpoints say it."""
+FAR_APART = 2.0
+"""Marks between judges that are told as a disagreement."""
+PREVIEW, ANSWER_PREVIEW = 90, 48
+"""Characters of a prompt and an answer in the table."""
+
+FLAGS = (
+    "wrong", "right", "failed", "empty", "cut_off", "disagree", "unparsed", "refused", "thinking_stripped",
+    "thinking_unfinished", "filtered", "unjudged", "prompt_truncated", "injection",
+)  # fmt: skip
+"""What an instance can be filtered by, each a bit of the index in this order."""
+_SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
+
+Key = tuple[str, int, str | None, str]
+
+
+@dataclass(frozen=True)
+class InstanceBlocks:
+    """All that a page holds of the instances of one result."""
+
+    blocks: tuple[Markup, ...]
+    numbers: InstanceNumbers
+    counts: Mapping[str, int]
+    """Flag -> instances."""
+    total: int
+    middle: float | None
+    """What is below it (above it, where lower is better) is told as low; None where values are right or wrong."""
+    prompts: Mapping[Key, bytes]
+    """A short hash of each prompt with its references, so that another result on the page need not repeat them."""
+
+
+@dataclass
+class _Row:
+    key: Key
+    value: float | None
+    flags: set[str]
+    groups: tuple[str | None, ...]
+    latency_s: float | None
+    tokens: int | None
+    preview: str
+    answer: str
+
+
+@dataclass
+class InstancePacker:
+    """Takes the two lines of each instance, redacted as they are written, and packs them as they come."""
+
+    main: Score | None
+    fields: Sequence[str] = ()
+    """Of the instances, by which they are grouped."""
+    run: int = 0
+    with_texts: bool = True
+    known_prompts: Mapping[Key, bytes] = field(default_factory=dict)
+    """Of another result on the page."""
+    _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
+    _rows: list[_Row] = field(default_factory=list)
+    _waiting: list[InstanceRecord] = field(default_factory=list)
+    _chunks: list[Markup] = field(default_factory=list)
+    _prompts: dict[Key, bytes] = field(default_factory=dict)
+    _beginning: str | None = None
+
+    def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+        """One instance, as a line of instances.jsonl and one of results.jsonl."""
+        record = instance_record(instance, outcome)
+        self._waiting.append(record)
+        if len(self._waiting) == CHUNK:
+            self._pack()
+
+    def finish(self) -> InstanceBlocks:
+        if self._waiting:
+            self._pack()
+        values = self._numbers.values
+        judged = all(value in (0, 1) for value in values)
+        middle = None if judged else self._middle(values)
+        for row in self._rows:
+            if row.value is not None:
+                row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
+        counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
+        index = block(self.run, "index", self._index(middle))
+        return InstanceBlocks(
+            (index, *self._chunks), self._numbers, counts, len(self._rows), middle, self._prompts
+        )
+
+    def _pack(self) -> None:
+        """What all prompts of the first chunk begin with (the examples) is not what a table should show of each."""
+        records, self._waiting = self._waiting, []
+        if self._beginning is None:
+            self._beginning = common_beginning([_text_of_prompt(record) for record in records])
+        lines = []
+        for record in records:
+            self._rows.append(self._row(record))
+            self._count(record)
+            lines.append(json_line(self._detail(record)))
+        self._chunks.append(block(self.run, str(len(self._chunks)), lines))
+
+    def _row(self, record: InstanceRecord) -> _Row:
+        prompt = _text_of_prompt(record).removeprefix(self._beginning or "")
+        return _Row(
+            key=(record.id, record.trial, record.perturbation, record.split),
+            value=None if self.main is None or record.error is not None else record.metrics.get(self.main.metric),
+            flags=set(flags_of(record)),
+            groups=tuple(None if (one := record.categories.get(name)) is None else str(one) for name in self.fields),
+            latency_s=record.latency_s,
+            tokens=record.completion_tokens,
+            preview=_first_words(prompt, PREVIEW) if self.with_texts else "",
+            answer=_first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
+        )
+
+    def _count(self, record: InstanceRecord) -> None:
+        main, numbers = self.main, self._numbers
+        value = self._rows[-1].value
+        if main and value is not None and (record.split, record.perturbation) == (main.split or "", main.perturbation):
+            numbers.values.append(value)
+        if record.latency_s is not None:
+            numbers.latencies.append(record.latency_s)
+        for judge, rating in record.judges.items():
+            numbers.ratings.setdefault(judge, []).append(rating)
+
+    def _detail(self, record: InstanceRecord) -> dict[str, Any]:
+        """What is shown of an opened instance; what is empty is left out."""
+        found = {
+            "metrics": dict(record.metrics), "finish_reason": record.finish_reason, "cached": record.cached,
+            "prompt_tokens": record.prompt_tokens, "cluster": record.cluster, "sub_split": record.sub_split,
+            "marks": dict(record.judges), "injection": list(record.injection),
+        }  # fmt: skip
+        if self.with_texts:
+            found |= self._texts(record)
+        return {name: value for name, value in found.items() if value not in (None, [], {}, False)}
+
+    def _texts(self, record: InstanceRecord) -> dict[str, Any]:
+        asked = {
+            "prompt": "" if record.turns else record.prompt, "turns": list(record.turns),
+            "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
+        }  # fmt: skip
+        key = (record.id, record.trial, record.perturbation, record.split)
+        self._prompts[key] = digest = _digest(asked)
+        if self.known_prompts.get(key) == digest:
+            asked = {"same_prompt": True}
+        return {
+            **asked, "answer": record.completion, "reasoning": record.reasoning, "error": record.error,
+            "judges": dict(record.judgements), "categories": dict(record.categories),
+        }  # fmt: skip
+
+    def _is_low(self, value: float, middle: float | None) -> bool:
+        lower_is_better = self.main is not None and self.main.higher_is_better is False
+        if middle is None:
+            return value == (1 if lower_is_better else 0)
+        return value > middle if lower_is_better else value < middle
+
+    def _middle(self, values: Sequence[float]) -> float:
+        """Of the scale, where there is one; else the mean of the instances."""
+        if self.main is not None and self.main.scale is not None:
+            return sum(self.main.scale) / 2
+        return sum(values) / len(values)
+
+    def _index(self, middle: float | None) -> Iterator[str]:
+        """A line that says what the others hold, then a line an instance."""
+        names: list[dict[str, int]] = [{} for _ in self.fields]
+        numbered = [
+            [None if one is None else known.setdefault(one, len(known)) for one, known in zip(row.groups, names, strict=True)]
+            for row in self._rows
+        ]
+        groups = [[name, list(known)] for name, known in zip(self.fields, names, strict=True)]
+        yield json_line({
+            "chunk": CHUNK, "flags": FLAGS, "groups": groups, "middle": middle, "texts": self.with_texts,
+            "metric": None if self.main is None else self.main.metric,
+        })  # fmt: skip
+        for row, members in zip(self._rows, numbered, strict=True):
+            bits = sum(1 << place for place, flag in enumerate(FLAGS) if flag in row.flags)
+            yield json_line([*row.key, row.value, bits, members, row.latency_s, row.tokens, row.preview, row.answer])
+
+
+def flags_of(record: InstanceRecord) -> Iterator[str]:
+    """All but whether it is right, which depends on the others."""
+    if record.error is not None:
+        yield "filtered" if record.finish_reason == FILTERED else "failed"
+    elif record.completion is not None and not record.completion.strip():
+        yield "empty"
+    if record.finish_reason == CUT_OFF:
+        yield "cut_off"
+    marks = record.judges.values()
+    if marks and max(marks) - min(marks) >= FAR_APART:
+        yield "disagree"
+    if record.unjudged:
+        yield "unjudged"
+    if record.injection:
+        yield "injection"
+    yield from (sign for sign in _SIGNS if sign in record.signs)
+
+
+def common_beginning(texts: Sequence[str]) -> str:
+    """What all of them begin with, up to the end of a line; nothing of a single one."""
+    if len(texts) < 2:
+        return ""
+    shared = os.path.commonprefix(list(texts))
+    return shared[: shared.rfind("\n") + 1]
+
+
+def _text_of_prompt(record: InstanceRecord) -> str:
+    """Without the system prompt, which all have."""
+    if not record.turns:
+        return record.prompt
+    said = [turn.get("content") for turn in record.turns if turn.get("role") != "system"]
+    return "\n".join(one for one in said if isinstance(one, str)) or record.prompt
+
+
+def _first_words(text: str, length: int) -> str:
+    shown = " ".join(text[: 8 * length].split())
+    return shown if len(shown) <= length else shown[: length - 1].rstrip() + "…"
+
+
+def _digest(asked: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(json_line(asked).encode("utf-8", "surrogatepass")).digest()[:16]

@@ -1,0 +1,588 @@
+"use strict";
+// The table of instances. All texts were written by others (models, data sets, endpoints), so they get into the page through
+// textContent alone; nothing here builds markup from text, asks the network, or keeps anything when the page is closed.
+(() => {
+  const TYPE = "application/x-eval-factory";
+  const PAGE_OF_ROWS = 100;
+  const LONGEST = 20000;      // characters of a text that are shown before a button is pressed
+  const MOST_GLYPHS = 2000;   // labels for odd characters in one text; each is an element
+  const KEPT_CHUNKS = 8;      // parsed chunks that stay in memory
+  const LABELS = {
+    flipped: ["flipped", "differs between the results"],
+    wrong: ["wrong", "low"], right: ["right", "not low"], failed: ["failed"], empty: ["empty answer"], cut_off: ["cut off"],
+    disagree: ["judges disagree"], unparsed: ["not in the form asked for"], refused: ["refused"],
+    thinking_stripped: ["thinking taken out"], thinking_unfinished: ["thinking unfinished"], filtered: ["filtered"],
+    unjudged: ["unjudged"], prompt_truncated: ["prompt cut"], injection: ["speaks to its judges"],
+  };
+  const UNTOLD = new Set(["right", "thinking_stripped"]);  // no trouble: not among the signs of a row
+  const byId = (id) => document.getElementById(id);
+
+  // ---- small helpers -----------------------------------------------------------------------------------------------------
+
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "onclick") made.addEventListener("click", value);
+      else if (value !== null && value !== undefined) made.setAttribute(name, value);
+    }
+    made.append(...children);
+    return made;
+  }
+
+  const counted = (count) => count.toLocaleString("en");
+  const number = (value) => value === null || value === undefined ? "" : String(Math.round(value * 10000) / 10000);
+
+  // ---- odd characters are shown, never obeyed ------------------------------------------------------------------------------
+
+  // Control characters but line break and tab; what turns, joins, hides or tags text; halves of pairs; lone variation selectors
+  // are everyday emoji, several in a row hide data.
+  const ODD = new RegExp(
+    "(?:[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f" +
+    "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb]" +
+    "|[\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]|\\p{Cs}|\\p{Co}|[\\ufe00-\\ufe0f]{2,})", "gu");
+  const NAMES = {
+    0: "NUL", 7: "BEL", 8: "BS", 0x0b: "VT", 0x0c: "FF", 0x0d: "CR", 0x1b: "ESC", 0x7f: "DEL", 0xad: "soft hyphen", 0x200b: "zero-width space",
+    0x200c: "zero-width non-joiner", 0x200d: "zero-width joiner", 0x200e: "LRM", 0x200f: "RLM", 0x2028: "line separator",
+    0x2029: "paragraph separator", 0x202a: "LRE", 0x202b: "RLE", 0x202c: "PDF", 0x202d: "LRO", 0x202e: "RLO", 0x2060: "word joiner",
+    0x2066: "LRI", 0x2067: "RLI", 0x2068: "FSI", 0x2069: "PDI", 0xfeff: "BOM",
+  };
+
+  function nameOf(odd) {
+    const code = odd.codePointAt(0);
+    return NAMES[code] || "U+" + code.toString(16).toUpperCase().padStart(4, "0");
+  }
+
+  // A text as nodes: what is odd becomes a labelled box, equal ones in a row become one; beyond MOST_GLYPHS the label is plain text.
+  function shown(text) {
+    const nodes = [];
+    let at = 0, glyphs = 0, plain = "";
+    ODD.lastIndex = 0;
+    for (let match = ODD.exec(text); match; match = ODD.exec(text)) {
+      let end = ODD.lastIndex, times = 1;
+      if (match[0] === "\r" && text[end] === "\n") continue;  // the line break of Windows
+      while (text.startsWith(match[0], end)) { end += match[0].length; times += 1; }
+      const label = nameOf(match[0]) + (times > 1 ? " \u00d7" + times : "");
+      plain += text.slice(at, match.index);
+      if (glyphs < MOST_GLYPHS) {
+        if (plain) nodes.push(document.createTextNode(plain));
+        plain = "";
+        const code = "U+" + match[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+        const glyph = element("span", { class: "odd", title: "A character that cannot be seen: " + code });
+        glyph.textContent = label;
+        nodes.push(glyph);
+        glyphs += 1;
+      } else {
+        plain += "[" + label + "]";
+      }
+      at = ODD.lastIndex = end;
+    }
+    plain += text.slice(at);
+    if (plain) nodes.push(document.createTextNode(plain));
+    return nodes;
+  }
+
+  const inline = (text) => element("bdi", {}, ...shown(text));
+
+  // A foreign text as a block; what is very long is folded.
+  function block(text, kind = "", label = null) {
+    const folded = text.length > LONGEST;
+    const pre = element("pre", { class: "text " + kind, dir: "auto", tabindex: "0", role: "group", "aria-label": label });
+    pre.append(...shown(folded ? text.slice(0, cut(text, LONGEST)) : text));
+    if (!text) pre.append(element("i", {}, "(nothing)"));
+    if (!folded) return pre;
+    const button = element("button", { type: "button", class: "more-text" }, "Show all " + counted(text.length) + " characters");
+    button.addEventListener("click", () => { pre.replaceChildren(...shown(text)); button.remove(); pre.focus(); });
+    return element("div", {}, pre, button);
+  }
+
+  // Not between the two halves of one character.
+  function cut(text, at) {
+    const code = text.charCodeAt(at - 1);
+    return code >= 0xd800 && code <= 0xdbff ? at - 1 : at;
+  }
+
+  // ---- data ----------------------------------------------------------------------------------------------------------------
+
+  async function unpack(script) {
+    const packed = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  }
+
+  class Run {
+    constructor(number) {
+      this.number = number;
+      this.scripts = new Map();
+      this.parsed = new Map();
+    }
+
+    async readIndex() {
+      const lines = (await unpack(this.scripts.get("index"))).split("\n");
+      this.head = JSON.parse(lines[0]);
+      this.rows = lines.slice(1).map((line, place) => this.row(JSON.parse(line), place));
+      this.byKey = new Map(this.rows.map((row) => [row.key, row]));
+    }
+
+    row([id, trial, perturbation, split, value, bits, groups, latency, tokens, prompt, answer], place) {
+      return { id, trial, perturbation, split, value, bits, groups, latency, tokens, prompt, answer, place, run: this.number,
+        key: JSON.stringify([id, trial, perturbation, split]), text: null };
+    }
+
+    async chunk(name) {
+      let found = this.parsed.get(name);
+      if (!found) {
+        found = unpack(this.scripts.get(name)).then((text) => text.split("\n").map((line) => JSON.parse(line)));
+        this.parsed.set(name, found);
+        if (this.parsed.size > KEPT_CHUNKS) this.parsed.delete(this.parsed.keys().next().value);
+      }
+      return found;
+    }
+
+    async detail(row) {
+      const chunk = await this.chunk(String(Math.floor(row.place / this.head.chunk)));
+      return chunk[row.place % this.head.chunk];
+    }
+
+    has(row, flag) {
+      const place = this.head.flags.indexOf(flag);
+      return place >= 0 && (row.bits & (1 << place)) !== 0;
+    }
+  }
+
+  const runs = [];
+
+  function findScripts() {
+    for (const script of document.querySelectorAll(`script[type="${TYPE}"]`)) {
+      const at = Number(script.dataset.run);
+      runs[at] = runs[at] || new Run(at);
+      runs[at].scripts.set(script.dataset.part, script);
+    }
+  }
+
+  // ---- state ---------------------------------------------------------------------------------------------------------------
+
+  const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const letter = (at) => LETTERS[at % 26] + (at >= 26 ? String(Math.floor(at / 26) + 1) : "");
+  const state = { flags: new Set(), groups: new Map(), words: "", order: "asked", limit: PAGE_OF_ROWS, open: null };
+  let all = [];      // an entry for each instance: the rows of it in all runs
+  let found = [];    // those that the filters leave, in order
+  let searched = 0;  // chunks whose texts are known already
+  let chunks = 0;
+
+  function joinRuns() {
+    const entries = new Map();
+    runs.forEach((run, at) => run.rows.forEach((row) => {
+      const entry = entries.get(row.key) || { key: row.key, rows: new Array(runs.length).fill(null), at: entries.size, first: row };
+      entry.rows[at] = row;
+      entries.set(row.key, entry);
+    }));
+    all = [...entries.values()];
+    for (const entry of all) {
+      const values = entry.rows.filter((row) => row && row.value !== null).map((row) => row.value);
+      entry.flipped = values.length > 1 && values.some((value) => value !== values[0]);
+    }
+  }
+
+  const hasFlag = (entry, flag) =>
+    flag === "flipped" ? entry.flipped : entry.rows.some((row, at) => row && runs[at].has(row, flag));
+
+  const matchesWords = (entry, words) =>
+    entry.rows.some((row) => row && (row.id.toLowerCase().includes(words) || (row.text !== null && row.text.includes(words))));
+
+  function matches(entry) {
+    for (const flag of state.flags) if (!hasFlag(entry, flag)) return false;
+    for (const [field, member] of state.groups) {
+      if (!entry.rows.some((row, at) => row && runs[at].head.groups[field] && memberOf(runs[at], row, field) === member)) return false;
+    }
+    return !state.words || matchesWords(entry, state.words);
+  }
+
+  const memberOf = (run, row, field) => row.groups[field] === null ? null : run.head.groups[field][1][row.groups[field]];
+
+  // What is not known comes last, whichever way.
+  const by = (get, way) => (a, b) => {
+    const [x, y] = [get(a.first), get(b.first)];
+    if (x === null || y === null) return (x === null) - (y === null) || a.at - b.at;
+    return way * (x - y) || a.at - b.at;
+  };
+  const ORDERS = {
+    asked: ["as they were asked", null],
+    low: ["lowest score first", by((row) => row.value, 1)],
+    high: ["highest score first", by((row) => row.value, -1)],
+    slow: ["slowest first", by((row) => row.latency, -1)],
+    long: ["longest answer first", by((row) => row.tokens, -1)],
+  };
+
+  function filter() {
+    found = all.filter(matches);
+    const compare = ORDERS[state.order][1];
+    if (compare) found.sort(compare);
+    state.limit = PAGE_OF_ROWS;
+    showRows();
+    showStatus();
+  }
+
+  // ---- the table -----------------------------------------------------------------------------------------------------------
+
+  const hasTexts = () => runs[0].head.texts;
+
+  function showColumns() {
+    const several = runs.length > 1;
+    const names = ["id", ...(several ? runs.map((_, at) => "score " + letter(at)) : ["score"]), "signs"];
+    const cells = names.map((name) => element("th", { scope: "col" }, name));
+    if (hasTexts()) cells.push(...["question", "answer"].map((name) => element("th", { scope: "col", class: "extra" }, name)));
+    byId("columns").replaceChildren(...cells);
+  }
+
+  function verdict(run, row) {
+    if (!row) return element("span", { class: "preview" }, "not asked");
+    if (row.value === null) return element("span", { class: "sign failed" }, run.has(row, "failed") ? "\u2715 failed" : "none");
+    if (run.head.middle !== null) return element("span", { class: "sign" }, number(row.value));
+    const right = run.has(row, "right");
+    return element("span", { class: "sign " + (right ? "right" : "wrong") }, (right ? "\u2713 right" : "\u2715 wrong"));
+  }
+
+  function signsOf(entry) {
+    const told = runs[0].head.flags.filter((flag) => !UNTOLD.has(flag) && flag !== "wrong" && flag !== "failed" && hasFlag(entry, flag));
+    return (entry.flipped ? ["flipped", ...told] : told).map((flag) => LABELS[flag][0]).join(", ");
+  }
+
+  const nameOfRow = (row) => row.id + (row.trial ? " trial " + (row.trial + 1) : "") + (row.perturbation ? " + " + row.perturbation : "");
+
+  function rowOf(entry) {
+    const row = entry.first;
+    const open = element("button", { type: "button" }, inline(nameOfRow(row)));
+    open.addEventListener("click", () => openEntry(entry));
+    const cells = [element("th", { scope: "row" }, open), ...entry.rows.map((one, at) => element("td", {}, verdict(runs[at], one))),
+      element("td", {}, signsOf(entry))];
+    if (hasTexts()) {
+      cells.push(element("td", { class: "extra preview" }, inline(row.prompt)), element("td", { class: "extra" }, inline(row.answer)));
+    }
+    const made = element("tr", { "data-key": entry.key }, ...cells);
+    made.addEventListener("click", (event) => { if (!event.target.closest("button")) openEntry(entry); });
+    return made;
+  }
+
+  function showRows() {
+    byId("rows").replaceChildren(...found.slice(0, state.limit).map(rowOf));
+    byId("more").hidden = found.length <= state.limit;
+    markCurrent();
+  }
+
+  function showMore() {
+    const from = state.limit;
+    state.limit += PAGE_OF_ROWS;
+    byId("rows").append(...found.slice(from, state.limit).map(rowOf));
+    byId("more").hidden = found.length <= state.limit;
+    markCurrent();
+  }
+
+  function showStatus() {
+    const reading = state.words && hasTexts() && searched < chunks ? " (still reading texts: " + Math.floor(100 * searched / chunks) + " %)" : "";
+    byId("status").textContent = counted(found.length) + " of " + counted(all.length) + (all.length === 1 ? " instance" : " instances") + reading;
+  }
+
+  function markCurrent() {
+    for (const row of byId("rows").children) {
+      const current = state.open !== null && row.dataset.key === state.open.key;
+      row.classList.toggle("current", current);
+      if (current) row.setAttribute("aria-current", "true"); else row.removeAttribute("aria-current");
+    }
+  }
+
+  // ---- filters -------------------------------------------------------------------------------------------------------------
+
+  function showFilters() {
+    const judged = runs[0].head.middle === null;
+    const flags = [...(runs.length > 1 ? ["flipped"] : []), ...runs[0].head.flags];
+    for (const flag of flags) {
+      const count = all.filter((entry) => hasFlag(entry, flag)).length;
+      if (!count) continue;
+      const low = flag === "wrong" && !judged, notLow = flag === "right" && !judged;
+      const name = low || notLow ? LABELS[flag][1] + " score (" + (low ? "" : "not ") + "worse than " + number(runs[0].head.middle) + ")" : LABELS[flag][0];
+      byId("flags").append(element("button", { type: "button", class: "chip", "aria-pressed": "false", "data-flag": flag,
+        onclick: () => { toggle(flag); filter(); } }, name + " ", element("span", {}, counted(count))));
+    }
+    for (const [name, [label]] of Object.entries(ORDERS)) byId("order").append(element("option", { value: name }, label));
+    byId("order").addEventListener("change", (event) => { state.order = event.target.value; filter(); });
+    runs[0].head.groups.forEach(showGroup);
+    byId("search").addEventListener("input", later(() => { state.words = byId("search").value.trim().toLowerCase(); filter(); }));
+    byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  function showGroup([name, members], field) {
+    if (members.length < 2) return;
+    const select = element("select", {}, element("option", { value: "" }, "all"));
+    members.forEach((member, at) => select.append(element("option", { value: String(at) }, ...shown(member).map((node) => node.textContent))));
+    select.addEventListener("change", () => {
+      if (select.value === "") state.groups.delete(field); else state.groups.set(field, members[Number(select.value)]);
+      filter();
+    });
+    byId("groups").append(element("label", {}, inline(name), select));
+  }
+
+  function toggle(flag) {
+    if (state.flags.has(flag)) state.flags.delete(flag); else state.flags.add(flag);
+    for (const chip of byId("flags").children) chip.setAttribute("aria-pressed", String(state.flags.has(chip.dataset.flag)));
+  }
+
+  function later(work) {
+    let waiting = 0;
+    return () => { clearTimeout(waiting); waiting = setTimeout(work, 120); };
+  }
+
+  // Links of the first screen that lead to some of the instances.
+  function followLinks() {
+    for (const link of document.querySelectorAll("a[data-filter]")) {
+      link.addEventListener("click", () => {
+        closeDetail();
+        state.flags.clear();
+        toggle(link.dataset.filter);
+        filter();
+      });
+    }
+  }
+
+  // All texts, lower-case, so that a search looks through them at once. Read in the background, chunk after chunk.
+  async function readTexts() {
+    for (const run of runs) {
+      for (const [name, script] of run.scripts) {
+        if (name === "index") continue;
+        const lines = (await unpack(script)).split("\n");
+        const first = Number(name) * run.head.chunk;
+        lines.forEach((line, at) => { run.rows[first + at].text = searchable(JSON.parse(line)); });
+        searched += 1;
+        if (state.words && (searched === chunks || searched % 8 === 0)) filter();
+        await new Promise((resolve) => setTimeout(resolve));
+      }
+    }
+  }
+
+  function searchable(detail) {
+    const parts = [detail.prompt, ...(detail.turns || []).map((turn) => contentOf(turn)), detail.answer, detail.reasoning, detail.error,
+      ...(detail.references || []).map((one) => one[0])];
+    return parts.filter(Boolean).join("\n").toLowerCase();
+  }
+
+  const contentOf = (turn) => typeof turn.content === "string" ? turn.content : JSON.stringify(turn.content, null, 1);
+
+  // ---- one instance ----------------------------------------------------------------------------------------------------------
+
+  async function openEntry(entry, { focus = true } = {}) {
+    state.open = entry;
+    const details = await Promise.all(entry.rows.map((row, at) => row ? runs[at].detail(row) : null));
+    if (state.open !== entry) return;  // another one was opened meanwhile
+    byId("detail").replaceChildren(...contentsOf(entry, details));
+    byId("detail").hidden = false;
+    document.body.classList.add("open");
+    byId("detail").scrollTop = 0;
+    history.replaceState(null, "", "#" + addressOf(entry.first));
+    while (found.includes(entry) && found.indexOf(entry) >= state.limit) showMore();
+    markCurrent();
+    const current = byId("rows").querySelector(".current");
+    if (current) current.scrollIntoView({ block: "nearest" });
+    if (focus) byId("detail").focus({ preventScroll: true });
+  }
+
+  function closeDetail() {
+    if (state.open === null) return;
+    const { key } = state.open;
+    state.open = null;
+    byId("detail").hidden = true;
+    document.body.classList.remove("open");
+    history.replaceState(null, "", "#instances");
+    markCurrent();
+    const row = [...byId("rows").children].find((one) => one.dataset.key === key);
+    if (row) row.querySelector("button").focus();
+  }
+
+  function addressOf(row) {
+    const parts = new URLSearchParams([["i", row.id]]);
+    if (row.trial) parts.set("t", String(row.trial));
+    if (row.perturbation) parts.set("p", row.perturbation);
+    return parts.toString();
+  }
+
+  function openAddress() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    if (!asked.has("i")) return;
+    const entry = all.find(({ first }) => first.id === asked.get("i") && String(first.trial) === (asked.get("t") || "0")
+      && (first.perturbation || "") === (asked.get("p") || "")) || all.find(({ first }) => first.id === asked.get("i"));
+    byId("instances").scrollIntoView();
+    if (entry) openEntry(entry);
+    else byId("status").textContent = "There is no instance " + asked.get("i");
+  }
+
+  function move(step) {
+    if (!found.length) return;
+    const at = state.open === null ? -1 : found.indexOf(state.open);
+    const next = at < 0 ? 0 : Math.min(found.length - 1, Math.max(0, at + step));
+    openEntry(found[next]);
+  }
+
+  function contentsOf(entry, details) {
+    const at = found.indexOf(entry);
+    const title = element("h3", { id: "detail-title" }, "Instance ", inline(nameOfRow(entry.first)));
+    const buttons = element("span", {},
+      element("button", { type: "button", onclick: () => move(-1) }, "Previous"), " ",
+      element("button", { type: "button", onclick: () => move(1) }, "Next"), " ",
+      element("button", { type: "button", onclick: closeDetail }, "Close"));
+    const place = element("span", { class: "hint" }, at < 0 ? "" : counted(at + 1) + " of " + counted(found.length));
+    const bar = element("div", { class: "bar" }, title, place, buttons);
+    const first = details.find((detail) => detail && !detail.same_prompt) || {};
+    return [bar, ...askedParts(first), ...answers(entry, details)];
+  }
+
+  const heading = (text) => element("h4", {}, text);
+
+  function askedParts(detail) {
+    const parts = [];
+    if (detail.turns) detail.turns.forEach((turn) => parts.push(heading("Asked, as "), block(contentOf(turn), "", "turn")) && parts[parts.length - 2].append(inline(String(turn.role))));
+    else if (detail.prompt !== undefined) parts.push(heading("Prompt"), block(detail.prompt, "", "prompt"));
+    if (detail.references) {
+      const list = detail.references.map(([text, correct]) => element("li", { class: "reference " + (correct ? "correct" : "") },
+        correct ? "\u2713 right: " : "", ...(text.length > 300 ? [block(text, "", "reference")] : [inline(text)])));
+      parts.push(heading(detail.references.length === 1 ? "Reference" : "References"), element("ul", {}, ...list));
+    }
+    return parts;
+  }
+
+  function answers(entry, details) {
+    const sides = entry.rows.map((row, at) => {
+      const parts = row ? answerParts(runs[at], row, details[at]) : [element("p", {}, "This result has no such instance.")];
+      return element("section", { "aria-label": runs.length > 1 ? "Result " + letter(at) : "Answer" },
+        ...(runs.length > 1 ? [element("h4", {}, element("span", { class: "letter" }, letter(at)), " ", verdict(runs[at], row))] : []), ...parts);
+    });
+    return [element("div", { class: runs.length > 1 ? "sides" : "" }, ...sides)];
+  }
+
+  function answerParts(run, row, detail) {
+    const parts = [];
+    if (runs.length === 1) parts.push(element("h4", {}, "Result: ", verdict(run, row)));
+    if (detail.error) parts.push(heading("Error"), block(detail.error, "", "error"));
+    if (detail.answer !== undefined) parts.push(heading("Answer"), block(detail.answer, "answer", "answer"));
+    if (detail.reasoning) {
+      parts.push(element("details", {}, element("summary", {}, "Reasoning, which was not scored (" + counted(detail.reasoning.length) + " characters)"),
+        block(detail.reasoning, "thought", "reasoning")));
+    }
+    parts.push(...judgeParts(detail), heading("Figures"), facts(run, row, detail));
+    return parts;
+  }
+
+  function judgeParts(detail) {
+    const names = [...new Set([...Object.keys(detail.marks || {}), ...Object.keys(detail.judges || {})])];
+    if (!names.length) return [];
+    const parts = [heading("Judges")];
+    for (const name of names) {
+      const mark = (detail.marks || {})[name];
+      const words = (detail.judges || {})[name];
+      const list = element("ul", {});
+      for (const [criterion, said] of Object.entries(words && typeof words === "object" ? words : {})) {
+        list.append(element("li", {}, inline(criterion), ": ", ...judgement(said)));
+      }
+      parts.push(element("div", {}, element("b", {}, inline(name)), mark === undefined ? ": no mark" : ": " + number(mark), list));
+    }
+    return parts;
+  }
+
+  function judgement(said) {
+    if (said === null || typeof said !== "object") return [inline(String(said))];
+    const { score, explanation, ...others } = said;
+    const told = [];
+    if (score !== undefined) told.push(element("b", {}, inline(String(score))), " ");
+    if (explanation !== undefined) told.push(inline(String(explanation)));
+    if (Object.keys(others).length) told.push(" ", inline(JSON.stringify(others)));
+    return told;
+  }
+
+  function facts(run, row, detail) {
+    const told = [
+      ...Object.entries(detail.metrics || {}).map(([name, value]) => [name, number(value)]),
+      ["signs", run.head.flags.filter((flag) => flag !== "right" && flag !== "wrong" && run.has(row, flag)).map((flag) => LABELS[flag][0]).join(", ")],
+      ["ended because of", detail.finish_reason], ["seconds", row.latency === null ? "" : number(row.latency) + (detail.cached ? " (answered from the cache now)" : "")],
+      ["tokens, prompt and answer", [detail.prompt_tokens, row.tokens].map((one) => one === undefined || one === null ? "not known" : one).join(", ")],
+      ["split", row.split + (detail.sub_split ? ", " + detail.sub_split : "")], ["source", detail.cluster],
+      ["speaks to its judges", (detail.injection || []).join(", ")],
+      ...Object.entries(detail.categories || {}).map(([name, value]) => [name, String(value)]),
+    ];
+    const list = told.filter(([, value]) => value !== undefined && value !== null && value !== "");
+    return element("dl", { class: "facts" }, ...list.map(([name, value]) =>
+      element("div", {}, element("dt", {}, inline(String(name))), element("dd", {}, inline(String(value))))));
+  }
+
+  // ---- keys ------------------------------------------------------------------------------------------------------------------
+
+  function onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const writing = event.target.closest && event.target.closest("input, select, textarea");
+    if (event.key === "Escape") {
+      if (writing) event.target.blur(); else closeDetail();
+    } else if (!writing && event.key === "/") {
+      event.preventDefault();
+      closeDetail();
+      byId("search").focus();
+    } else if (!writing && (event.key === "j" || event.key === "k")) {
+      move(event.key === "j" ? 1 : -1);
+    } else if (writing && event.key === "Enter" && event.target.id === "search" && found.length) {
+      event.preventDefault();
+      openEntry(found[0]);
+    }
+  }
+
+  function offerCopies() {
+    if (!navigator.clipboard) return;
+    for (const button of document.querySelectorAll("button.copy")) {
+      button.hidden = false;
+      button.addEventListener("click", async () => {
+        await navigator.clipboard.writeText(button.closest("section").querySelector(".methods").innerText);
+        button.textContent = "Copied";
+      });
+    }
+  }
+
+  // On paper nothing can be unfolded.
+  function printUnfolded() {
+    let closed = [];
+    addEventListener("beforeprint", () => {
+      closed = [...document.querySelectorAll("details:not([open])")];
+      closed.forEach((one) => { one.open = true; });
+    });
+    addEventListener("afterprint", () => closed.forEach((one) => { one.open = false; }));
+  }
+
+  function tellBroken(error) {
+    const old = typeof DecompressionStream === "undefined";
+    byId("broken").hidden = false;
+    byId("broken").textContent = old
+      ? "This browser is too old to unpack the instances: it takes Chrome or Edge 80, Firefox 113, Safari 16.4, or newer. Everything above is complete without."
+      : "The instances cannot be unpacked: this file was cut or changed (" + error + "). Everything above is complete without.";
+  }
+
+  async function start() {
+    offerCopies();
+    printUnfolded();
+    findScripts();
+    try {
+      for (const run of runs) await run.readIndex();
+    } catch (error) {
+      tellBroken(error);
+      return;
+    }
+    for (const run of runs) chunks += run.scripts.size - 1;
+    joinRuns();
+    byId("browser").hidden = false;
+    showColumns();
+    showFilters();
+    filter();
+    followLinks();
+    byId("more").addEventListener("click", showMore);
+    document.addEventListener("keydown", onKey);
+    addEventListener("hashchange", openAddress);
+    openAddress();
+    document.documentElement.dataset.ready = "index";
+    if (hasTexts()) await readTexts();
+    document.documentElement.dataset.ready = "all";
+  }
+
+  start().catch(tellBroken);
+})();

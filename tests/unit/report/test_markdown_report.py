@@ -1,0 +1,136 @@
+"""report.md: short, true to the result, and harmless whatever others wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from described_runs import ODD, hostile, of_a_jury, plain
+from eval_factory.core.results import Comparability, FailureCause, Instances, JuryReport, TaskResult
+from eval_factory.report.markdown_report import markdown_report
+from unit.report.test_markdown_text import MARKDOWN
+
+
+def with_validity(made: TaskResult, **changes: object) -> TaskResult:
+    return replace(made, validity=replace(made.validity, **changes))  # type: ignore[arg-type]
+
+
+def test_it_begins_with_the_score_and_whether_it_may_be_reported() -> None:
+    told = markdown_report(plain())
+    assert told.startswith(
+        "# `pubmed_qa`: `org/model`\n\n"
+        "**`exact_match`: 0.7368**, 95 % interval 0.5121 to 0.8819, 19 instances\n\n"
+        "Best answer that needs no model: always A, 0.5520\n\n"
+        "May be reported. Status: complete.\n\n## Scores\n\n"
+    )
+    assert "| **`exact_match`** | 0.7368 | 0.5121 to 0.8819 | 0.7000 to 0.7500 | 19 |\n" in told
+    assert told.endswith("reproduced\n```\n")
+
+
+def test_a_score_that_may_not_be_reported_says_why() -> None:
+    told = markdown_report(of_a_jury())
+    assert (
+        "**Not reportable.** Status: partial.\n\n- judge strict gave no usable judgement of 1 of 3 answers: ask" in told
+    )
+    assert "have a score" not in told
+    assert (
+        "Judgements: `kind` 3 of 3, `strict` 2 of 3\n\nAgreement of the judges (Krippendorff's alpha): 0.614\n" in told
+    )
+    gaps = with_validity(of_a_jury(), instances=Instances(3, 2, 1, 0, 0, 0))
+    assert "- 2 of 3 instances have a score\n" in markdown_report(gaps)
+    few = plain(reportable=False)
+    assert "**Not reportable.** Status: complete.\n\n- 19 of 20 instances have a score\n" in markdown_report(few)
+
+
+def test_the_main_score_stands_first_and_a_corrected_one_is_named() -> None:
+    made = plain()
+    score = made.scores["exact_match"]
+    bare = replace(score, value=0.25, stats=replace(score.stats, ci_low=None))
+    told = markdown_report(replace(made, scores={"b@5": bare, "exact_match": score, "exact_match.corrected": bare}))
+    assert "Corrected for a known defect: **0.2500**" in told
+    rows = [line.split(" | ")[0] for line in told.splitlines() if line.startswith("| ") and "`" in line]
+    assert rows == ["| **`exact_match`**", "| `b@5`", "| `exact_match.corrected`"]
+    assert "| `b@5` | 0.2500 |  |  | 19 |" in told
+    assert "**`exact_match` could not be computed.**" in markdown_report(replace(made, scores={}))
+
+
+def test_the_counts_of_instances_that_are_not_0() -> None:
+    told = markdown_report(plain())
+    for row in ("requested | 20", "scored | 19", "failed | 1", "empty | 2", "truncated | 3", "unparsed | 4"):
+        assert f"| {row} |\n" in told
+    assert "refused" not in told
+    whole = with_validity(plain(), instances=Instances(1200, 1200, 0, 0, 0, 0))
+    assert "| failed | 0 |" in markdown_report(whole)
+    assert "| scored | 1,200 |" in markdown_report(whole)
+
+
+def test_five_notes_and_causes_and_how_many_there_are_beside() -> None:
+    told = markdown_report(plain())
+    assert "- note 4\n- 2 more notes: `validity.notes` in `evaluation_config.yaml`\n" in told
+    assert "note 5" not in told
+    assert "## What failed\n\n- the model: 1 x HTTP 500\n" in told
+    causes = tuple(FailureCause("kind", n, f"cause {n}", None) for n in range(1, 7))
+    told = markdown_report(with_validity(plain(), failures=causes, notes=("one",)))
+    assert "- judge `kind`: 6 x cause 6\n- judge `kind`: 5 x" in told
+    assert "- 1 more cause: `validity.failures`" in told
+    assert "more note" not in told
+    bare = markdown_report(with_validity(plain(), failures=(), notes=()))
+    assert "What failed" not in bare
+    assert "## Notes" not in bare
+
+
+@pytest.mark.parametrize(
+    ("stamp", "told"),
+    [
+        (Comparability(True), "Settings of MedHELM's leaderboard: yes\n"),
+        (plain().comparability, "Settings of MedHELM's leaderboard: no (temperature)\n"),
+        (Comparability(None, "no such result"), None),
+        (None, None),
+    ],
+)
+def test_beside_the_leaderboard(stamp: Comparability | None, told: str | None) -> None:
+    text = markdown_report(plain(comparability=stamp))
+    assert told in text if told else "leaderboard" not in text
+
+
+def test_groups_are_folded_and_alpha_is_left_out_where_it_is_not_defined() -> None:
+    made = plain()
+    groups = {"kind<x>": {"a|b": dict(made.scores), "none": {}}}
+    told = markdown_report(replace(made, groups=groups))
+    assert "<details>\n<summary>1 group by <code>kind&lt;x&gt;</code></summary>\n\n| `kind<x>` | value |" in told
+    assert "| `a\u00a6b` | 0.7368 | 0.5121 to 0.8819 | 19 |\n\n</details>\n" in told
+    undefined = with_validity(of_a_jury(), jury=JuryReport({}, None, {}, {}))
+    assert "Krippendorff" not in markdown_report(undefined)
+
+
+def test_what_was_run_and_how_to_do_it_again() -> None:
+    told = markdown_report(plain())
+    line = "eval-factory `1`, HELM `0.5.16`, Python `3.11`, run `identity`, prompts `bbbbbbbbbbbbbbbb`, ended `2026-01-02T03:05:06Z`."
+    assert f"## Provenance\n\n{line}\n\nIn the folder of this result:\n" in told
+    assert "eval-factory reproduce . --run --output_dir ../reproduced" in told
+    made = plain()
+    bare = replace(made, provenance=replace(made.provenance, helm=None, ended_at=None))
+    assert "eval-factory `1`, Python `3.11`, run `identity`, prompts `bbbbbbbbbbbbbbbb`.\n" in markdown_report(bare)
+
+
+def test_nothing_that_was_asked_or_answered_is_in_it() -> None:
+    told = markdown_report(plain())
+    assert "What is q" not in told
+    assert "answer to" not in told
+
+
+def test_hostile_names_and_notes_make_nothing() -> None:
+    told = markdown_report(hostile())
+    assert told.replace("\n", "").isprintable()
+    tokens = MARKDOWN.parse(told)
+    children = [child for token in tokens for child in token.children or []]
+    assert {child.type for child in children} == {"text", "code_inline", "strong_open", "strong_close"}
+    assert "@someone" not in "".join(child.content for child in children if child.type != "code_inline")
+    html = [token.content for token in tokens if token.type == "html_block"]
+    assert [block.split(">")[0] for block in html] == ["<details", "</details"]
+    assert "<script" not in "".join(html)
+    assert html[0].count("<") == html[0].count(">") == 5
+    headings = [token for token in tokens if token.type == "heading_open"]
+    assert [token.tag for token in headings] == ["h1", "h2", "h2", "h2", "h2", "h2"]
+    assert ODD not in told

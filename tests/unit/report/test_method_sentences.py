@@ -1,0 +1,255 @@
+"""Each sentence holds the run's own numbers, and is not there where they are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from described_runs import CONFIG, TARGET, of_a_jury, plain
+from eval_factory.core.results import Comparability, Instances, Score, TaskResult
+from eval_factory.report import method_sentences as say
+from eval_factory.report.bibliography import Citations
+from eval_factory.report.run_facts import RunFacts
+
+
+def text(sentences: Iterable[str]) -> str:
+    return " ".join(sentences)
+
+
+def facts(result: TaskResult | None = None, config: Any = CONFIG, target: Any = TARGET) -> RunFacts:
+    return RunFacts(result or plain(), config, target)
+
+
+def extra(**values: Any) -> dict[str, Any]:
+    return {"params": {"extra": values}}
+
+
+def with_provenance(**changes: Any) -> RunFacts:
+    made = plain()
+    return facts(replace(made, provenance=replace(made.provenance, **changes)))
+
+
+def with_validity(made: TaskResult, **changes: Any) -> TaskResult:
+    return replace(made, validity=replace(made.validity, **changes))
+
+
+def with_stats(**changes: Any) -> RunFacts:
+    made = plain()
+    score = made.scores["exact_match"]
+    return facts(replace(made, scores={"exact_match": replace(score, stats=replace(score.stats, **changes))}))
+
+
+def test_the_benchmark_and_its_data() -> None:
+    told = text(say.benchmark(facts(), Citations()))
+    assert told.startswith(
+        "The benchmark was pubmed_qa (Yes/no/maybe questions about PubMed abstracts), run with HELM 0.5.16 [1]."
+        " It is one of the benchmarks of MedHELM [2]. Source of its data: GitHub pubmedqa/pubmedqa (licence: MIT)."
+        " They were read at revision 1f00b98. The SHA-256 of the data file is aaaa"
+    )
+    own = text(say.benchmark(facts(config=extra(data_path="/secret/path")), Citations()))
+    assert "Its data were files of the authors." in own
+    assert "pubmedqa/" not in own
+    assert "/secret" not in own
+    custom = text(say.benchmark(facts(plain(task="custom.mine"), extra(benchmark="b.yaml")), Citations()))
+    assert custom.startswith("The benchmark was custom.mine, run with")
+    part = text(say.benchmark(facts(config=extra(subset="hard", language="es")), Citations()))
+    assert "Chosen of it: subset hard and language es." in part
+    for stamp in (None, Comparability(None, "no result")):
+        assert "MedHELM" not in text(say.benchmark(facts(plain(comparability=stamp)), Citations()))
+
+
+def test_hashes_and_revisions_that_are_not_known_are_not_named() -> None:
+    bare = text(say.data_source(with_provenance(dataset_revisions={}, dataset_files={})))
+    assert bare == "Source of its data: GitHub pubmedqa/pubmedqa (licence: MIT)."
+    many = text(
+        say.data_source(with_provenance(dataset_revisions={"a": "2", "b": "1"}, dataset_files={"a": "x", "b": "y"}))
+    )
+    assert "at revisions 1 and 2. The result records the SHA-256 of 2 data files." in many
+    assert next(say.data_source(facts(plain(task="helm:x"), {}))).startswith("They were read")
+
+
+def test_how_many_instances_and_how_they_were_drawn() -> None:
+    assert text(say.instances(facts())) == (
+        "20 instances (split test: 20) were asked, of 1,000 that the benchmark has. The number was limited to 20: where"
+        " the data have more, HELM draws a random sample with seed 0."
+    )
+    assert text(say.instances(facts(config={"params": {"limit_samples": None}}))).endswith("has. No sample was drawn.")
+    unknown = text(say.instances(facts(config={})))
+    assert "sample" not in unknown
+    assert "1,000" not in text(say.instances(facts(config=extra(subset="x"))))
+    assert "1,000" not in text(say.instances(facts(config=extra(data_path="x"))))
+    assert "seed" not in text(say.instances(with_provenance(seeds={})))
+    one = with_validity(plain(), splits={"valid": 1}, instances=Instances(2, 2, 0, 0, 0, 0))
+    assert text(say.instances(facts(one, {}))).startswith("1 instance (split valid: 1) was asked, of 1,000 that the")
+    assert "With trials and perturbations these are 2 requests." in text(say.instances(facts(one, {})))
+    assert text(say.instances(facts(with_validity(plain(), splits={}), {}))).startswith("20 instances were asked")
+    assert "Each instance was asked 3 times" in text(say.instances(with_stats(trials=3)))
+
+
+def test_the_model_and_what_it_calls_itself() -> None:
+    assert text([*say.model(facts()), *say.dates(facts())]) == (
+        "The evaluated model was org/model, asked through an OpenAI-compatible chat endpoint at api.example.org."
+        " The answers themselves name as their model: org/model-0806 (19 answers)."
+        " The run went from 2026-01-02T03:04:05Z to 2026-01-02T03:05:06Z (UTC)."
+    )
+    model = plain().provenance.endpoints["model"]
+    other = with_provenance(endpoints={"model": replace(model, other_model=7)})
+    assert "7 answers of these state another model" in text(say.model(other))
+    bare = RunFacts(with_provenance(endpoints={}, started_at=None).result, {}, {})
+    assert text(say.model(bare)) == "The evaluated model was org/model, asked through an OpenAI-compatible endpoint."
+    assert list(say.dates(bare)) == []
+    demo = text(say.model(with_provenance(target="demo baseline")))
+    assert demo == "No model was evaluated: the target was the demo endpoint that comes with eval-factory."
+
+
+def test_sampling_is_what_was_sent() -> None:
+    assert text(say.sampling(facts())) == "Requests were sent with max_tokens = 1 and temperature = 0.0."
+    model = plain().provenance.endpoints["model"]
+    two = with_provenance(endpoints={"model": replace(model, sampling=({"a": 1}, {"a": 2}))})
+    assert "with a = 1 in most of the 2 combinations" in text(say.sampling(two))
+    assert list(say.sampling(with_provenance(endpoints={}))) == []
+    thought = with_validity(plain(), instances=Instances(2, 2, 0, 0, 0, 0, thinking_stripped=5))
+    assert "From 5 answers the model's reasoning was removed" in text(say.sampling(facts(thought)))
+
+
+def test_prompts() -> None:
+    told = text(say.prompts(facts()))
+    assert told == (
+        "The prompts were those of HELM 0.5.16 for this benchmark. They held no worked examples (zero-shot)."
+        f" No system prompt was added. The SHA-256 of all prompts is {'b' * 64}."
+    )
+    adapter = {"custom_system_prompt": "Be brief, patient X.", "params_to_add": {"seed": 1}}
+    added = text(say.prompts(facts(target={"api_endpoint": {"adapter_config": adapter}})))
+    assert "A system prompt of the authors was added. Added to each request: seed." in added
+    assert "patient X" not in added
+    assert "system prompt" not in text(say.prompts(facts(target={})))
+    custom = text(say.prompts(facts(plain(task="custom.x"), extra(benchmark="b"))))
+    assert custom.startswith("The prompts were made from a template of the authors. No system")
+    for count, words in ((1, "1 prompt was cut"), (2, "2 prompts were cut")):
+        cut = with_validity(plain(), instances=Instances(2, 2, 0, 0, 0, 0, prompt_truncated=count))
+        assert words in text(say.prompts(facts(cut)))
+
+
+def test_the_metric_its_scale_and_its_floor() -> None:
+    told = text(say.metric(facts(), Citations()))
+    assert told == (
+        "The main metric was exact_match as HELM 0.5.16 computes it (share, from 0 to 1, higher is better)."
+        " Of the answers that need no model (empty and always A), scored on the same questions, the best was: always A,"
+        " 0.5520."
+    )
+    score = plain().scores["exact_match"]
+    bare = Score(score.value, score.stats, "wer", "test", higher_is_better=False)
+    beside = {"exact_match": bare, "exact_match.lenient": bare, "exact_match.helm": bare, "exact_match.corrected": bare}
+    other = facts(with_validity(plain(scores=beside), floors={}))
+    told = text(say.metric(other, Citations()))
+    assert "computes it (lower is better)." in told
+    assert "by the rule of MMLU-Pro [1]." in told
+    assert "exact_match.helm is HELM's own value" in told
+    assert "need no model" not in told
+    assert "could not be computed" in text(say.metric(facts(plain(scores={})), Citations()))
+    assert text(say.corrections(other)).endswith("from the same answers: exact_match.corrected.")
+    assert text(say.corrections(facts())) == "Known defects of benchmarks were looked up in list 3 of eval-factory."
+
+
+def test_a_jury() -> None:
+    assert list(say.jury(facts(), Citations())) == []
+    told = text(say.jury(facts(of_a_jury()), Citations()))
+    assert told == (
+        "The answers were rated on a scale from 1 to 5 by a jury of 2 language models: kind (judge/one; temperature ="
+        " 0.0), 3 of 3 answers; strict (judge/two), 2 of 3 answers."
+        f" The SHA-256 of the judges' prompt template: {'c' * 64}. 5 of 6 judgements were given."
+        " The agreement of the judges, by Krippendorff's alpha for ordinal ratings [1], is 0.614."
+        " By Cohen's kappa with quadratic weights it is: kind/strict 0.322."
+    )
+    made = of_a_jury()
+    bare = replace(with_validity(made, jury=None, judgements=None), provenance=plain().provenance, scores={})
+    assert text(say.jury(facts(bare), Citations())) == (
+        "The answers were rated by a jury of 2 language models: kind, 3 of 3 answers; strict, 2 of 3 answers."
+    )
+    assert made.validity.jury is not None
+    undefined = replace(made.validity.jury, krippendorff_alpha=None, weighted_kappa={"a/b": None})
+    assert list(say.agreement(facts(with_validity(made, jury=undefined)), Citations())) == []
+
+
+@pytest.mark.parametrize(
+    ("stats", "told"),
+    [
+        ({}, "The 95 % interval of the main score is Wilson's score interval [1]."),
+        ({"ci_method": None}, "No interval is given for the main score."),
+        ({"ci_method": "new\nway"}, "The 95 % interval of the main score was made by: new way."),
+        (
+            {"ci_method": "student-t-clustered", "clusters": 5, "design_effect": 2.345},
+            "[1]. The instances share 5 sources, which the interval takes into account. The design effect [2] is 2.35.",
+        ),
+    ],
+)  # fmt: skip
+def test_the_interval_with_its_source(stats: dict[str, Any], told: str) -> None:
+    assert text(say.intervals(with_stats(**stats), Citations())).endswith(told)
+
+
+def test_groups_and_sources_of_instances() -> None:
+    assert list(say.intervals(facts(plain(scores={})), Citations())) == []
+    made = plain()
+    score = made.scores["exact_match"]
+    tested = replace(score, stats=replace(score.stats, p_value=0.1, clusters=9))
+    grouped = replace(
+        made, task="medcalc_bench", groups={"f": {"v": {"exact_match": tested}}}, scores={"exact_match": tested}
+    )
+    told = text(say.intervals(facts(grouped), Citations()))
+    assert "The instances share 9 sources (calculator)" in told
+    assert "Groups were compared with all other instances, with Holm's correction in each field [2]." in told
+    assert "design effect" not in told
+
+
+def test_what_is_missing() -> None:
+    told = text(say.missing(facts()))
+    assert told == (
+        "19 of 20 requested instances have a score; 1 failed. Failed instances were left out of the score."
+        " Of the answers 2 were empty, 3 were cut off and 4 were in no form that was asked for."
+        " Whatever the missing values are, the main score with them lies from 0.7000 to 0.7500."
+    )
+    assert "Failed instances count as 0." in text(say.missing(facts(config=extra(on_failure="zero"))))
+    assert "Failed instances" not in text(say.missing(facts(config={})))
+    whole = with_validity(
+        plain(), instances=Instances(9, 9, 0, 0, 0, 0, unjudged=2), bounds={"exact_match": (0.7, 0.7)}
+    )
+    assert text(say.missing(facts(whole))) == (
+        "9 of 9 requested instances have a score; 0 failed. 2 answers got no usable judgement, and so no score."
+    )
+    assert list(say.reportable(facts())) == []
+    assert text(say.reportable(facts(of_a_jury()))).startswith(
+        "By the limits that were set for the run, this score may not"
+    )
+
+
+def test_beside_the_leaderboard() -> None:
+    assert text(say.deviations(facts())) == (
+        "The settings differ from those of MedHELM's leaderboard in: temperature 0.7 (leaderboard: 0.0)."
+    )
+    same = facts(plain(comparability=Comparability(True)))
+    assert text(say.deviations(same)) == "The settings were those of MedHELM's leaderboard, as far as they are known."
+    for stamp in (None, Comparability(None, "no result")):
+        assert list(say.deviations(facts(plain(comparability=stamp)))) == []
+
+
+def test_software() -> None:
+    assert text(say.software(facts())) == (
+        "The evaluation was run with eval-factory 1, crfm-helm 0.5.16 and Python 3.11. Packages: scipy 1.15.3."
+        " 2 patches of HELM were applied, which the result names. The machine: Debian 12, x86_64."
+        " The identity of the run is identity."
+    )
+    bare = with_provenance(helm=None, packages={}, patches=("a",), platform={}, code_execution={"confined_by": []})
+    assert text(say.software(bare)) == (
+        "The evaluation was run with eval-factory 1 and Python 3.11. 1 patch of HELM was applied, which the result"
+        " names. What the model answered was executed in a confined process. The identity of the run is identity."
+    )
+
+
+@pytest.mark.parametrize("of", [say.software, say.missing, say.prompts])
+def test_nothing_that_was_asked_or_answered_is_told(of: Callable[[RunFacts], Iterable[str]]) -> None:
+    told = text(of(facts()))
+    assert "What is q" not in told
+    assert "answer to" not in told
