@@ -12,6 +12,7 @@ from typing import Any
 
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.redaction import REDACTED
+from eval_factory.report.page.data_blocks import unpacked
 
 LONGEST_SHOWN = 80
 """Characters of a value."""
@@ -42,11 +43,17 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
     if ours == theirs:
         return
     found = False
-    for difference in _differences(stored.suffix, _text(ours), _text(theirs)):
+    our_text, their_text = (_readable(stored.suffix, content) for content in (ours, theirs))
+    for difference in _differences(stored.suffix, our_text, their_text):
         found = True
         yield difference
-    if not found and REDACTED not in _text(ours):  # a digit beyond a number's precision, a blank
-        yield from _first_other_line(_text(ours), _text(theirs))
+    if not found and REDACTED not in our_text:  # a digit beyond a number's precision, a blank
+        yield from _first_other_line(our_text, their_text)
+
+
+def _readable(suffix: str, content: bytes) -> str:
+    """A page with its data unpacked: another zlib compresses the same to other bytes."""
+    return unpacked(_text(content)) if suffix == ".html" else _text(content)
 
 
 def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,17 @@ def load_result(folder: Path | str) -> StoredResult:
     path = Path(folder)
     rundir = RunDir(path.parent if path.name == "evaluation_config.yaml" else path)
     document = _document(rundir.evaluation_config)
+    config, target = _configuration(rundir, document)
+    return StoredResult(result_of(document, StoredInstances(rundir)), rundir.root, document["command"], config, target)
+
+
+def result_of(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) -> TaskResult:
+    """The record that evaluation_config.yaml tells of."""
     validity = document["validity"]
     (task,) = document["results"]["tasks"]
     groups = document["results"]["groups"].get(task, {}).get("groups", {})
     scores = _scores(document["results"]["tasks"][task]["metrics"], {}, validity.get("main_split"))
-    result = TaskResult(
+    return TaskResult(
         task=task,
         main_metric=document["main_metric"],
         scores=scores,
@@ -69,14 +75,12 @@ def load_result(folder: Path | str) -> StoredResult:
         validity=_validity(validity),
         usage=_usage(document["usage"]),
         provenance=_PROVENANCE({"helm": None, "git_hash": None, **document["provenance"]}),
-        instances=StoredInstances(rundir),
+        instances=instances,
         reportable=validity["reportable"],
         status=document["status"],
         something_to_ask=document["status"] == "partial",
         comparability=_COMPARABILITY(document.get("comparability")),
     )
-    config, target = _configuration(rundir, document)
-    return StoredResult(result, rundir.root, document["command"], config, target)
 
 
 @dataclass(frozen=True)

@@ -149,9 +149,7 @@ def collect(
         ),
         usage=usage,
         provenance=provenance,
-        instances=InstanceRecords(
-            run, metrics, answers, tally, jury_metric, readability, judge_names(plan, run.jury)
-        ),
+        instances=InstanceRecords(run, metrics, answers, tally, jury_metric, readability, judge_names(plan, run.jury)),
         reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),
         status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,

@@ -1,7 +1,7 @@
 """Blocks of compressed data in a page: `<script type="application/x-eval-factory">`, which no browser runs.
 
-Each holds JSON lines, as gzip (RFC 1952) in base64: the page's script unpacks one with the browser's `DecompressionStream` when
-it is needed. Base64 has no `<`, so that nothing in it ends the block.
+Each holds JSON lines, as gzip (RFC 1952) in base64: the page's script unpacks one with the browser's
+`DecompressionStream` when it is needed. Base64 has no `<`, so that nothing in it ends the block.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The page: one file, opened without a network, with every instance in it.
 
-A Content-Security-Policy forbids any connection and any script and style but the page's own two, by their hashes. What others wrote
-is escaped by the template, or stands in compressed blocks from which the script inserts it as text.
+A Content-Security-Policy forbids any connection, and any script and style but the page's own two, by their hashes.
+What others wrote is escaped by the template, or stands in compressed blocks from which the script inserts it as text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
@@ -42,7 +42,7 @@ class Shown:
     label: str = ""
     """A, B ... where there are several results."""
 
-    @property
+    @cached_property
     def plots(self) -> dict[str, Markup]:
         drawings = plots_of(self.result, self.instances.numbers)
         return {name: Markup(svg(drawing)) for name, drawing in drawings.items()}  # noqa: S704
@@ -105,7 +105,7 @@ def _digest(text: str) -> str:
 @cache
 def page_style() -> str:
     """With the rules of the plots, light and dark."""
-    dark = "@media screen and (prefers-color-scheme: dark) {{ :root {{ {} }} }}".format(page_css(dark=True))
+    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {page_css(dark=True)} }} }}"
     return f"\n{_file('page.css')}\n{page_css()}\n{dark}\n"
 
 

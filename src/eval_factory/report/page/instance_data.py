@@ -98,9 +98,7 @@ class InstancePacker:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
         index = block(self.run, "index", self._index(middle))
-        return InstanceBlocks(
-            (index, *self._chunks), self._numbers, counts, len(self._rows), middle, self._prompts
-        )
+        return InstanceBlocks((index, *self._chunks), self._numbers, counts, len(self._rows), middle, self._prompts)
 
     def _pack(self) -> None:
         """What all prompts of the first chunk begin with (the examples) is not what a table should show of each."""
@@ -178,7 +176,7 @@ class InstancePacker:
         """A line that says what the others hold, then a line an instance."""
         names: list[dict[str, int]] = [{} for _ in self.fields]
         numbered = [
-            [None if one is None else known.setdefault(one, len(known)) for one, known in zip(row.groups, names, strict=True)]
+            [None if one is None else known.setdefault(one, len(known)) for one, known in zip(row.groups, names)]  # noqa: B905
             for row in self._rows
         ]
         groups = [[name, list(known)] for name, known in zip(self.fields, names, strict=True)]
@@ -213,7 +211,7 @@ def common_beginning(texts: Sequence[str]) -> str:
     """What all of them begin with, up to the end of a line; nothing of a single one."""
     if len(texts) < 2:
         return ""
-    shared = os.path.commonprefix(list(texts))
+    shared = os.path.commonprefix(list(texts))  # noqa: RUF071 - of texts, letter by letter
     return shared[: shared.rfind("\n") + 1]
 
 

@@ -300,7 +300,7 @@
       if (!count) continue;
       const low = flag === "wrong" && !judged, notLow = flag === "right" && !judged;
       const name = low || notLow ? LABELS[flag][1] + " score (" + (low ? "" : "not ") + "worse than " + number(runs[0].head.middle) + ")" : LABELS[flag][0];
-      byId("flags").append(element("button", { type: "button", class: "chip", "aria-pressed": "false", "data-flag": flag,
+      byId("flag-filters").append(element("button", { type: "button", class: "chip", "aria-pressed": "false", "data-flag": flag,
         onclick: () => { toggle(flag); filter(); } }, name + " ", element("span", {}, counted(count))));
     }
     for (const [name, [label]] of Object.entries(ORDERS)) byId("order").append(element("option", { value: name }, label));
@@ -318,12 +318,12 @@
       if (select.value === "") state.groups.delete(field); else state.groups.set(field, members[Number(select.value)]);
       filter();
     });
-    byId("groups").append(element("label", {}, inline(name), select));
+    byId("group-filters").append(element("label", {}, inline(name), select));
   }
 
   function toggle(flag) {
     if (state.flags.has(flag)) state.flags.delete(flag); else state.flags.add(flag);
-    for (const chip of byId("flags").children) chip.setAttribute("aria-pressed", String(state.flags.has(chip.dataset.flag)));
+    for (const chip of byId("flag-filters").children) chip.setAttribute("aria-pressed", String(state.flags.has(chip.dataset.flag)));
   }
 
   function later(work) {
@@ -499,7 +499,7 @@
     const told = [
       ...Object.entries(detail.metrics || {}).map(([name, value]) => [name, number(value)]),
       ["signs", run.head.flags.filter((flag) => flag !== "right" && flag !== "wrong" && run.has(row, flag)).map((flag) => LABELS[flag][0]).join(", ")],
-      ["ended because of", detail.finish_reason], ["seconds", row.latency === null ? "" : number(row.latency) + (detail.cached ? " (answered from the cache now)" : "")],
+      ["ended because of", detail.finish_reason], ["seconds", row.latency === null ? "" : number(row.latency) + (detail.cached ? " (taken from the cache)" : "")],
       ["tokens, prompt and answer", [detail.prompt_tokens, row.tokens].map((one) => one === undefined || one === null ? "not known" : one).join(", ")],
       ["split", row.split + (detail.sub_split ? ", " + detail.sub_split : "")], ["source", detail.cluster],
       ["speaks to its judges", (detail.injection || []).join(", ")],

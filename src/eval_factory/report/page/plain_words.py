@@ -88,7 +88,8 @@ def how_sure(result: TaskResult) -> str:
         return ""
     if not interval(score):
         return "There are too few instances for an interval: how far chance moved this score is not known."
-    return f"With 95 % confidence the score on all such questions is between {interval(score).replace(' to ', ' and ')}."
+    between = interval(score).replace(" to ", " and ")
+    return f"With 95 % confidence the score on all such questions is between {between}."
 
 
 def missing_scores(result: TaskResult) -> str:
@@ -156,4 +157,5 @@ def leaderboard(result: TaskResult) -> str:
         return f"{record.reason}."
     if record.medhelm_settings:
         return "The settings are those of MedHELM's leaderboard."
-    return f"{counted(len(record.deviations), 'setting')} differ from MedHELM's leaderboard: do not put them side by side."
+    differ = "setting differs" if len(record.deviations) == 1 else "settings differ"
+    return f"{len(record.deviations)} {differ} from MedHELM's leaderboard: do not put this score beside its scores."

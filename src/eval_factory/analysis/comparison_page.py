@@ -1,0 +1,65 @@
+"""Several results on one page: what `compare` says of them, and their instances beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from eval_factory.analysis.comparison import Compared, compare
+from eval_factory.analysis.comparison_report import sentences
+from eval_factory.core.foreign_text import one_line
+from eval_factory.report.page.document import Beside, page
+from eval_factory.report.page.stored_pages import shown_of
+from eval_factory.report.plots.estimate_plots import Estimate, difference_plot, dot_plot
+from eval_factory.report.plots.svg_plot import svg
+from eval_factory.report.reader import StoredResult, load_result
+
+
+def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
+    """The page of two output folders or more. Results that cannot be compared are shown with the reasons.
+
+    Raises:
+        ConfigError, PrerequisiteError: what `compare` raises.
+    """
+    compared = compare(folders)
+    stored = [load_result(folder) for folder in folders]
+    shown = shown_of(stored, [model.label for model in compared.models], with_texts=with_texts)
+    return page(shown, beside=_beside(compared, stored), with_texts=with_texts)
+
+
+def _beside(compared: Compared, stored: Sequence[StoredResult]) -> Beside:
+    tasks = list(dict.fromkeys(one.result.task for one in stored))
+    names = [f"{model.label}, {one_line(model.name)}" for model in compared.models]
+    return Beside(
+        title=f"{', '.join(names[:-1])} and {names[-1]}, on {', '.join(tasks)}",
+        plots=[Markup(drawing) for drawing in _plots(compared, stored)],  # noqa: S704 - SVG of ours, which escapes
+        sentences=[list(sentences(one)) for one in compared.comparisons],
+        reasons=[reason.message for reason in compared.reasons],
+        accepted=[reason.message for reason in compared.accepted],
+    )
+
+
+def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
+    """The scores, and the differences between them."""
+    metric = stored[0].result.main_metric
+    rows, scale = [], None
+    for model, one in zip(compared.models, stored, strict=True):
+        score = one.result.scores.get(metric)
+        if score is not None:
+            scale = score.scale
+            label = f"{model.label} {model.name}"
+            rows.append(Estimate(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
+    found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
+    for one in compared.comparisons:
+        pair = f"{one.b.label} - {one.a.label}"
+        row = Estimate(pair, one.paired.difference, one.paired.ci_low, one.paired.ci_high, one.paired.n)
+        found.append(
+            difference_plot(
+                f"Difference in {one.metric}, {pair}", [row],
+                names=(f"{one.a.label} {one.a.name}", f"{one.b.label} {one.b.name}"),
+                axis_label=f"difference in {one.metric}", higher_is_better=one.higher_is_better,
+            )
+        )  # fmt: skip
+    return [svg(drawing) for drawing in found]
