@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlencode
 
 from click.testing import CliRunner
 
 from chromium import Chromium, Keys
 from eval_factory.cli.main import main
 
-IDS_SHOWN = "[...document.querySelectorAll('#rows tr')].filter(row => row.offsetParent).map(row => row.dataset.id)"
-SHOWN = "!document.getElementById('browser').hidden && document.querySelector('#rows tr')"
-OPENED = "!document.getElementById('detail').hidden && !document.getElementById('detail').hasAttribute('aria-busy')"
+READY = "document.documentElement.dataset.ready === 'all' || document.documentElement.dataset.ready === 'index'"
+OPENED = "document.getElementById('detail-title') && !document.getElementById('detail').hidden && location.hash !== arguments[0]"
+SEARCHED = "document.documentElement.dataset.ready === 'all' && document.getElementById('status').textContent !== arguments[0]"
 
 
 def made(page: Path, *folders: Path, without_texts: bool = False) -> Path:
@@ -29,39 +29,57 @@ class ReportPage:
     def __init__(self, browser: Chromium, file: Path, fragment: str = "") -> None:
         self.browser = browser
         browser.open(file, fragment)
-        browser.wait(SHOWN)
+        browser.wait(READY)
+        if fragment:
+            browser.wait(OPENED, "")
 
     def status(self) -> str:
         return self.browser.text("#status")
 
-    def rows(self) -> int:
-        return int(self.browser.run("return document.querySelectorAll('#rows tr').length"))
+    def ids(self) -> list[str]:
+        """Of the rows, as they are shown."""
+        found: list[str] = self.browser.run("return [...document.querySelectorAll('#rows th')].map(one => one.innerText)")
+        return found
 
-    def search(self, words: str) -> None:
-        """Typed into the search box, and waited for."""
-        self.browser.run("const box = document.getElementById('search'); box.value = ''; box.focus()")
+    def search(self, words: str) -> list[str]:
+        """Ids of what is found by what is typed into the box after `/`."""
+        before = self.status()
+        self.browser.type("/")
         self.browser.type(words)
+        self.browser.wait(SEARCHED, before)
+        return self.ids()
 
-    def press(self, key: str) -> None:
+    def step(self, key: str) -> str:
+        """What is read of the instance that j or k leads to."""
+        before = self.address()
         self.browser.type(key)
+        self.browser.wait(OPENED, before)
+        return self.detail()
 
-    def open_by(self, key: str) -> str:
-        """What is read of the instance that a key opens."""
-        self.press(key)
-        self.browser.wait(OPENED)
-        return self.browser.text("#detail")
+    def go_to(self, fragment: str) -> str:
+        before = self.address()
+        self.browser.run("location.hash = arguments[0]", fragment)
+        self.browser.wait(OPENED, before)
+        return self.detail()
 
     def detail(self) -> str:
+        """What is read of the opened instance, with what is folded."""
+        self.browser.run("document.querySelectorAll('#detail details').forEach(one => { one.open = true; })")
         return self.browser.text("#detail")
+
+    def title(self) -> str:
+        return self.browser.text("#detail-title")
+
+    def is_open(self) -> bool:
+        return bool(self.browser.run("return !document.getElementById('detail').hidden"))
 
     def address(self) -> str:
         return str(self.browser.run("return location.hash"))
 
-    def go_to(self, fragment: str) -> None:
-        self.browser.run("location.hash = arguments[0]", fragment)
 
-    def dialogs_and_canary(self) -> Any:
-        return self.browser.run("return window.canary")
+def deep_link(key: str) -> str:
+    """To an instance, as the page writes it."""
+    return "#" + urlencode({"i": key}, errors="surrogatepass")
 
 
-__all__ = ["Keys", "ReportPage", "made"]
+__all__ = ["Keys", "ReportPage", "deep_link", "made"]
