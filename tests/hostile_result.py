@@ -34,7 +34,7 @@ def instance_of(key: str, name: str, text: str) -> InstanceRecord:
         turns=({"role": "system", "content": f"system {said}"}, {"role": text[:300], "content": f"turn {said}"}),
         judges={"judge": 3.0, "__proto__": 2.0},
         judgements={"judge": {"accuracy": {"score": 3, "explanation": f"because {said}"}, text[:300]: {"score": text}},
-                    "__proto__": {"error": f"error {said}"}},
+                    "__proto__": {"error": f"error {said}"}, "constructor": {"error": "none"}},
         injection=(text[:300],), signs=("unparsed", text[:300]), cluster=text[:300], sub_split=text[:300],
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from hostile_texts import NAMES, ODD, ids, payloads
 
 FOREIGN_MARKUP = """
     const own = new Set(['search', 'order']);
-    return [...document.querySelectorAll('*')].filter(one =>
+    return [...ROOT.querySelectorAll('*')].filter(one =>
         ['IMG', 'IFRAME', 'OBJECT', 'EMBED', 'BASE', 'LINK', 'TEMPLATE', 'TEXTAREA', 'VIDEO', 'AUDIO'].includes(one.tagName)
         || (one.tagName === 'INPUT' && !own.has(one.id) && one.type !== 'checkbox')
         || (one.tagName === 'FORM' && one.id !== 'filters')
@@ -90,7 +90,7 @@ def harm(browser: Chromium, outside: Counted) -> dict[str, Any]:
         "ran": browser.run("return window.canary"),
         "requested": browser.foreign() + outside.paths,
         "console": browser.said(),
-        "markup": browser.run(FOREIGN_MARKUP),
+        "markup": browser.run(FOREIGN_MARKUP.replace("ROOT", "document")),
     }
     return {name: what for name, what in found.items() if what}
 
@@ -101,7 +101,7 @@ def test_nothing_runs_and_every_text_is_read_as_it_was_written(file: Path, brows
     ReportPage(browser, file)
     assert harm(browser, outside) == {}
     expected, records = dict(expected_parts(outside.url)), hostile_records(outside.url)
-    seen = browser.driver.execute_async_script(WALK.replace("FOREIGN_MARKUP", FOREIGN_MARKUP), len(records))
+    seen = browser.driver.execute_async_script(WALK.replace("FOREIGN_MARKUP", FOREIGN_MARKUP.replace("ROOT", "detail")), len(records))
     for record, (shown, markup) in zip(records, seen, strict=True):
         text = " ".join(shown.split())
         assert [part for part in expected.get(record.id, ()) if part not in text] == [], record.id
@@ -113,7 +113,7 @@ def expected_parts(url: str) -> Iterator[tuple[str, list[str]]]:
     """Id -> what has to be read of the instance, blanks as one."""
     for number, (name, text) in enumerate(payloads(url).items()):
         said = " ".join(mark(name, text).split())
-        yield f"p{number}", [f"{part} {said}" for part in ("answer", "thought", "reference", "system", "turn", "because", "error")]
+        yield f"p{number}", ["constructor: no mark", *(f"{part} {said}" for part in ("answer", "thought", "reference", "system", "turn", "because", "error"))]
         yield f"f{number}", [f"{part} {said}" for part in ("prompt", "error")]
 
 

@@ -29,6 +29,8 @@
     return made;
   }
 
+  // A name that others gave may be one that every object has, as `constructor`.
+  const own = (record, name) => record && Object.hasOwn(record, name) ? record[name] : undefined;
   const counted = (count) => count.toLocaleString("en");
   const number = (value) => value === null || value === undefined ? "" : String(Math.round(value * 10000) / 10000);
 
@@ -39,7 +41,7 @@
   const ODD = new RegExp(
     "(?:[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f" +
     "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb]" +
-    "|[\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]|\\p{Cs}|\\p{Co}|[\\ufe00-\\ufe0f]{2,})", "gu");
+    "|[\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]|\\p{Cs}|\\p{Co}|\\p{Noncharacter_Code_Point}|[\\ufe00-\\ufe0f]{2,})", "gu");
   const NAMES = {
     0: "NUL", 7: "BEL", 8: "BS", 0x0b: "VT", 0x0c: "FF", 0x0d: "CR", 0x1b: "ESC", 0x7f: "DEL", 0xad: "soft hyphen", 0x200b: "zero-width space",
     0x200c: "zero-width non-joiner", 0x200d: "zero-width joiner", 0x200e: "LRM", 0x200f: "RLM", 0x2028: "line separator",
@@ -474,8 +476,8 @@
     if (!names.length) return [];
     const parts = [heading("Judges")];
     for (const name of names) {
-      const mark = (detail.marks || {})[name];
-      const words = (detail.judges || {})[name];
+      const mark = own(detail.marks, name);
+      const words = own(detail.judges, name);
       const list = element("ul", {});
       for (const [criterion, said] of Object.entries(words && typeof words === "object" ? words : {})) {
         list.append(element("li", {}, inline(criterion), ": ", ...judgement(said)));
