@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from click.testing import CliRunner
 
 from chromium import Chromium, Keys
-from eval_factory.cli.main import main
+from eval_factory.cli.report_command import report
 
 READY = "document.documentElement.dataset.ready === 'all' || document.documentElement.dataset.ready === 'index'"
 OPENED = "document.getElementById('detail-title') && !document.getElementById('detail').hidden && location.hash !== arguments[0]"
@@ -18,7 +18,7 @@ SEARCHED = "document.documentElement.dataset.ready === 'all' && document.getElem
 def made(page: Path, *folders: Path, without_texts: bool = False) -> Path:
     """`eval-factory report`."""
     flags = ["--no-text"] if without_texts else []
-    outcome = CliRunner().invoke(main, ["report", *map(str, folders), "-o", str(page), *flags], catch_exceptions=False)
+    outcome = CliRunner().invoke(report, [*map(str, folders), "-o", str(page), *flags], catch_exceptions=False)
     assert outcome.exit_code == 0, outcome.output
     return page
 

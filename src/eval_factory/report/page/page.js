@@ -30,7 +30,7 @@
   }
 
   // A name that others gave may be one that every object has, as `constructor`.
-  const own = (record, name) => record && Object.hasOwn(record, name) ? record[name] : undefined;
+  const own = (record, name) => record && Object.prototype.hasOwnProperty.call(record, name) ? record[name] : undefined;
   const counted = (count) => count.toLocaleString("en");
   const number = (value) => value === null || value === undefined ? "" : String(Math.round(value * 10000) / 10000);
 
@@ -371,6 +371,7 @@
   // ---- one instance ----------------------------------------------------------------------------------------------------------
 
   async function openEntry(entry, { focus = true } = {}) {
+    const moves = state.open !== null;
     state.open = entry;
     const details = await Promise.all(entry.rows.map((row, at) => row ? runs[at].detail(row) : null));
     if (state.open !== entry) return;  // another one was opened meanwhile
@@ -378,22 +379,33 @@
     byId("detail").hidden = false;
     document.body.classList.add("open");
     byId("detail").scrollTop = 0;
-    history.replaceState(null, "", "#" + addressOf(entry.first));
+    writeAddress("#" + addressOf(entry.first), moves);
     while (found.includes(entry) && found.indexOf(entry) >= state.limit) showMore();
     markCurrent();
     const current = byId("rows").querySelector(".current");
+    if (!moves) byId("split").scrollIntoView();
     if (current) current.scrollIntoView({ block: "nearest" });
     if (focus) byId("detail").focus({ preventScroll: true });
+  }
+
+  // The browser's Back leads from an instance to where the reader was before the first one, not through all that were read.
+  function writeAddress(address, replaces) {
+    if (location.hash === address) return;
+    if (replaces) history.replaceState(null, "", address); else history.pushState(null, "", address);
+  }
+
+  function hideDetail() {
+    state.open = null;
+    byId("detail").hidden = true;
+    document.body.classList.remove("open");
+    markCurrent();
   }
 
   function closeDetail() {
     if (state.open === null) return;
     const { key } = state.open;
-    state.open = null;
-    byId("detail").hidden = true;
-    document.body.classList.remove("open");
+    hideDetail();
     history.replaceState(null, "", "#instances");
-    markCurrent();
     const row = [...byId("rows").children].find((one) => one.dataset.key === key);
     if (row) row.querySelector("button").focus();
   }
@@ -407,7 +419,12 @@
 
   function openAddress() {
     const asked = new URLSearchParams(location.hash.slice(1));
-    if (!asked.has("i")) return;
+    if (!asked.has("i")) {
+      if (state.open !== null) hideDetail();
+      const target = byId(location.hash.slice(1));
+      if (target) target.scrollIntoView();
+      return;
+    }
     const entry = all.find(({ first }) => first.id === asked.get("i") && String(first.trial) === (asked.get("t") || "0")
       && (first.perturbation || "") === (asked.get("p") || "")) || all.find(({ first }) => first.id === asked.get("i"));
     byId("instances").scrollIntoView();
