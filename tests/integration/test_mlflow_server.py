@@ -133,7 +133,7 @@ def test_a_result_becomes_one_run_however_often_it_is_exported(server: str, tmp_
     assert data["params"]["task"] == data["tags"]["eval_factory.task"] == "pubmed_qa"
     assert data["tags"]["eval_factory.reportable"] == "false"
     found = artifacts_of(server, run)
-    assert set(found) == {"evaluation_config.yaml", "report.html", "results.jsonl"}
+    assert set(found) == {"evaluation_config.yaml", "report.md", "report.html", "results.jsonl"}
     assert found["evaluation_config.yaml"] == (folder / "evaluation_config.yaml").read_text("utf-8")
 
 
@@ -143,6 +143,6 @@ def test_answers_about_private_data_are_sent_only_where_the_user_says_so(server:
     export(server, folder, "--experiment", "texts", "--with_texts")
     (run,), (with_texts,) = runs_of(server, "private"), runs_of(server, "texts")
     found = artifacts_of(server, run)
-    assert set(found) == {"evaluation_config.yaml", "report.html"}
+    assert set(found) == {"evaluation_config.yaml", "report.md"}
     assert SECRET not in json.dumps([run, found])
     assert SECRET in artifacts_of(server, with_texts)["results.jsonl"]

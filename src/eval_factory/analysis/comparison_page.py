@@ -52,14 +52,16 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
             label = f"{model.label} {model.name}"
             rows.append(Estimate(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
-    for one in compared.comparisons:
-        pair = f"{one.b.label} - {one.a.label}"
-        row = Estimate(pair, one.paired.difference, one.paired.ci_low, one.paired.ci_high, one.paired.n)
+    for pair in compared.comparisons:
+        name = f"{pair.b.label} - {pair.a.label}"
+        row = Estimate(name, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
         found.append(
             difference_plot(
-                f"Difference in {one.metric}, {pair}", [row],
-                names=(f"{one.a.label} {one.a.name}", f"{one.b.label} {one.b.name}"),
-                axis_label=f"difference in {one.metric}", higher_is_better=one.higher_is_better,
+                f"Difference in {pair.metric}, {name}",
+                [row],
+                names=(f"{pair.a.label} {pair.a.name}", f"{pair.b.label} {pair.b.name}"),
+                axis_label=f"difference in {pair.metric}",
+                higher_is_better=pair.higher_is_better,
             )
-        )  # fmt: skip
+        )
     return [svg(drawing) for drawing in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +100,24 @@ def test_bytes_that_are_no_text_are_compared(tmp_path: Path) -> None:
     (tmp_path / "made.html").write_bytes(b"\xff2")
     (one,) = differences_of_files(tmp_path / "stored.html", tmp_path / "made.html")
     assert (one.field, one.stored, one.made) == ("line 1", "\\xff1", "\\xff2")
+
+
+def test_pages_are_compared_by_what_their_data_say(tmp_path: Path) -> None:
+    stored, made = tmp_path / "stored.html", tmp_path / "made.html"
+
+    def write(path: Path, answer: str, level: int) -> None:
+        packed = base64.b64encode(gzip.compress(f'[1]\n["{answer}"]'.encode(), level)).decode()
+        path.write_text(
+            f'<p>x</p>\n<script type="application/x-eval-factory" data-run="0" data-part="0">{packed}</script>'
+        )
+
+    for level in (1, 9):  # another zlib, and the time of day
+        write(stored, "yes", level)
+        write(made, "yes", 5)
+        assert list(differences_of_files(stored, made)) == []
+    write(made, "no", 5)
+    (one,) = differences_of_files(stored, made)
+    assert (one.field, one.stored, one.made) == ("line 4", '["yes"]', '["no"]')
+    write(stored, f"my {REDACTED}", 9)
+    write(made, "my key", 5)
+    assert list(differences_of_files(stored, made)) == []

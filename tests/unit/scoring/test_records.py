@@ -11,12 +11,14 @@ import pytest
 from eval_factory.core.results import TaskResult
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import output
+from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
-from eval_factory.scoring.readability import Raw
+from eval_factory.scoring.readability import Raw, thought_of
 from eval_factory.scoring.records import KeptAnswers
 from unit.builders import plan
-from unit.scoring.test_collect import state, write_run
+from unit.scoring.test_collect import JURY, state, write_run
+from unit.scoring.test_collect import result_of as jury_result_of
 
 THOUGHT = "<think>hm</think>yes"
 
@@ -98,3 +100,56 @@ def test_options_have_a_lenient_score_beside_helms(here: Plan) -> None:
     assert (result.validity.instances.unparsed, result.main_metric) == (1, "exact_match")
     assert next(iter(result.instances)).metrics == {"exact_match": 0.0, "exact_match.lenient": 1.0}
     assert any(note.startswith("exact_match.lenient is 0.6667") for note in result.validity.notes)
+
+
+def test_what_the_model_thought_is_in_the_record(here: Plan) -> None:
+    keep(here, state(0, "yes"))
+    keep(here, state(1, "yes"), content="yes")
+    result = result_of(here, state(0, "yes"), state(1, "yes"), state(2, "yes"))
+    assert [record.reasoning for record in result.instances] == ["hm", None, None]
+
+
+@pytest.mark.parametrize(
+    ("message", "thought"),
+    [
+        ({"content": "yes", "reasoning_content": " long "}, "long"),
+        ({"content": THOUGHT, "reasoning": "first"}, "first\n\nhm"),
+        ({"content": "<think>half"}, "half"),
+        ({"content": "<think> </think>yes"}, None),
+        ({"content": "yes"}, None),
+    ],
+)
+def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(
+    message: dict[str, Any], thought: str | None, here: Plan
+) -> None:
+    response = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    assert thought_of(response, here.model) == thought
+    assert thought_of({"choices": []}, here.model) is None
+
+
+def test_turns_are_told_where_the_prompt_is_not_all_that_was_sent(tmp_path: Path) -> None:
+    flags = {"config.output_dir": str(tmp_path / "out")}
+    alone, several = state(0, "yes"), state(1, "yes")
+    turns = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "Who?"}]
+    several["request"] = {**several["request"], "messages": turns, "prompt": ""}
+    records = list(result_of(plan(flags), alone, several).instances)
+    assert [record.turns for record in records] == [(), tuple(turns)]
+    with_system = {
+        "config.output_dir": str(tmp_path / "other"),
+        "target.api_endpoint.adapter_config.custom_system_prompt": "be brief",
+    }
+    (record,) = result_of(plan(with_system), alone).instances
+    assert [turn["role"] for turn in record.turns] == ["system", "user"]
+    assert record.prompt == "prompt 0"
+
+
+def test_what_each_judge_said_is_in_the_record(tmp_path: Path) -> None:
+    given = {"accuracy": {"score": 4, "explanation": "fine"}}
+    said = {"aci_bench": {"prompt_text": "p", "a": given, NOT_JUDGED: {"b": "HTTP 500: boom"}}}
+    result = jury_result_of(
+        tmp_path, states=[state(0, "text", annotations=said), state(1, None, annotations=said)],
+        values={"aci_bench_accuracy": [4.0, None]}, metric_specs=[JURY],
+    )  # fmt: skip
+    first, failed = result.instances
+    assert first.judgements == {"a": given, "b": {"error": "HTTP 500: boom"}}
+    assert failed.judgements == {}

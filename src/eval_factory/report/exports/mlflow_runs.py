@@ -192,9 +192,9 @@ def _name(label: str) -> str:
 
 
 def _artifacts(stored: StoredResult, *, with_texts: bool) -> tuple[Path, ...]:
-    """Those that are there; answers only of public benchmarks, or where the user says so."""
+    """Those that are there; prompts and answers only of public benchmarks, or where the user says so."""
     rundir = RunDir(stored.folder)
-    wanted = [rundir.evaluation_config, rundir.report_html]
+    wanted = [rundir.evaluation_config, rundir.report_md]
     if with_texts or stored_facts.texts_may_leave(stored):
-        wanted.append(rundir.results_jsonl)
+        wanted += [rundir.report_html, rundir.results_jsonl]
     return tuple(path for path in wanted if path.is_file())

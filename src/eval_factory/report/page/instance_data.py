@@ -11,8 +11,9 @@ from typing import Any
 from markupsafe import Markup
 
 from eval_factory.core.jsonl import json_line
+from eval_factory.core.redaction import REDACTED
 from eval_factory.core.results import InstanceRecord, Score
-from eval_factory.report.page.data_blocks import block
+from eval_factory.report.page.data_blocks import BlockWriter
 from eval_factory.report.plots.result_plots import InstanceNumbers
 from eval_factory.report.reader import instance_record
 
@@ -24,6 +25,8 @@ FAR_APART = 2.0
 """Marks between judges that are told as a disagreement."""
 PREVIEW, ANSWER_PREVIEW = 90, 48
 """Characters of a prompt and an answer in the table."""
+QUESTION = "Question:"
+"""What stands before the question in most of HELM's prompts."""
 
 FLAGS = (
     "wrong", "right", "failed", "empty", "cut_off", "disagree", "unparsed", "refused", "thinking_stripped",
@@ -76,9 +79,12 @@ class InstancePacker:
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)
-    _chunks: list[Markup] = field(default_factory=list)
     _prompts: dict[Key, bytes] = field(default_factory=dict)
     _beginning: str | None = None
+    _writer: BlockWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._writer = BlockWriter(self.run)
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
@@ -97,8 +103,8 @@ class InstancePacker:
             if row.value is not None:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
-        index = block(self.run, "index", self._index(middle))
-        return InstanceBlocks((index, *self._chunks), self._numbers, counts, len(self._rows), middle, self._prompts)
+        blocks = self._writer.finish(self._index(middle))
+        return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts)
 
     def _pack(self) -> None:
         """What all prompts of the first chunk begin with (the examples) is not what a table should show of each."""
@@ -110,7 +116,7 @@ class InstancePacker:
             self._rows.append(self._row(record))
             self._count(record)
             lines.append(json_line(self._detail(record)))
-        self._chunks.append(block(self.run, str(len(self._chunks)), lines))
+        self._writer.add(lines)
 
     def _row(self, record: InstanceRecord) -> _Row:
         prompt = _text_of_prompt(record).removeprefix(self._beginning or "")
@@ -121,8 +127,8 @@ class InstancePacker:
             groups=tuple(None if (one := record.categories.get(name)) is None else str(one) for name in self.fields),
             latency_s=record.latency_s,
             tokens=record.completion_tokens,
-            preview=_first_words(prompt, PREVIEW) if self.with_texts else "",
-            answer=_first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
+            preview=first_words(prompt.rpartition(QUESTION)[2], PREVIEW) if self.with_texts else "",
+            answer=first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
         )
 
     def _count(self, record: InstanceRecord) -> None:
@@ -144,11 +150,13 @@ class InstancePacker:
         }  # fmt: skip
         if self.with_texts:
             found |= self._texts(record)
-        return {name: value for name, value in found.items() if value not in (None, [], {}, False)}
+        return {
+            name: value for name, value in found.items() if not (value is None or value is False or value in ([], {}))
+        }
 
     def _texts(self, record: InstanceRecord) -> dict[str, Any]:
-        asked = {
-            "prompt": "" if record.turns else record.prompt, "turns": list(record.turns),
+        asked: dict[str, Any] = {
+            "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
             "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
         }  # fmt: skip
         key = (record.id, record.trial, record.perturbation, record.split)
@@ -223,9 +231,17 @@ def _text_of_prompt(record: InstanceRecord) -> str:
     return "\n".join(one for one in said if isinstance(one, str)) or record.prompt
 
 
-def _first_words(text: str, length: int) -> str:
-    shown = " ".join(text[: 8 * length].split())
-    return shown if len(shown) <= length else shown[: length - 1].rstrip() + "…"
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def first_words(text: str, length: int) -> str:
+    """On one line. It ends where something was redacted: `verify` makes the page again and knows no key."""
+    before, redacted, _ = text[: 8 * length].partition(REDACTED)
+    shown = " ".join(before.split())
+    if len(shown) > length:
+        return shown[: length - 1].rstrip() + "…"
+    return f"{shown} {REDACTED}".lstrip() if redacted else shown
 
 
 def _digest(asked: Mapping[str, Any]) -> bytes:

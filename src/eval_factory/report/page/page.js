@@ -105,10 +105,20 @@
 
   // ---- data ----------------------------------------------------------------------------------------------------------------
 
-  async function unpack(script) {
+  // Frequent words have codes of one byte or two (data_blocks.py); this decoder maps 0x80 to 0xff to U+F780 to U+F7FF.
+  const CODE = /[\uf780-\uf7bf]|[\uf7c0-\uf7ff][\uf780-\uf7ff]/g;
+  const SHORT = 64;
+
+  function numberOf(code) {
+    const first = code.charCodeAt(0) - 0xf780;
+    return first < SHORT ? first : SHORT + (first - SHORT) * 128 + code.charCodeAt(1) - 0xf780;
+  }
+
+  async function unpack(script, words) {
     const packed = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).text();
+    const text = new TextDecoder("x-user-defined").decode(await new Response(stream).arrayBuffer());
+    return text.replace(CODE, (code) => words[numberOf(code)]);
   }
 
   class Run {
@@ -119,7 +129,9 @@
     }
 
     async readIndex() {
-      const lines = (await unpack(this.scripts.get("index"))).split("\n");
+      const words = await unpack(this.scripts.get("words"), []);
+      this.words = words ? words.split("\n").map((word) => JSON.parse(word)) : [];
+      const lines = (await unpack(this.scripts.get("index"), this.words)).split("\n");
       this.head = JSON.parse(lines[0]);
       this.rows = lines.slice(1).map((line, place) => this.row(JSON.parse(line), place));
       this.byKey = new Map(this.rows.map((row) => [row.key, row]));
@@ -133,7 +145,7 @@
     async chunk(name) {
       let found = this.parsed.get(name);
       if (!found) {
-        found = unpack(this.scripts.get(name)).then((text) => text.split("\n").map((line) => JSON.parse(line)));
+        found = unpack(this.scripts.get(name), this.words).then((text) => text.split("\n").map((line) => JSON.parse(line)));
         this.parsed.set(name, found);
         if (this.parsed.size > KEPT_CHUNKS) this.parsed.delete(this.parsed.keys().next().value);
       }
@@ -232,7 +244,7 @@
     const several = runs.length > 1;
     const names = ["id", ...(several ? runs.map((_, at) => "score " + letter(at)) : ["score"]), "signs"];
     const cells = names.map((name) => element("th", { scope: "col" }, name));
-    if (hasTexts()) cells.push(...["question", "answer"].map((name) => element("th", { scope: "col", class: "extra" }, name)));
+    if (hasTexts()) cells.push(...["question", runs.length > 1 ? "answer of A" : "answer"].map((name) => element("th", { scope: "col", class: "extra" }, name)));
     byId("columns").replaceChildren(...cells);
   }
 
@@ -349,8 +361,8 @@
   async function readTexts() {
     for (const run of runs) {
       for (const [name, script] of run.scripts) {
-        if (name === "index") continue;
-        const lines = (await unpack(script)).split("\n");
+        if (name === "index" || name === "words") continue;
+        const lines = (await unpack(script, run.words)).split("\n");
         const first = Number(name) * run.head.chunk;
         lines.forEach((line, at) => { run.rows[first + at].text = searchable(JSON.parse(line)); });
         searched += 1;
@@ -379,6 +391,8 @@
     byId("detail").hidden = false;
     document.body.classList.add("open");
     byId("detail").scrollTop = 0;
+    // The question stands at the end of a prompt, after examples and instructions.
+    for (const prompt of byId("detail").querySelectorAll(".prompt")) prompt.scrollTop = prompt.scrollHeight;
     writeAddress("#" + addressOf(entry.first), moves);
     while (found.includes(entry) && found.indexOf(entry) >= state.limit) showMore();
     markCurrent();
@@ -456,8 +470,8 @@
 
   function askedParts(detail) {
     const parts = [];
-    if (detail.turns) detail.turns.forEach((turn) => parts.push(heading("Asked, as "), block(contentOf(turn), "", "turn")) && parts[parts.length - 2].append(inline(String(turn.role))));
-    else if (detail.prompt !== undefined) parts.push(heading("Prompt"), block(detail.prompt, "", "prompt"));
+    if (detail.turns) detail.turns.forEach((turn) => parts.push(heading("Asked, as "), block(contentOf(turn), "prompt", "turn")) && parts[parts.length - 2].append(inline(String(turn.role))));
+    else if (detail.prompt !== undefined) parts.push(heading("Prompt"), block(detail.prompt, "prompt", "prompt"));
     if (detail.references) {
       const list = detail.references.map(([text, correct]) => element("li", { class: "reference " + (correct ? "correct" : "") },
         correct ? "\u2713 right: " : "", ...(text.length > 300 ? [block(text, "", "reference")] : [inline(text)])));
@@ -587,7 +601,7 @@
       tellBroken(error);
       return;
     }
-    for (const run of runs) chunks += run.scripts.size - 1;
+    for (const run of runs) chunks += run.scripts.size - 2;
     joinRuns();
     byId("browser").hidden = false;
     showColumns();

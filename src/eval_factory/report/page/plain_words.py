@@ -49,8 +49,8 @@ def counted(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def measured(result: TaskResult) -> str:
-    """What was measured, on what, and how often."""
+def measured(result: TaskResult, who: str = "The model") -> str:
+    """On what it was measured, and how often."""
     asked = sum(result.validity.splits.values()) or result.validity.instances.requested
     requested = result.validity.instances.requested
     repeated = f", {requested:,} requests with every trial and variation counted" if requested != asked else ""
@@ -59,7 +59,7 @@ def measured(result: TaskResult) -> str:
     judged = ""
     if result.validity.judges:
         judged = f" Its answers were rated by {counted(len(result.validity.judges), 'judge')} (other language models)."
-    return f"The model was given {counted(asked, 'question')}{where}{repeated}.{judged}"
+    return f"{who} was given {counted(asked, 'question')}{where}{repeated}.{judged}"
 
 
 def meaning(result: TaskResult) -> str:
@@ -135,14 +135,6 @@ def _above(score: Score, floor: Floor) -> str:
     if end is None or sign * end <= sign * floor.value:
         return "This model scores better, but its interval reaches down to it: chance may explain the gap."
     return "This model is better than that, and so is its whole interval."
-
-
-def is_above_chance(result: TaskResult) -> bool | None:
-    """None where it is not known."""
-    floor, score = result.validity.floors.get(result.main_metric), result.scores.get(result.main_metric)
-    if floor is None or score is None:
-        return None
-    return _above(score, floor).endswith("interval.")
 
 
 def corrected(result: TaskResult) -> Score | None:

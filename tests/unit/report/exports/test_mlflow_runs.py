@@ -132,9 +132,9 @@ def test_answers_are_sent_of_public_benchmarks_or_where_the_user_says_so(
 ) -> None:
     stored = load_result(folder_of(tmp_path, task))
     names = [path.name for path in run_of(stored, with_texts=with_texts).artifacts]
-    assert names == ["evaluation_config.yaml", "report.html", *(["results.jsonl"] if answers else [])]
-    (stored.folder / "report.html").unlink()
-    assert "report.html" not in [path.name for path in run_of(stored, with_texts=with_texts).artifacts]
+    assert names == ["evaluation_config.yaml", "report.md", *(["report.html", "results.jsonl"] if answers else [])]
+    (stored.folder / "report.md").unlink()
+    assert "report.md" not in [path.name for path in run_of(stored, with_texts=with_texts).artifacts]
 
 
 def test_the_same_result_is_sent_once(tmp_path: Path) -> None:

@@ -1,0 +1,290 @@
+"""The page of a result: what it says, and that nothing in it runs or is asked for."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import (
+    Comparability,
+    Deviation,
+    FailureCause,
+    Floor,
+    JudgeCounts,
+    JuryReport,
+    SpentByRole,
+    TaskResult,
+    Usage,
+)
+from eval_factory.report.documents import instance_line, result_line
+from eval_factory.report.page.document import Beside, Shown, page, page_script, page_style, policy
+from eval_factory.report.page.instance_data import InstancePacker
+from unit.report.test_screen import causes, changed, spent, with_corrected
+from unit.scoring.test_collect import FOUR, result_of, state
+
+VOID = {"meta", "input", "br"}
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> TaskResult:
+    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
+
+
+def shown(result: TaskResult, command: str = "helm-run", *, with_texts: bool = True, **how: Any) -> Shown:
+    packer = InstancePacker(
+        result.scores.get(result.main_metric), tuple(result.groups), how.pop("run", 0), with_texts=with_texts
+    )
+    for record in result.instances:
+        packer.add(instance_line(record), result_line(record))
+    return Shown(result, command, packer.finish(), **how)
+
+
+def html(result: TaskResult, command: str = "helm-run", **how: Any) -> str:
+    return page([shown(result, command, **how)])
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes; raises where one is not closed as it was opened."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+def test_nothing_comes_from_elsewhere_and_nothing_that_others_wrote_is_markup(result: TaskResult) -> None:
+    hostile = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
+    failing = changed(result, notes=(hostile,), failures=(FailureCause(hostile, 1, hostile, hostile),))
+    text = html(replace(failing, task=hostile, provenance=replace(result.provenance, target=hostile)), hostile)
+    elements = Elements(text).found
+    assert {tag for tag, _ in elements} <= {
+        "html", "head", "meta", "title", "style", "body", "a", "header", "p", "span", "nav", "main", "section", "h1",
+        "h2", "h3", "div", "ul", "ol", "li", "figure", "svg", "desc", "line", "rect", "circle", "polygon", "text", "b",
+        "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "dl", "dt", "dd", "code", "pre",
+        "form", "label", "kbd", "input", "select", "fieldset", "legend", "button", "aside", "noscript", "footer",
+        "script",
+    }  # fmt: skip
+    for tag, attributes in elements:
+        assert not {"src", "style", "onerror", "onclick", "action", "srcset"} & attributes.keys(), tag
+        assert (attributes.get("href") or "#").startswith("#")
+    assert [attributes.get("type") for tag, attributes in elements if tag == "script"] == [
+        "application/x-eval-factory", "application/x-eval-factory", "application/x-eval-factory", None,
+    ]  # fmt: skip
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert not re.search(r"@import|url\(", text)
+
+
+def test_ids_are_unique_and_every_link_has_its_place(result: TaskResult) -> None:
+    both = page([shown(result, label="A"), shown(result, label="B", run=1)], beside=Beside("A and B", (), [["x"]]))
+    for text in (html(changed(result, notes=("x",), failures=causes(1))), both):
+        elements = Elements(text).found
+        ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
+        assert len(ids) == len(set(ids))
+        for _, attributes in elements:
+            for place in (attributes.get("aria-labelledby"), (attributes.get("href") or "")[1:]):
+                assert not place or place in ids
+
+
+def test_the_policy_allows_the_pages_own_script_and_style_alone(result: TaskResult) -> None:
+    text = html(result)
+    said = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">', text)
+    assert [one.replace("&#39;", "'") for one in said] == [policy(page_style(), page_script())]
+    for tag, directive in (("script", "script-src"), ("style", "style-src")):
+        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy(page_style(), page_script())
+    assert policy("", "").startswith("default-src 'none'; ")
+    assert "connect" not in policy("", "")
+    assert text.index("Content-Security-Policy") < text.index("<style>")
+
+
+def test_what_is_redacted_is_not_the_script_and_not_the_data(result: TaskResult) -> None:
+    text = page(
+        [shown(result, "helm-run function H4sI")], lambda said: said.replace("H4sI", "-").replace("function", "=")
+    )
+    assert "helm-run = -" in text
+    assert page_script() in text
+    assert text.count('data-part="0">H4sI') == 1
+
+
+def test_all_that_is_written_is_printable(result: TaskResult) -> None:
+    failures = (*causes(*range(9, 2, -1)), FailureCause("gpt", 1, "odd \x1b[2J\u202e<b>", "try max_length"))
+    text = html(
+        changed(result, failures=failures, notes=tuple(f"number {n}" for n in range(8)), splits={"test": 4, "valid": 2}),
+        "helm-run \x9b\u2028",
+    )  # fmt: skip
+    assert all(f"cause {count}" in text for count in range(3, 10))
+    assert all(f"<li>number {number}</li>" in text for number in range(8))
+    assert text.count("<li>number 2</li>") == 2
+    assert text.count("<li>number 3</li>") == 1
+    assert "All 8 notes" in text
+    assert "odd \\x1b[2J\\u202e&lt;b&gt;" in text
+    assert "judge gpt" in text
+    assert "try max_length" in text
+    assert "Instances by split: test 4, valid 2." in text
+    assert "helm-run \\x9b\\u2028" in text
+    assert text.replace("\n", "").isprintable()
+
+
+def test_what_speaks_against_a_score_stands_beside_it(result: TaskResult) -> None:
+    good = html(result)
+    assert "This score may be reported" in good
+    assert "not reportable" not in good
+    validity = replace(result.validity, not_reportable=("judge <b> failed",))
+    bad = html(replace(result, validity=validity, reportable=False))
+    assert "Do not report this score" in bad
+    assert "Judge &lt;b&gt; failed." in bad
+    assert "not reportable: see why" in bad
+    assert "may be reported" not in bad
+    assert "have a score of their own" in html(replace(result, reportable=False))
+
+
+def test_a_score_that_could_not_be_computed(result: TaskResult) -> None:
+    text = html(replace(result, scores={}, reportable=False))
+    assert '<p class="big">none</p>' in text
+    assert "exact_match could not be computed" in text
+    assert "see why" not in text
+
+
+def test_the_best_trivial_answer_is_named(result: TaskResult) -> None:
+    def text(**floors: Floor) -> str:
+        named = {name.replace("_corrected", ".corrected"): floor for name, floor in floors.items()}
+        return html(replace(with_corrected(result, 7), validity=replace(result.validity, floors=named)))
+
+    floor = Floor("always <A>", 0.55, 4, {"always <A>": 0.55})
+    assert "Best trivial answer: always &lt;A&gt; <b>0.5500</b></p>" in text(exact_match=floor)
+    both = text(exact_match=floor, exact_match_corrected=Floor("empty", 0.2, 4, {"empty": 0.2}))
+    assert "<b>0.5500</b>; corrected: empty <b>0.2000</b></p>" in both
+    assert "rivial answer" not in text(other=floor)
+    assert "nothing shows that this score is better than guessing" in text(other=floor)
+
+
+def test_the_corrected_value_stands_beside_helms_for_each_group_too(result: TaskResult) -> None:
+    text = html(with_corrected(result, 7))
+    assert re.search(r"Corrected: <b>[^<]+</b> \([^)]+\)\. HELM's value has a known defect: see the notes\.", text)
+    assert text.count("p, against the rest (Holm)</th>") == 2
+    assert ">HELM's value</th>" in text
+    low, high = (result.scores["exact_match"].stats.ci_low, result.scores["exact_match"].stats.ci_high)
+    cells = '<td class="n">{:.4f}</td><td class="n">{}</td><td class="n">{:.4f} to {:.4f}</td><td class="n">{}</td>'
+    helms, corrected = cells.format(0.5, 4, low, high, ""), cells.format(0.75, 7, 0.125, 0.875, "")
+    assert f'<th scope="row">odd</th>{helms}{corrected}</tr>' in text
+    assert f'<th scope="row">even</th>{helms}</tr>' in text
+    assert "orrected" not in html(result)
+
+
+def test_intervals_have_their_method_and_what_sources_do_to_them(result: TaskResult) -> None:
+    plain = result.scores["exact_match"]
+    assert "<td>wilson</td>" in html(result)
+    assert "design effect" not in html(result)
+    stats = replace(plain.stats, clusters=3, design_effect=2.345, p_holm=0.01234)
+    shared = {"exact_match": replace(plain, stats=stats)}
+    text = html(replace(result, scores={**shared, "other": replace(plain, value=0.25)}, groups={"ward": {"a": shared}}))
+    assert ">design effect</th>" in text
+    assert '<td class="n">3</td><td class="n">2.35</td></tr>' in text
+    assert '<td class="n">0.0123</td></tr>' in text
+    assert '<td class="n"></td><td class="n"></td></tr>' in text
+    assert "exact_match by ward" in text
+
+
+@pytest.mark.parametrize(
+    ("stamp", "told"),
+    [
+        (Comparability(True), "<p>The settings are those of the leaderboard.</p>"),
+        (Comparability(None, "no <such> result"), "<p>no &lt;such&gt; result.</p>"),
+        (
+            Comparability(False, None, (Deviation("top_p", 1.0, 0.5, "odd <effect>"),), ("a remark",)),
+            '<th scope="row">top_p</th><td>1.0</td><td>0.5</td><td class="wide">odd &lt;effect&gt;</td>',
+        ),
+    ],
+)
+def test_whether_the_settings_are_the_leaderboards(stamp: Comparability, told: str, result: TaskResult) -> None:
+    text = html(replace(result, comparability=stamp))
+    assert told in text
+    assert ("<li>a remark</li>" in text) is bool(stamp.remarks)
+    assert ("These settings are not the leaderboard's" in text) is bool(stamp.deviations)
+    assert "leaderboard" not in html(replace(result, comparability=None))
+
+
+def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
+    report = JuryReport({"gpt": 4.25, "llama": 3.0}, 0.5, {"gpt/llama": 0.25, "x/y": None}, {"gpt": 3.0, "llama": None})
+    counts = {"gpt": JudgeCounts(4, 3, 1, same_family=True), "llama": JudgeCounts(4, 4, 0)}
+    text = html(changed(result, jury=report, judges=counts))
+    assert (
+        '<th scope="row">gpt</th><td class="n">3 of 4</td>\n<td class="n">4.250</td><td class="n">3.000</td>\n<td>yes</td>'
+        in text
+    )
+    assert (
+        '<th scope="row">llama</th><td class="n">4 of 4</td>\n<td class="n">3.000</td><td class="n"></td>\n<td>not known</td>'
+        in text
+    )
+    assert "ordinal)</dt><dd>0.500</dd>" in text
+    assert "Weighted kappa, gpt/llama</dt><dd>0.250</dd>" in text
+    assert "x/y" not in text
+    assert "not defined" in html(changed(result, jury=replace(report, krippendorff_alpha=None), judges=counts))
+    assert "Krippendorff" not in html(changed(result, judges=counts))
+    assert "Jury" not in html(result)
+
+
+def test_what_went_wrong_leads_to_the_instances(result: TaskResult) -> None:
+    instances = replace(result.validity.instances, failed=1234)
+    text = html(changed(result, instances=instances))
+    assert '<a href="#instances" data-filter="failed"><b>1,234</b> got no answer: the request failed</a>' in text
+    assert '<a class="button" href="#instances" data-filter="wrong">Only the 2 wrong ones</a>' in text
+    assert "Nothing: every question has an answer" in html(result)
+
+
+def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> None:
+    both = {"gpt": spent(4, 40), "model": spent(3, None)}
+    usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)
+    text = html(replace(result, usage=usage), methods="First <one>.\n\nReferences\n[1] X\n")
+    assert "all runs, gpt" in text
+    assert "<p>First &lt;one&gt;.</p>" in text
+    assert "<p>References<br>[1] X</p>" in text
+    assert result.provenance.prompts_sha256 in text
+    assert "methods section" not in html(result)
+
+
+def test_without_texts_the_page_says_so(result: TaskResult) -> None:
+    one = shown(result, with_texts=False)
+    assert "holds no prompt, no answer" in page([one], with_texts=False)
+    assert "It holds prompts and answers" in page([shown(result)])
+
+
+def test_several_results_begin_with_what_is_said_of_them_together(result: TaskResult) -> None:
+    both = [shown(result, label="A"), shown(result, label="B", run=1)]
+    text = page(both, beside=Beside("A and <B>", (), [["B is better.", "2 right in B alone."]], (), ("other <data>",)))
+    assert '<h1 id="title">A and &lt;B&gt;</h1>' in text
+    assert '<p class="verdict">B is better.</p>' in text
+    assert "<li>2 right in B alone.</li>" in text
+    assert "<li>other &lt;data&gt;</li>" in text
+    assert 'data-filter="flipped"' in text
+    assert "cannot be compared" not in text
+    assert (
+        text.index("B is better")
+        < text.index('id="instances"')
+        < text.index('id="A-scores"')
+        < text.index('id="B-scores"')
+    )
+    assert "These results cannot be compared" in page(both, beside=Beside("x", (), (), ("not <the> same",)))

@@ -1,0 +1,38 @@
+"""Pages of output folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eval_factory.report.page.data_blocks import unpacked
+from eval_factory.report.page.stored_pages import page_of, shown_of
+from eval_factory.report.reader import load_result
+from stored_results import instance, result, right_or_wrong, written
+
+SECRET = "Mrs Miller of ward 7"
+
+
+def test_it_is_the_page_that_the_run_wrote(tmp_path: Path) -> None:
+    folder = right_or_wrong(tmp_path / "a", "101x")
+    assert page_of(load_result(folder)) == (folder / "report.html").read_text("utf-8")
+
+
+def test_without_texts_none_is_in_the_page_nor_in_its_data(tmp_path: Path) -> None:
+    record = instance(
+        "q0", 1.0, prompt=SECRET, completion=SECRET, reasoning=SECRET, references=({"text": SECRET, "tags": []},),
+        turns=({"role": "user", "content": SECRET},), judgements={"g": {"a": {"explanation": SECRET}}},
+    )  # fmt: skip
+    stored = load_result(written(tmp_path / "a", result([record])))
+    assert SECRET in unpacked(page_of(stored))
+    assert SECRET not in unpacked(page_of(stored, with_texts=False))
+    assert '"q0"' in unpacked(page_of(stored, with_texts=False))
+
+
+def test_what_another_result_asked_is_there_once(tmp_path: Path) -> None:
+    stored = [load_result(right_or_wrong(tmp_path / name, "10")) for name in "ab"]
+    first, second = shown_of(stored, ["A", "B"])
+    assert (first.label, second.label) == ("A", "B")
+    assert "What is q1?" in unpacked("".join(first.instances.blocks))
+    assert "same_prompt" in unpacked("".join(second.instances.blocks))
+    assert 'data-run="1"' in second.instances.blocks[0]
+    assert first.methods
