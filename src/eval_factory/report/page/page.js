@@ -29,6 +29,8 @@
     return made;
   }
 
+  // A name that others gave may be one that every object has, as `constructor`.
+  const own = (record, name) => record && Object.prototype.hasOwnProperty.call(record, name) ? record[name] : undefined;
   const counted = (count) => count.toLocaleString("en");
   const number = (value) => value === null || value === undefined ? "" : String(Math.round(value * 10000) / 10000);
 
@@ -39,7 +41,7 @@
   const ODD = new RegExp(
     "(?:[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f" +
     "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb]" +
-    "|[\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]|\\p{Cs}|\\p{Co}|[\\ufe00-\\ufe0f]{2,})", "gu");
+    "|[\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]|\\p{Cs}|\\p{Co}|\\p{Noncharacter_Code_Point}|[\\ufe00-\\ufe0f]{2,})", "gu");
   const NAMES = {
     0: "NUL", 7: "BEL", 8: "BS", 0x0b: "VT", 0x0c: "FF", 0x0d: "CR", 0x1b: "ESC", 0x7f: "DEL", 0xad: "soft hyphen", 0x200b: "zero-width space",
     0x200c: "zero-width non-joiner", 0x200d: "zero-width joiner", 0x200e: "LRM", 0x200f: "RLM", 0x2028: "line separator",
@@ -381,6 +383,7 @@
   // ---- one instance ----------------------------------------------------------------------------------------------------------
 
   async function openEntry(entry, { focus = true } = {}) {
+    const moves = state.open !== null;
     state.open = entry;
     const details = await Promise.all(entry.rows.map((row, at) => row ? runs[at].detail(row) : null));
     if (state.open !== entry) return;  // another one was opened meanwhile
@@ -390,22 +393,33 @@
     byId("detail").scrollTop = 0;
     // The question stands at the end of a prompt, after examples and instructions.
     for (const prompt of byId("detail").querySelectorAll(".prompt")) prompt.scrollTop = prompt.scrollHeight;
-    history.replaceState(null, "", "#" + addressOf(entry.first));
+    writeAddress("#" + addressOf(entry.first), moves);
     while (found.includes(entry) && found.indexOf(entry) >= state.limit) showMore();
     markCurrent();
     const current = byId("rows").querySelector(".current");
+    if (!moves) byId("split").scrollIntoView();
     if (current) current.scrollIntoView({ block: "nearest" });
     if (focus) byId("detail").focus({ preventScroll: true });
+  }
+
+  // The browser's Back leads from an instance to where the reader was before the first one, not through all that were read.
+  function writeAddress(address, replaces) {
+    if (location.hash === address) return;
+    if (replaces) history.replaceState(null, "", address); else history.pushState(null, "", address);
+  }
+
+  function hideDetail() {
+    state.open = null;
+    byId("detail").hidden = true;
+    document.body.classList.remove("open");
+    markCurrent();
   }
 
   function closeDetail() {
     if (state.open === null) return;
     const { key } = state.open;
-    state.open = null;
-    byId("detail").hidden = true;
-    document.body.classList.remove("open");
+    hideDetail();
     history.replaceState(null, "", "#instances");
-    markCurrent();
     const row = [...byId("rows").children].find((one) => one.dataset.key === key);
     if (row) row.querySelector("button").focus();
   }
@@ -419,7 +433,12 @@
 
   function openAddress() {
     const asked = new URLSearchParams(location.hash.slice(1));
-    if (!asked.has("i")) return;
+    if (!asked.has("i")) {
+      if (state.open !== null) hideDetail();
+      const target = byId(location.hash.slice(1));
+      if (target) target.scrollIntoView();
+      return;
+    }
     const entry = all.find(({ first }) => first.id === asked.get("i") && String(first.trial) === (asked.get("t") || "0")
       && (first.perturbation || "") === (asked.get("p") || "")) || all.find(({ first }) => first.id === asked.get("i"));
     byId("instances").scrollIntoView();
@@ -488,8 +507,8 @@
     if (!names.length) return [];
     const parts = [heading("Judges")];
     for (const name of names) {
-      const mark = (detail.marks || {})[name];
-      const words = (detail.judges || {})[name];
+      const mark = own(detail.marks, name);
+      const words = own(detail.judges, name);
       const list = element("ul", {});
       for (const [criterion, said] of Object.entries(words && typeof words === "object" ? words : {})) {
         list.append(element("li", {}, inline(criterion), ": ", ...judgement(said)));

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""The page of results with many instances: its size, and how fast Debian's chromium shows, filters and opens them.
+
+`PYTHONPATH=tests python benchmarks/report_page.py`: the tests' browser is used, so it needs their packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from made_up_answers import instances
+
+from chromium import Chromium
+from stored_results import result, written
+
+FILTER_S = """
+    const done = arguments[arguments.length - 1], box = document.querySelector('input[type=search]');
+    const start = performance.now();
+    box.value = arguments[0];
+    box.dispatchEvent(new Event('input', {bubbles: true}));
+    const settled = () => requestAnimationFrame(() => setTimeout(() => done((performance.now() - start) / 1000)));
+    setTimeout(settled, DEBOUNCE_MS);
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One page; seconds are medians."""
+
+    count: int
+    write_s: float
+    megabytes: float
+    paint_s: float
+    table_s: float
+    filter_s: float
+    open_s: float

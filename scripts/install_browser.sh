@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Debian's chromium and its driver, for tests/browser: installs what is missing where apt-get may. Where it may not, this
+# says so and is no failure; those tests are then skipped, and counted.
+set -euo pipefail
+if command -v chromium > /dev/null && command -v chromedriver > /dev/null; then
+  exit
+fi
+if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
+  echo "tests/browser is skipped: it needs chromium and chromedriver on PATH" >&2
+  exit
+fi
+apt-get update -qq
+DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium chromium-driver fonts-dejavu-core > /dev/null

@@ -1,0 +1,205 @@
+"""The page of results as its readers use it: by keys, in the dark, by links, on paper, with a screen reader, without texts."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import shutil
+
+from browser.report_page import Keys, ReportPage, deep_link, made
+from chromium import Chromium
+from eval_factory.core.results import FailureCause, InstanceRecord, JudgeCounts, JuryReport, Score, Stats, TaskResult
+from stored_results import instance, result, written
+
+COUNT = 130
+"""More rows than are shown at once."""
+PATIENT = "Mrs Miller, 84"
+
+
+def records(right_every: int = 3) -> list[InstanceRecord]:
+    """Every third is right, every twentieth failed; each with all that there may be."""
+    return [
+        instance(f"q{number}", None, prompt=f"{PATIENT}: question {number}")
+        if number % 20 == 19
+        else instance(
+            f"q{number}", float(number % right_every == 0), prompt=f"{PATIENT}: question {number}", completion=f"{PATIENT} answers {number}",
+            references=({"text": f"{PATIENT} reference {number}", "tags": ["correct"]},), reasoning=f"{PATIENT} thought {number}",
+            turns=({"role": "system", "content": f"{PATIENT} system"}, {"role": "user", "content": f"{PATIENT}: question {number}"}),
+            categories={"ward": ("surgery", "medicine")[number % 2]}, judges={"one": 2.0, "two": 4.0 + number % 2},
+            judgements={"one": {"accuracy": {"score": 2, "explanation": f"{PATIENT} words of one"}}, "two": {"error": "none"}},
+            signs=("unparsed",) if number % 50 == 1 else (), latency_s=0.1 + number / 100,
+        )
+        for number in range(COUNT)
+    ]  # fmt: skip
+
+
+def whole_result(right_every: int = 3) -> TaskResult:
+    made_up = records(right_every)
+    value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / COUNT
+    score = Score(value, Stats(COUNT, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
+                  True, (0.0, 1.0), "share")  # fmt: skip
+    one = result(made_up, scores=("exact_match",), groups={"ward": {name: {"exact_match": score} for name in ("surgery", "medicine")}})
+    validity = replace(
+        one.validity, notes=("a note of some weight", "another note"), not_reportable=("too few answers",),
+        failures=(FailureCause("model", 6, "HTTP 500", "ask again"),),
+        judges={"one": JudgeCounts(COUNT, COUNT, 0), "two": JudgeCounts(COUNT, 100, 30)},
+        jury=JuryReport({"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}), splits={"test": COUNT},
+    )  # fmt: skip
+    return replace(one, scores={"exact_match": score}, validity=validity, reportable=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("a") / "a", whole_result())
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path) -> Path:
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def two(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two results beside each other."""
+    parent = tmp_path_factory.mktemp("two")
+    return made(parent / "page.html", folder, written(parent / "b", whole_result(right_every=2)))
+
+
+def test_nothing_is_requested_and_nothing_is_complained_about(file: Path, two: Path, browser: Chromium) -> None:
+    for page in (file, two):
+        ReportPage(browser, page).step("j")
+        assert browser.foreign() == []
+        assert browser.said() == []
+
+
+def test_keys_open_move_search_and_close(file: Path, browser: Chromium) -> None:
+    page = ReportPage(browser, file)
+    page.step("j")
+    assert page.title() == "Instance q0"
+    page.step("j")
+    assert page.title() == "Instance q1"
+    assert page.address() == deep_link("q1")
+    page.step("k")
+    assert page.title() == "Instance q0"
+    browser.type(Keys.ESCAPE)
+    assert not page.is_open()
+    assert browser.run("return document.activeElement.closest('tr').innerText").startswith("q0")
+    browser.type(Keys.ENTER)
+    browser.wait("!document.getElementById('detail').hidden")
+    assert page.title() == "Instance q0"
+    assert page.search("answers 77") == ["q77"]
+    before = page.address()
+    browser.type(Keys.ENTER)
+    browser.wait("location.hash !== arguments[0]", before)
+    assert page.title() == "Instance q77"
+
+
+def test_what_is_opened_is_where_the_reader_looks(file: Path, browser: Chromium) -> None:
+    page = ReportPage(browser, file)
+    page.step("j")
+    top = browser.run("return document.getElementById('detail').getBoundingClientRect().top")
+    assert 0 <= top < 200
+
+
+def test_an_opened_instance_shows_all_that_is_known(file: Path, browser: Chromium) -> None:
+    shown = ReportPage(browser, file, deep_link("q1")).detail()
+    for part in (" system", ": question 1", " answers 1", " reference 1", " thought 1", " words of one"):
+        assert f"{PATIENT}{part}" in shown
+    assert "HTTP 500" in ReportPage(browser, file, deep_link("q19")).detail()
+
+
+def test_the_address_of_an_instance_opens_it_and_back_leads_out(file: Path, browser: Chromium) -> None:
+    page = ReportPage(browser, file)
+    page.step("j")
+    page.step("j")
+    browser.driver.back()
+    browser.wait("document.getElementById('detail').hidden")
+    browser.driver.forward()
+    browser.wait("!document.getElementById('detail').hidden")
+    assert page.title() == "Instance q1"
+    again = ReportPage(browser, file, deep_link("q129"))
+    assert again.title() == "Instance q129"
+    assert "There is no instance nothing" in ReportPage(browser, file).browser.run(
+        "location.hash = 'i=nothing'; return new Promise(done => setTimeout(() => done(document.getElementById('status').innerText), 100))"
+    )
+
+
+def test_filters_leave_what_they_say(file: Path, browser: Chromium) -> None:
+    page = ReportPage(browser, file)
+    browser.run("document.querySelector('[data-flag=failed]').click()")
+    assert page.ids() == [f"q{number}" for number in range(COUNT) if number % 20 == 19]
+    browser.run("document.querySelector('[data-flag=failed]').click(); document.querySelector('[data-flag=unparsed]').click()")
+    assert page.ids() == ["q1", "q51", "q101"]
+    browser.run("document.querySelector('[data-flag=unparsed]').click(); document.querySelector('[data-flag=disagree]').click()")
+    assert page.status() == f"{COUNT - 6} of {COUNT} instances"
+    browser.run("const ward = document.querySelector('#groups select'); ward.selectedIndex = 1; ward.dispatchEvent(new Event('change'))")
+    assert set(page.ids()) <= {f"q{number}" for number in range(0, COUNT, 2)}
+    assert page.status() == f"65 of {COUNT} instances"
+
+
+def test_two_results_show_both_answers_of_what_flipped(two: Path, browser: Chromium) -> None:
+    page = ReportPage(browser, two)
+    browser.run("document.querySelector('a[data-filter=flipped]').click()")
+    flipped = [n for n in range(COUNT) if n % 20 != 19 and (n % 3 == 0) != (n % 2 == 0)]
+    assert page.status() == f"{len(flipped)} of {COUNT} instances"
+    assert page.ids() == [f"q{number}" for number in flipped]
+    assert page.step("j").count(f"{PATIENT} answers 2") == 2
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing(dark: bool, width: int, file: Path, two: Path, browser: Chromium) -> None:
+    browser.dark(dark)
+    browser.width(width)
+    for page in (file, two):
+        shown = ReportPage(browser, page)
+        browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert browser.accessibility_violations() == []
+        shown.step("j")
+        shown.detail()
+        assert browser.accessibility_violations() == []
+    background = browser.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (sum(background) < 3 * 128) is dark
+
+
+def test_a_narrow_screen_scrolls_down_only(file: Path, two: Path, browser: Chromium) -> None:
+    browser.width(390)
+    for page in (file, two):
+        ReportPage(browser, page)
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_paper_has_the_first_screen_and_no_buttons(file: Path, browser: Chromium, tmp_path: Path) -> None:
+    if shutil.which("pdftotext") is None:
+        pytest.skip("needs pdftotext: apt-get install poppler-utils")
+    ReportPage(browser, file)
+    (tmp_path / "page.pdf").write_bytes(browser.pdf())
+    told = subprocess.run(["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"], capture_output=True, text=True, check=True).stdout
+    for part in ("32.3 %", "24.3 %", "40.3 %", "org/model", "pubmed_qa", "a note of some weight", "Krippendorff"):
+        assert part in told
+    assert "Show more" not in told
+
+
+def test_without_texts_no_text_of_a_patient_is_anywhere(folder: Path, two: Path, browser: Chromium, tmp_path: Path) -> None:
+    """In the file, in what is packed in it, and in what is read of each instance."""
+    page = ReportPage(browser, made(tmp_path / "page.html", folder, without_texts=True))
+    unpacked = browser.driver.execute_async_script(UNPACKED)
+    assert '"q129"' in unpacked
+    seen = [browser.driver.page_source, unpacked, browser.text()] + [page.step("j") for _ in range(20)]
+    words = (PATIENT, "Miller", "question 1", "answers 1", "reference 1", "thought 1", "words of one")
+    assert [word for word in words if any(word in text for text in seen)] == []
+    with_texts = ReportPage(browser, two)
+    assert PATIENT in browser.driver.execute_async_script(UNPACKED)
+    assert PATIENT in with_texts.step("j")
+
+
+UNPACKED = """
+    const done = arguments[0];
+    Promise.all([...document.querySelectorAll('script[type^="application/"]')].map(async script => {
+        const packed = Uint8Array.from(atob(script.textContent), letter => letter.charCodeAt(0));
+        return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'))).text();
+    })).then(parts => done(parts.join('\\n')));
+"""
