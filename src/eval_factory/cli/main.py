@@ -25,8 +25,8 @@ from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
-from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.cli.view_command import view
+from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     ConfigError,
