@@ -89,7 +89,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
         for name, value in {"COLUMNS": str(columns), **env}.items():
             monkeypatch.setenv(name, value)
         screen = Terminal()
-        screen.encoding = encoding  # type: ignore[misc]
+        screen.encoding = encoding
         with ProgressDisplay(screen) as display:
             display.show({"event": "phase", "phase": "loading data", "time": 5.0})
             display.show({"event": "phase", "phase": "asking the model", "total": 100, "time": 5.0})
