@@ -5,7 +5,7 @@ Each holds JSON lines as gzip (RFC 1952) in base64: the page's script unpacks on
 
 gzip sees 32 kB at a time and knows no language, so frequent words are replaced by codes before: a quarter is saved,
 and 10,000 instances fit into 10 MB. JSON is written in ASCII for that, and bytes from 0x80 on are free: 0x80 to 0xBF
-are the first 64 words, 0xC0 to 0xFF followed by any of 0x80 to 0xFF the next 8,192. Part `words` holds a result's words.
+are the first 64 words, 0xC0 to 0xFF followed by any of 0x80 to 0xFF the next 8,192. Part `words` holds the words.
 """
 
 from __future__ import annotations
