@@ -16,10 +16,12 @@ from stored_results import instance, result, written
 
 COUNT = 130
 """More rows than are shown at once."""
+FEW = 24
+UNFOLD = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
 PATIENT = "Mrs Miller, 84"
 
 
-def records(right_every: int = 3) -> list[InstanceRecord]:
+def records(right_every: int, count: int) -> list[InstanceRecord]:
     """Every third is right, every twentieth failed; each with all that there may be."""
     return [
         instance(f"q{number}", None, prompt=f"{PATIENT}: question {number}")
@@ -32,14 +34,14 @@ def records(right_every: int = 3) -> list[InstanceRecord]:
             judgements={"one": {"accuracy": {"score": 2, "explanation": f"{PATIENT} words of one"}}, "two": {"error": "none"}},
             signs=("unparsed",) if number % 50 == 1 else (), latency_s=0.1 + number / 100,
         )
-        for number in range(COUNT)
+        for number in range(count)
     ]  # fmt: skip
 
 
-def whole_result(right_every: int = 3) -> TaskResult:
-    made_up = records(right_every)
-    value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / COUNT
-    score = Score(value, Stats(COUNT, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
+def whole_result(right_every: int = 3, count: int = FEW) -> TaskResult:
+    made_up = records(right_every, count)
+    value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / count
+    score = Score(value, Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
                   True, (0.0, 1.0), "share")  # fmt: skip
     one = result(
         made_up,
@@ -49,15 +51,15 @@ def whole_result(right_every: int = 3) -> TaskResult:
     validity = replace(
         one.validity, notes=("a note of some weight", "another note"), not_reportable=("too few answers",),
         failures=(FailureCause("model", 6, "HTTP 500", "ask again"),),
-        judges={"one": JudgeCounts(COUNT, COUNT, 0), "two": JudgeCounts(COUNT, 100, 30)},
-        jury=JuryReport({"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}), splits={"test": COUNT},
+        judges={"one": JudgeCounts(count, count, 0), "two": JudgeCounts(count, count - 1, 1)},
+        jury=JuryReport({"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}), splits={"test": count},
     )  # fmt: skip
     return replace(one, scores={"exact_match": score}, validity=validity, reportable=False)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("a") / "a", whole_result())
+    return written(tmp_path_factory.mktemp("a") / "a", whole_result(count=COUNT))
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +68,16 @@ def file(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def two(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two results beside each other."""
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a small result."""
+    return written(tmp_path_factory.mktemp("few") / "a", whole_result()) / "report.html"
+
+
+@pytest.fixture(scope="module")
+def two(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It and another, beside each other."""
     parent = tmp_path_factory.mktemp("two")
-    return made(parent / "page.html", folder, written(parent / "b", whole_result(right_every=2)))
+    return made(parent / "page.html", few.parent, written(parent / "b", whole_result(right_every=2)))
 
 
 def test_nothing_is_requested_and_nothing_is_complained_about(file: Path, two: Path, browser: Chromium) -> None:
@@ -144,7 +152,7 @@ def test_filters_leave_what_they_say(file: Path, browser: Chromium) -> None:
     )
     assert page.status() == f"{COUNT - 6} of {COUNT} instances"
     browser.run(
-        "const ward = document.querySelector('#groups select'); ward.selectedIndex = 1; ward.dispatchEvent(new Event('change'))"
+        "const ward = document.querySelector('#group-filters select'); ward.selectedIndex = 1; ward.dispatchEvent(new Event('change'))"
     )
     assert set(page.ids()) <= {f"q{number}" for number in range(0, COUNT, 2)}
     assert page.status() == f"65 of {COUNT} instances"
@@ -153,31 +161,45 @@ def test_filters_leave_what_they_say(file: Path, browser: Chromium) -> None:
 def test_two_results_show_both_answers_of_what_flipped(two: Path, browser: Chromium) -> None:
     page = ReportPage(browser, two)
     browser.run("document.querySelector('a[data-filter=flipped]').click()")
-    flipped = [n for n in range(COUNT) if n % 20 != 19 and (n % 3 == 0) != (n % 2 == 0)]
-    assert page.status() == f"{len(flipped)} of {COUNT} instances"
+    flipped = [n for n in range(FEW) if n % 20 != 19 and (n % 3 == 0) != (n % 2 == 0)]
+    assert page.status() == f"{len(flipped)} of {FEW} instances"
     assert page.ids() == [f"q{number}" for number in flipped]
     assert page.step("j").count(f"{PATIENT} answers 2") == 2
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_nothing(dark: bool, width: int, file: Path, two: Path, browser: Chromium) -> None:
+def test_axe_finds_nothing(dark: bool, few: Path, two: Path, browser: Chromium) -> None:
+    """With an instance opened, and all that is folded."""
     browser.dark(dark)
-    browser.width(width)
-    for page in (file, two):
-        shown = ReportPage(browser, page)
-        browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-        assert browser.accessibility_violations() == []
-        shown.step("j")
-        shown.detail()
+    for page in (few, two):
+        ReportPage(browser, page).step("j")
+        browser.run(UNFOLD)
         assert browser.accessibility_violations() == []
     background = browser.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (sum(background) < 3 * 128) is dark
 
 
-def test_a_narrow_screen_scrolls_down_only(file: Path, two: Path, browser: Chromium) -> None:
+def test_axe_finds_nothing_on_a_narrow_screen(two: Path, browser: Chromium) -> None:
+    """Where tables scroll sideways, and an opened instance covers the rest."""
     browser.width(390)
-    for page in (file, two):
+    page = ReportPage(browser, two)
+    browser.run(UNFOLD)
+    assert browser.accessibility_violations() == []
+    page.step("j")
+    assert browser.accessibility_violations() == []
+
+
+def test_no_two_elements_have_one_id(few: Path, two: Path, browser: Chromium) -> None:
+    for page in (few, two):
+        ReportPage(browser, page).step("j")
+        ids = browser.run("return [...document.querySelectorAll('[id]')].map(one => one.id)")
+        assert len(ids) > 30
+        assert sorted(set(ids)) == sorted(ids)
+
+
+def test_a_narrow_screen_scrolls_down_only(few: Path, two: Path, browser: Chromium) -> None:
+    browser.width(390)
+    for page in (few, two):
         ReportPage(browser, page)
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
 
