@@ -12,7 +12,9 @@ INSTRUCTION = "Answer A for yes, B for no or C for maybe.\n\nContext: "
 CONTEXT_WORDS = 270
 """So that an instance's lines have 2.8 kB, of which gzip makes 0.7 kB; PubMedQA's have 2.4 kB, and 0.55 kB."""
 VOCABULARY = 9000
-SYLLABLES = [first + vowel + last for first in "bcdfglmnprstv" for vowel in "aeiou" for last in ("", "n", "r", "s", "l")]
+SYLLABLES = [
+    first + vowel + last for first in "bcdfglmnprstv" for vowel in "aeiou" for last in ("", "n", "r", "s", "l")
+]
 ANSWERS = ("A", "B", "C")
 FAILED_EVERY = 97
 

@@ -6,17 +6,7 @@
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import tempfile
-import time
 from dataclasses import dataclass
-from pathlib import Path
-
-from made_up_answers import instances
-
-from chromium import Chromium
-from stored_results import result, written
 
 FILTER_S = """
     const done = arguments[arguments.length - 1], box = document.querySelector('input[type=search]');
