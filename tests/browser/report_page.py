@@ -12,7 +12,9 @@ from eval_factory.cli.report_command import report
 
 READY = "document.documentElement.dataset.ready === 'all' || document.documentElement.dataset.ready === 'index'"
 OPENED = "document.getElementById('detail-title') && !document.getElementById('detail').hidden && location.hash !== arguments[0]"
-SEARCHED = "document.documentElement.dataset.ready === 'all' && document.getElementById('status').textContent !== arguments[0]"
+SEARCHED = (
+    "document.documentElement.dataset.ready === 'all' && document.getElementById('status').textContent !== arguments[0]"
+)
 
 
 def made(page: Path, *folders: Path, without_texts: bool = False) -> Path:
@@ -38,7 +40,9 @@ class ReportPage:
 
     def ids(self) -> list[str]:
         """Of the rows, as they are shown."""
-        found: list[str] = self.browser.run("return [...document.querySelectorAll('#rows th')].map(one => one.innerText)")
+        found: list[str] = self.browser.run(
+            "return [...document.querySelectorAll('#rows th')].map(one => one.innerText)"
+        )
         return found
 
     def search(self, words: str) -> list[str]:

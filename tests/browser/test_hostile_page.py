@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from browser.report_page import ReportPage, deep_link, made
+from browser.report_page import ReportPage, deep_link
 from chromium import CANARY, Chromium, Counted
 from hostile_result import LONG_ID, ODD_ID, hostile_folder, hostile_records, mark
-from hostile_texts import NAMES, ODD, ids, payloads
+from hostile_texts import NAMES, ODD, payloads
 
 FOREIGN_MARKUP = """
     const own = new Set(['search', 'order']);
@@ -101,7 +101,9 @@ def test_nothing_runs_and_every_text_is_read_as_it_was_written(file: Path, brows
     ReportPage(browser, file)
     assert harm(browser, outside) == {}
     expected, records = dict(expected_parts(outside.url)), hostile_records(outside.url)
-    seen = browser.driver.execute_async_script(WALK.replace("FOREIGN_MARKUP", FOREIGN_MARKUP.replace("ROOT", "detail")), len(records))
+    seen = browser.driver.execute_async_script(
+        WALK.replace("FOREIGN_MARKUP", FOREIGN_MARKUP.replace("ROOT", "detail")), len(records)
+    )
     for record, (shown, markup) in zip(records, seen, strict=True):
         text = " ".join(shown.split())
         assert [part for part in expected.get(record.id, ()) if part not in text] == [], record.id
@@ -113,7 +115,16 @@ def expected_parts(url: str) -> Iterator[tuple[str, list[str]]]:
     """Id -> what has to be read of the instance, blanks as one."""
     for number, (name, text) in enumerate(payloads(url).items()):
         said = " ".join(mark(name, text).split())
-        yield f"p{number}", ["constructor: no mark", *(f"{part} {said}" for part in ("answer", "thought", "reference", "system", "turn", "because", "error"))]
+        yield (
+            f"p{number}",
+            [
+                "constructor: no mark",
+                *(
+                    f"{part} {said}"
+                    for part in ("answer", "thought", "reference", "system", "turn", "because", "error")
+                ),
+            ],
+        )
         yield f"f{number}", [f"{part} {said}" for part in ("prompt", "error")]
 
 
@@ -140,7 +151,9 @@ def test_the_policy_stops_what_would_get_in(file: Path, browser: Chromium, outsi
 
 def test_characters_that_nobody_sees_are_shown_as_what_they_are(file: Path, browser: Chromium) -> None:
     ReportPage(browser, file, deep_link(ODD_ID))
-    explained = browser.run("return [...document.querySelectorAll('#detail .answer .odd')].map(one => one.title).join(' ')")
+    explained = browser.run(
+        "return [...document.querySelectorAll('#detail .answer .odd')].map(one => one.title).join(' ')"
+    )
     shown = browser.text("#detail .answer").splitlines()
     for name, letter in ODD.items():
         (line,) = (line for line in shown if f"before {name} " in line)
@@ -156,7 +169,9 @@ def test_a_megabyte_is_read_to_its_end(file: Path, browser: Chromium) -> None:
     page = ReportPage(browser, file, deep_link(LONG_ID))
     assert "<b>of a long answer</b>" in page.detail()
     browser.run("document.querySelector('#detail .more-text').click()")
-    last = browser.run("const found = document.getElementById('detail').textContent.match(/line (\\d+) /g); return found.at(-1)")
+    last = browser.run(
+        "const found = document.getElementById('detail').textContent.match(/line (\\d+) /g); return found.at(-1)"
+    )
     assert last == f"line {1_000_000 // 36 - 1} "
     assert "Instance f0" in page.step("j")
 

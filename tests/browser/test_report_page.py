@@ -43,7 +43,11 @@ def whole_result(right_every: int = 3, count: int = FEW) -> TaskResult:
     value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / count
     score = Score(value, Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
                   True, (0.0, 1.0), "share")  # fmt: skip
-    one = result(made_up, scores=("exact_match",), groups={"ward": {name: {"exact_match": score} for name in ("surgery", "medicine")}})
+    one = result(
+        made_up,
+        scores=("exact_match",),
+        groups={"ward": {name: {"exact_match": score} for name in ("surgery", "medicine")}},
+    )
     validity = replace(
         one.validity, notes=("a note of some weight", "another note"), not_reportable=("too few answers",),
         failures=(FailureCause("model", 6, "HTTP 500", "ask again"),),
@@ -139,11 +143,17 @@ def test_filters_leave_what_they_say(file: Path, browser: Chromium) -> None:
     page = ReportPage(browser, file)
     browser.run("document.querySelector('[data-flag=failed]').click()")
     assert page.ids() == [f"q{number}" for number in range(COUNT) if number % 20 == 19]
-    browser.run("document.querySelector('[data-flag=failed]').click(); document.querySelector('[data-flag=unparsed]').click()")
+    browser.run(
+        "document.querySelector('[data-flag=failed]').click(); document.querySelector('[data-flag=unparsed]').click()"
+    )
     assert page.ids() == ["q1", "q51", "q101"]
-    browser.run("document.querySelector('[data-flag=unparsed]').click(); document.querySelector('[data-flag=disagree]').click()")
+    browser.run(
+        "document.querySelector('[data-flag=unparsed]').click(); document.querySelector('[data-flag=disagree]').click()"
+    )
     assert page.status() == f"{COUNT - 6} of {COUNT} instances"
-    browser.run("const ward = document.querySelector('#group-filters select'); ward.selectedIndex = 1; ward.dispatchEvent(new Event('change'))")
+    browser.run(
+        "const ward = document.querySelector('#group-filters select'); ward.selectedIndex = 1; ward.dispatchEvent(new Event('change'))"
+    )
     assert set(page.ids()) <= {f"q{number}" for number in range(0, COUNT, 2)}
     assert page.status() == f"65 of {COUNT} instances"
 
@@ -199,13 +209,17 @@ def test_paper_has_the_first_screen_and_no_buttons(file: Path, browser: Chromium
         pytest.skip("needs pdftotext: apt-get install poppler-utils")
     ReportPage(browser, file)
     (tmp_path / "page.pdf").write_bytes(browser.pdf())
-    told = subprocess.run(["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"], capture_output=True, text=True, check=True
+    ).stdout
     for part in ("32.3 %", "24.3 %", "40.3 %", "org/model", "pubmed_qa", "a note of some weight", "Krippendorff"):
         assert part in told
     assert "Show more" not in told
 
 
-def test_without_texts_no_text_of_a_patient_is_anywhere(folder: Path, two: Path, browser: Chromium, tmp_path: Path) -> None:
+def test_without_texts_no_text_of_a_patient_is_anywhere(
+    folder: Path, two: Path, browser: Chromium, tmp_path: Path
+) -> None:
     """In the file, in what is packed in it, and in what is read of each instance."""
     page = ReportPage(browser, made(tmp_path / "page.html", folder, without_texts=True))
     unpacked = browser.driver.execute_async_script(UNPACKED)
