@@ -12,6 +12,7 @@ from eval_factory.tasks.framework import load_framework
 READ_FIRST = 3
 """Notes that stand on the first screen; all stand further down."""
 _SHARE = "share"
+_IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,13 @@ def _above(score: Score, floor: Floor) -> str:
         return "This model is no better than that."
     if end is None or sign * end <= sign * floor.value:
         return "This model scores better, but its interval reaches down to it: chance may explain the gap."
-    return "This model is better than that, and so is its whole interval."
+    return _IS_ABOVE
+
+
+def chance_may_explain(result: TaskResult) -> bool:
+    """Whether the main score is not shown to be better than what needs no model, as far as that is known."""
+    floor, score = result.validity.floors.get(result.main_metric), result.scores.get(result.main_metric)
+    return floor is not None and score is not None and _above(score, floor) != _IS_ABOVE
 
 
 def corrected(result: TaskResult) -> Score | None:

@@ -10,7 +10,6 @@ import pytest
 
 from eval_factory.report.page import data_blocks
 from eval_factory.report.page.data_blocks import (
-    FEWEST,
     LEARNT_FROM,
     LONG,
     SHORT,
@@ -42,7 +41,7 @@ def lines_of(made: str, part: str) -> list[object]:
     return [json.loads(line) for line in inside.split("\n")]
 
 
-@pytest.mark.parametrize("chunks", [0, 1, FEWEST - 1, FEWEST, LEARNT_FROM, LEARNT_FROM + 2])
+@pytest.mark.parametrize("chunks", [0, 1, LEARNT_FROM - 1, LEARNT_FROM, LEARNT_FROM + 2])
 def test_lines_come_out_as_they_went_in(chunks: int) -> None:
     words = [json.dumps(f"the patient has a measured pressure, number {number}") for number in range(9)]
     made = written([[*words, *ODD, str(number)] for number in range(chunks)], [*ODD, '"the patient"'])
@@ -50,8 +49,8 @@ def test_lines_come_out_as_they_went_in(chunks: int) -> None:
     assert lines_of(made, "index") == [*map(json.loads, ODD), "the patient"]
     for number in range(chunks):
         assert lines_of(made, str(number)) == [*map(json.loads, words), *map(json.loads, ODD), number]
-    assert (b"patient" in gzip.decompress(content(made, 0))) is (chunks >= FEWEST)
-    assert (b"patient" in gzip.decompress(content(made, 1))) is (chunks < FEWEST)
+    assert (b"patient" in gzip.decompress(content(made, 0))) is (chunks >= LEARNT_FROM)
+    assert (b"patient" in gzip.decompress(content(made, 1))) is (chunks < LEARNT_FROM)
 
 
 def test_the_same_lines_make_the_same_blocks_at_any_time() -> None:

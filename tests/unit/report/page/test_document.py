@@ -161,6 +161,15 @@ def test_what_speaks_against_a_score_stands_beside_it(result: TaskResult) -> Non
     assert "have a score of their own" in html(replace(result, reportable=False))
 
 
+def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult) -> None:
+    text = html(changed(result, floors={"exact_match": Floor("always A", 0.45, 4, {"always A": 0.45})}))
+    assert "May be reported, but chance may explain it" in text
+    assert '<div class="card warn">' in text
+    better = html(changed(result, floors={"exact_match": Floor("empty", 0.0, 4, {"empty": 0.0})}))
+    assert "This score may be reported" in better
+    assert '<div class="card good">' in better
+
+
 def test_a_score_that_could_not_be_computed(result: TaskResult) -> None:
     text = html(replace(result, scores={}, reportable=False))
     assert '<p class="big">none</p>' in text

@@ -105,12 +105,14 @@ def test_troubles_are_counted_with_what_shows_them() -> None:
 )
 def test_a_score_beside_chance(floor: Floor, end: str) -> None:
     told = plain_words.beside_chance(made(floors={"exact_match": floor}), "exact_match")
+    assert plain_words.chance_may_explain(made(floors={"exact_match": floor})) is not end.startswith("and so is")
     assert told.startswith(f"The best answer that needs no model (A) scores {floor.value * 100:.1f} %. ")
     assert told.endswith(end)
 
 
 def test_chance_that_is_not_known_is_not_spoken_of() -> None:
     assert plain_words.beside_chance(made(), "exact_match") == ""
+    assert not plain_words.chance_may_explain(made())
     assert plain_words.beside_chance(made(None, floors={"exact_match": Floor("A", 0.2, 4, {})}), "exact_match") == ""
     wide = replace(SHARE, stats=replace(STATS, ci_low=None))
     told = plain_words.beside_chance(made(wide, floors={"exact_match": Floor("A", 0.2, 4, {})}), "exact_match")
