@@ -42,5 +42,6 @@ def _instance(number: int, text: str, chance: random.Random) -> InstanceRecord:
         categories={"specialty": f"specialty {number % 12}"}, completion=None if failed else given,
         metrics={} if failed else {"exact_match": float(given == right)}, finish_reason="stop",
         prompt_tokens=500 + number % 300, completion_tokens=1, latency_s=round(chance.lognormvariate(0, 0.6), 3),
-        cached=False, error="HTTP 503: the model is overloaded" if failed else None, judges={}, unjudged=False, injection=(),
+        cached=False, error="HTTP 503: the model is overloaded" if failed else None, judges={}, unjudged=False,
+        injection=(),
     )  # fmt: skip
