@@ -6,7 +6,17 @@
 
 from __future__ import annotations
 
+import argparse
+import statistics
+import tempfile
+import time
 from dataclasses import dataclass
+from pathlib import Path
+
+from made_up_answers import instances
+
+from chromium import Chromium
+from stored_results import result, written
 
 READY = "document.documentElement.dataset.ready === arguments[0]"
 TYPE = """

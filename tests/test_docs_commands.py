@@ -324,7 +324,9 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
     elif "metrics" in document:
         assert all("name" in metric for metric in document["metrics"])
     elif {"jobs", "on", True} & set(document):
-        assert document["jobs"]  # a workflow of a continuous integration
+        assert document["jobs"]  # a workflow of GitHub
+    elif "variables" in document:
+        assert any("script" in job for job in document.values())  # jobs of GitLab
     else:
         schema = documents.schema(documents.EVALUATION_CONFIG_SCHEMA)
         places = (schema["properties"], schema["properties"]["validity"]["properties"])

@@ -61,7 +61,8 @@ def test_links_lead_somewhere(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_files_of_the_project_that_are_named_are_there(name: str) -> None:
     named = set(PROJECT_FILE.findall((ROOT / name).read_text("utf-8")))
-    assert {path for path in named if not (ROOT / path).exists()} == set()
+    real = {path for path in named if "ROOM/" not in path}  # stands for any room's name
+    assert {path for path in real if not (ROOT / path).exists()} == set()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("docs/")])

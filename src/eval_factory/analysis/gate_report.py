@@ -9,7 +9,7 @@ from typing import Any
 
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, Outcome
 from eval_factory.core.foreign_text import printable
-from eval_factory.core.markdown_text import cell
+from eval_factory.core.markdown_cells import cell
 from eval_factory.core.rundir import write_atomic
 
 SUITE = "eval-factory gate"

@@ -38,6 +38,7 @@ def write_reports(
     safe: Any = redactor.tree(config)
     command = redactor.text(command)
     document = documents.evaluation_config(result, safe if given is None else redactor.tree(given), command)
+    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
     instances = _write_lines(rundir, result, redactor)
     _write_responses(rundir, responses, redactor)
     stored = result_of(document, ())  # the page says what the folder says, digit by digit
@@ -47,7 +48,6 @@ def write_reports(
     results = documents.results_yml(result, safe, command)
     documents.check(results, documents.RESULTS_SCHEMA)
     write_atomic(rundir.results_yml, documents.to_yaml(results))
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
     write_atomic(rundir.evaluation_config, documents.to_yaml(document))
 
 

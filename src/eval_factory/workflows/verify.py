@@ -230,7 +230,9 @@ def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stor
     """Every document made again, compared with the one that stands there."""
     then, now = stored.result.provenance.errata_version, made.result.provenance.errata_version
     if then != now:
-        notes.append(f"corrected with errata version {then}; here it is {now}: corrected scores were not compared")
+        notes.append(
+            f"corrected with errata version {then}; here it is {now}: corrected scores were not compared, nor the page"
+        )
     for again in made.rundir.written():
         name = again.relative_to(made.rundir.root).as_posix()
         if not (rundir.root / name).is_file():
@@ -240,7 +242,9 @@ def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stor
                 yield Finding(name, "", "is missing")
             continue
         for one in differences_of_files(rundir.root / name, again):
-            if then == now or not is_of_errata(one.field):
+            if then == now or not (
+                again in (made.rundir.report_html, made.rundir.report_md) or is_of_errata(one.field)
+            ):
                 yield _finding(name, one, origin_of(one.field, name))
     for path in sorted(rundir.responses.glob("*.jsonl")):
         if not made.rundir.responses.joinpath(path.name).is_file():

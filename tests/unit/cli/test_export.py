@@ -65,7 +65,7 @@ def test_mlflow_is_asked_for_each_result(tmp_path: Path, monkeypatch: pytest.Mon
         "shc_bmt_med org/model: run r2 (was there already)",
     ]
     run("mlflow", folders[0], "--tracking-uri", "http://h", "--experiment", "e", "--with_texts")
-    assert asked == [(2, "client of http://h", "eval-factory")] * 2 + [(3, "client of http://h", "e")]
+    assert asked == [(2, "client of http://h", "eval-factory")] * 2 + [(4, "client of http://h", "e")]
 
 
 def test_mlflow_is_not_imported_before_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

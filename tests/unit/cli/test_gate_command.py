@@ -80,12 +80,13 @@ def test_a_job_summary_is_added_to(here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert summary.read_text().startswith("before\n## Gate: PASS\n")
 
 
-@pytest.mark.parametrize(("junit", "summary"), [("policy.yml/junit.xml", None), ("old", None), ("j.xml", "no/s.md")])
+@pytest.mark.parametrize(("junit", "summary"), [("policy.yml/junit.xml", None), ("folder", None), ("j.xml", "no/s.md")])
 def test_a_report_that_cannot_be_written_is_said_after_what_was_found(
     here: Path, monkeypatch: pytest.MonkeyPatch, junit: str, summary: str | None
 ) -> None:
     if summary is not None:
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", summary)
+    (here / "folder").mkdir()
     error, output = run("policy.yml", "--candidate", "new", "--baseline", "old", "--junit", junit)
     assert isinstance(error, PrerequisiteError)
     assert str(error).startswith(f"{summary or junit}: cannot be written: ")

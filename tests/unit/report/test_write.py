@@ -124,7 +124,7 @@ def test_the_result_is_the_same_in_both_shapes(written: RunDir) -> None:
 
 
 def test_a_result_that_is_not_of_the_schema_leaves_no_evaluation_config(result: TaskResult, tmp_path: Path) -> None:
-    """It is written last, after everything was checked: where it is there, the rest is."""
+    """It is checked before anything is written, and written last: where it is there, the rest is."""
     rundir = RunDir(tmp_path / "broken")
     rundir.create()
     with pytest.raises(jsonschema.ValidationError):
@@ -132,7 +132,7 @@ def test_a_result_that_is_not_of_the_schema_leaves_no_evaluation_config(result: 
             replace(result, status="surprise"), rundir, config=plan().evaluation.as_dict(), command="helm-run",
             redactor=Redactor(), responses={},
         )  # fmt: skip
-    assert rundir.results_yml.is_file()
+    assert not rundir.results_yml.exists()
     assert not rundir.evaluation_config.exists()
 
 

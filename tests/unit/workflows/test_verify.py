@@ -217,7 +217,7 @@ def test_other_errata_are_a_note(folder: RunDir, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("eval_factory.scoring.provenance.load_errata", lambda: other)
     found = verify(folder.root)
     assert found.findings == ()
-    assert "here it is 99: corrected scores were not compared" in found.notes[0]
+    assert "here it is 99: corrected scores were not compared, nor the page" in found.notes[0]
 
 
 def test_another_version_of_the_program_is_a_note(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
