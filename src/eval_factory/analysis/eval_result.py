@@ -8,17 +8,21 @@ behind an endpoint has no digest, so it is committed to with a secret salt; whoe
 from __future__ import annotations
 
 import hashlib
+import json
+import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.gate import Check
+from eval_factory.analysis.gate import Check, GateResult
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.rundir import PRIVATE, RunDir, sha256_of, write_atomic
 from eval_factory.report.checksums import STATEMENT_TYPE
-from eval_factory.report.reader import StoredResult
+from eval_factory.report.reader import StoredResult, load_result
 
 PREDICATE_TYPE = "https://in-toto.io/attestation/eval-result/v0.1"
 SALT_BYTES = 16
@@ -34,6 +38,47 @@ class Registered:
 
     sha256: str
     at: datetime
+
+
+def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[Path]:
+    """A statement for each benchmark whose limits were held against numbers, and its salt, which is a secret.
+
+    `<task>.eval-result.intoto.json` is there to be signed and given away, `<task>.eval-result.salt` (hexadecimal, mode
+    0600) to be kept. A salt that is there is used again, so that the same result gives the same statement.
+
+    Raises:
+        PrerequisiteError: a candidate's folder has no checksums, or its result does not say when it was made.
+        OSError: the folder cannot be written.
+    """
+    registered = None if result.locked_at is None else Registered(result.policy_sha256, result.locked_at)
+    written = []
+    for one in result.benchmarks:
+        if one.candidate is None or one.metric is None or not has_claims(one.checks):
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        stored, name = load_result(one.candidate), _file_name(one.task)
+        salt = _salt(folder / f"{name}.eval-result.salt")
+        made = statement(stored, one.metric, one.checks, evaluator=evaluator, salt=salt, registered=registered)
+        written.append(folder / f"{name}.eval-result.intoto.json")
+        write_atomic(written[-1], json.dumps(made, indent=2, ensure_ascii=False) + "\n")
+    return written
+
+
+def _file_name(task: str) -> str:
+    """Any task's: `helm:mmlu:subject=anatomy` holds what no file system has to take. No two tasks have the same."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", task)
+    return plain if plain == task else f"{plain}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+
+
+def _salt(path: Path) -> bytes:
+    try:
+        return bytes.fromhex(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        salt = secrets.token_bytes(SALT_BYTES)
+        write_atomic(path, salt.hex() + "\n", mode=PRIVATE)
+        return salt
+    except ValueError:
+        raise PrerequisiteError(f"{path}: is no salt; move it away, and a new one is made") from None
 
 
 def statement(

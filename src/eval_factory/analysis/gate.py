@@ -49,6 +49,8 @@ class BenchmarkOutcome:
     checks: tuple[Check, ...]
     counted_as: Outcome
     """What it is to the gate: an inconclusive one may count as passed, an advisory one always does."""
+    candidate: Path | None = None
+    """The output folder of the result; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ def _benchmark(policy: BenchmarkPolicy, new: StoredResult | None, old: StoredRes
     counted: Outcome = outcome
     if not policy.blocks or (outcome == "inconclusive" and policy.on_inconclusive == "pass"):
         counted = "pass"
-    return BenchmarkOutcome(policy.task, policy.tier, metric, outcome, checks, counted)
+    folder = new.folder if new else None
+    return BenchmarkOutcome(policy.task, policy.tier, metric, outcome, checks, counted, folder)
 
 
 def _worst(outcomes: Iterator[Outcome]) -> Outcome:
@@ -166,7 +169,7 @@ def _checks(
         yield Check("result", "fail", "no candidate has a result of it")
         return
     if not new.result.reportable:
-        why = "; ".join(new.result.validity.not_reportable) or "too few instances have a score"
+        why = "; ".join(new.result.validity.short_reasons) or "too few instances have a score"
         yield Check("result", "fail", f"the candidate's result is not reportable: {why}")
         return
     score = new.result.scores.get(metric)

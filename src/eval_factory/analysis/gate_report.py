@@ -57,10 +57,15 @@ def document(result: GateResult) -> dict[str, Any]:
         "policy": str(result.policy),
         "policy_sha256": result.policy_sha256,
         "locked_at": None if result.locked_at is None else result.locked_at.isoformat(),
-        "benchmarks": [{**asdict(one), "checks": [asdict(check) for check in one.checks]} for one in result.benchmarks],
+        "benchmarks": [_benchmark(one) for one in result.benchmarks],
         "not_in_policy": list(result.not_in_policy),
         "notes": list(result.notes),
     }
+
+
+def _benchmark(one: BenchmarkOutcome) -> dict[str, Any]:
+    candidate = None if one.candidate is None else str(one.candidate)
+    return {**asdict(one), "checks": [asdict(check) for check in one.checks], "candidate": candidate}
 
 
 def write_junit(result: GateResult, path: Path) -> None:

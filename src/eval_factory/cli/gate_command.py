@@ -51,33 +51,41 @@ def spread(args: Iterable[str]) -> Iterable[str]:
 @click.option("--baseline", type=HomePath(), multiple=True, help="Output folder(s) of what it is compared with.")
 @click.option("--junit", type=HomePath(), default=None, help="Write JUnit XML to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
+@click.option("--attest", type=HomePath(), default=None, metavar="DIR", help="Write in-toto statements, to be signed.")
+@click.option("--evaluator", default=None, metavar="URI", help="Who ran the evaluation, for --attest.")
 @click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run.")
 def gate(
     policy: Path,
     candidate: tuple[Path, ...],
     baseline: tuple[Path, ...],
     junit: Path | None,
-    as_json: bool,
-    to_lock: bool,
+    attest: Path | None,
+    evaluator: str | None,
+    **flags: bool,
 ) -> None:
     """Hold results against POLICY. Each folder is an output folder, or holds some.
 
     Exit code 1: a limit is broken, or the sample is too small to say.
     """
     from eval_factory import api  # imported here: `ls` is to be quick
-    from eval_factory.analysis import gate_report
+    from eval_factory.analysis import eval_result, gate_report
 
-    if to_lock:
+    if flags["to_lock"]:
         _lock(policy, [*candidate, *baseline])
         return
     if not candidate:
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
+    if (attest is None) != (evaluator is None):
+        raise ConfigError("gate: --attest DIR and --evaluator URI belong together: a statement says who ran it")
     result = api.gate(policy, candidate, baseline)
-    found = json.dumps(gate_report.document(result), indent=2) + "\n" if as_json else gate_report.text(result)
+    found = json.dumps(gate_report.document(result), indent=2) + "\n" if flags["as_json"] else gate_report.text(result)
     lasting(sys.stdout).write(own_lines(found))
     if junit is not None:
         with _named(junit):
             gate_report.write_junit(result, junit)
+    if attest is not None and evaluator is not None:
+        with _named(attest):
+            eval_result.write_statements(result, attest, evaluator)
     if summary := os.environ.get(JOB_SUMMARY):
         with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(gate_report.markdown(result))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.eval_result import Registered, commitment, has_claims, statement
-from eval_factory.analysis.gate import Check
+from eval_factory.analysis.eval_result import Registered, commitment, has_claims, statement, write_statements
+from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import Provenance
 from eval_factory.core.rundir import RunDir
@@ -106,3 +107,49 @@ def test_a_folder_without_checksums_gives_no_statement(stored: StoredResult) -> 
     (stored.folder / "SHA256SUMS").unlink()
     with pytest.raises(PrerequisiteError, match="wrote neither checksums nor times"):
         predicate(stored, LEAST)
+
+
+def held(folder: Path, task: str = "pubmed_qa", *checks: Check, locked_at: datetime | None = None) -> GateResult:
+    one = BenchmarkOutcome(task, "critical", "exact_match", "pass", checks or (LEAST,), "pass", folder)
+    missing = BenchmarkOutcome("medec", "critical", None, "fail", (MISSING,), "fail")
+    return GateResult(Path("policy.yml"), "d" * 64, "fail", (one, missing), (), locked_at)
+
+
+def test_a_statement_is_written_for_each_benchmark_with_a_number(stored: StoredResult, tmp_path: Path) -> None:
+    (file,) = write_statements(held(stored.folder, locked_at=BEGAN), tmp_path / "signed", "urn:me")
+    salt = file.with_name("pubmed_qa.eval-result.salt")
+    assert file == tmp_path / "signed" / "pubmed_qa.eval-result.intoto.json"
+    assert {path.name for path in file.parent.iterdir()} == {file.name, salt.name}
+    assert salt.stat().st_mode & 0o777 == 0o600
+    found = json.loads(file.read_text("utf-8"))["predicate"]
+    assert found["preRegistration"]["value"] == "d" * 64
+    assert found["commitments"]["model"]["value"] == commitment(bytes.fromhex(salt.read_text()), "org/model")
+    assert salt.read_text().strip() not in file.read_text("utf-8")
+
+
+def test_the_same_result_gives_the_same_statement(stored: StoredResult, tmp_path: Path) -> None:
+    (file,) = write_statements(held(stored.folder), tmp_path, "urn:me")
+    first = file.read_bytes()
+    assert write_statements(held(stored.folder), tmp_path, "urn:me") == [file]
+    assert file.read_bytes() == first
+    (other,) = write_statements(held(stored.folder), tmp_path / "other", "urn:me")
+    assert other.read_bytes() != first  # another salt
+
+
+def test_any_tasks_name_is_a_files(stored: StoredResult, tmp_path: Path) -> None:
+    names = {
+        write_statements(held(stored.folder, task), tmp_path, "urn:me")[0].name for task in ("helm:a/b", "helm-a-b")
+    }
+    assert len(names) == 2
+    assert all("/" not in name and ":" not in name for name in names)
+
+
+def test_a_gate_without_numbers_writes_nothing(tmp_path: Path) -> None:
+    assert write_statements(held(tmp_path, "pubmed_qa", MISSING), tmp_path / "none", "urn:me") == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_salt_that_is_none_is_refused(stored: StoredResult, tmp_path: Path) -> None:
+    (tmp_path / "pubmed_qa.eval-result.salt").write_text("no salt")
+    with pytest.raises(PrerequisiteError, match="is no salt; move it away"):
+        write_statements(held(stored.folder), tmp_path, "urn:me")

@@ -122,6 +122,11 @@ def test_a_locked_policy_is_held(here: Path) -> None:
         (["policy.yml"], "give --candidate DIR (or --lock, before the run)"),
         (["policy.yml", "--lock", "--candidate", "new"], "--lock is given before the run"),
         (["none.yml", "--candidate", "new"], "there is no such file"),
+        (
+            ["policy.yml", "--candidate", "new", "--attest", "signed"],
+            "--attest DIR and --evaluator URI belong together",
+        ),
+        (["policy.yml", "--candidate", "new", "--evaluator", "urn:me"], "a statement says who ran it"),
     ],
 )
 def test_mistakes(here: Path, arguments: list[str], words: str) -> None:
@@ -136,3 +141,11 @@ def test_folders_are_spread_up_to_the_next_option() -> None:
         "p.yml", "--candidate", "a", "--candidate", "b", "--json", "x", "--baseline", "c", "--baseline", "d", "e.yaml",
         "--junit", "f",
     ]  # fmt: skip
+
+
+def test_statements_need_results_that_say_when_they_were_made(here: Path) -> None:
+    asked = ["--attest", "signed", "--evaluator", "urn:me"]
+    error, output = run("policy.yml", "--candidate", "new", "--baseline", "old", *asked)
+    assert isinstance(error, PrerequisiteError)
+    assert "wrote neither checksums nor times" in str(error)
+    assert output.startswith("gate: PASS")
