@@ -120,7 +120,8 @@ def _validity(result: TaskResult) -> dict[str, Any]:
     last = {name: record.pop(name) for name in ("failures", "notes")}
     jury = None if result.validity.jury is None else rounded_fields(record["jury"])
     written: dict[str, Any] = laid_out(without_nulls({**first, **record, "jury": jury, **last}))
-    return written
+    floors = {name: OneLine(floor) for name, floor in written["floors"].items()}
+    return {**written, "floors": floors}
 
 
 def _comparability(record: Comparability | None) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from eval_factory.core.results import Judgements, JuryReport, Score, SpentByRole, Stats, TaskResult, Usage
+from eval_factory.core.results import Floor, Judgements, JuryReport, Score, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.report import documents
 from unit.builders import plan
 from unit.report.test_screen import spent
@@ -218,3 +218,11 @@ def test_what_is_not_known_is_left_out(result: TaskResult) -> None:
     assert document["provenance"]["dataset_files"] == {}
     assert list(document["validity"])[:3] == ["reportable", "coverage", "not_reportable"]
     assert list(document["validity"])[-2:] == ["failures", "notes"]
+
+
+def test_a_floor_is_one_mapping_on_a_line(result: TaskResult) -> None:
+    floor = Floor("always A", 0.25, 4, {"empty": 0.0, "always A": 0.25})
+    given = replace(result, validity=replace(result.validity, floors={"exact_match": floor}))
+    text = documents.to_yaml(documents.evaluation_config(given, plan().evaluation.as_dict(), "x"))
+    told = "exact_match: {best: always A, value: 0.25, instances: 4, answers: {empty: 0.0, always A: 0.25}"
+    assert f"\n  floors:\n    {told}" in text
