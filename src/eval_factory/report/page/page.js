@@ -268,7 +268,7 @@
     const open = element("button", { type: "button" }, inline(nameOfRow(row)));
     open.addEventListener("click", () => openEntry(entry));
     const cells = [element("th", { scope: "row" }, open), ...entry.rows.map((one, at) => element("td", {}, verdict(runs[at], one))),
-      element("td", {}, signsOf(entry))];
+      element("td", {class: "signs"}, signsOf(entry))];
     if (hasTexts()) {
       cells.push(element("td", { class: "extra preview" }, inline(row.prompt)), element("td", { class: "extra" }, inline(row.answer)));
     }

@@ -94,14 +94,15 @@ def interval_plot(
     middle, bottom = 44.0, 66.0 + ROW * (len(marks) + (bounds is not None))
     shapes = [*axis.shapes(middle - 16, bottom, score.label)]
     told = [f"{score.label}: {score.told(axis)}{', a 95 % interval' if score.interval else ''}"]
-    row = 74.0
+    row, labels = 74.0, list[Shape]()
     for mark, on_the_right in _in_rows(axis, marks):
         x, said = axis.x(mark.value), f"{mark.label}: {axis.number(mark.value)}"
         shapes.append(Line(x, middle - 16, x, row, "second", 1.5, dashed=True))
         shapes.append(triangle(x, row - 6, 6.0, "second", said))
-        shapes.append(_beside(axis, x, row, said, on_the_right=on_the_right))
+        labels.append(_beside(axis, x, row, said, on_the_right=on_the_right))
         told.append(said)
         row += ROW
+    shapes += labels  # over every line
     if bounds is not None:
         said = f"if all that is missing were wrong, right: {axis.number(bounds[0])}, {axis.number(bounds[1])}"
         shapes += _band(axis, bounds, middle - 11, 22.0, said)
