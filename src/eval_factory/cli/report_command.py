@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import click
@@ -44,7 +45,24 @@ def report(
         text = page_of_several(folders, with_texts=not no_text)
     else:
         stored = load_result(folders[0])
-        output = output or stored.folder / ("report-without-texts.html" if no_text else "report.html")
         text = page_of(stored, with_texts=not no_text)
+        if output is None:
+            output = stored.folder / ("report-without-texts.html" if no_text else "report.html")
+            _look_at_checksums(output, text)
     write_atomic(output, text, mode=PRIVATE)
     click.echo(str(output))
+
+
+def _look_at_checksums(page: Path, text: str) -> None:
+    """Another version's page is another one: written over the run's, `verify` would call the result altered.
+
+    Raises:
+        ConfigError: SHA256SUMS lists another page of this name.
+    """
+    checksums = page.parent / "SHA256SUMS"
+    listed = checksums.read_text(encoding="utf-8", errors="surrogateescape") if checksums.is_file() else ""
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    if f"  {page.name}\n" in listed and f"{digest}  {page.name}\n" not in listed:
+        raise ConfigError(
+            f"report: {page} is part of the result (SHA256SUMS), and this version's page differs: give -o page.html"
+        )
