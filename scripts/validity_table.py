@@ -70,12 +70,12 @@ class Table:
             return answer_of(kind, self.tasks[task], question)
 
         with KindEndpoint(answer) as endpoint:
-            bare = BareHelm(self.folder / "bare", endpoint.url, self.tasks, self.runs, limit=self.limit)
+            bare = BareHelm(self.folder / "bare", endpoint.base_url, self.tasks, self.runs, limit=self.limit)
             if not self.reuse:
                 self._run_bare(bare)
             pairs = [(task, kind) for task, kinds in self.runs.items() for kind in kinds]
             with timed("run_eval"), ThreadPoolExecutor(JOBS) as pool:
-                results = pool.map(lambda pair: self._ours(pair[0], pair[1], endpoint.url), pairs)
+                results = pool.map(lambda pair: self._ours(pair[0], pair[1], endpoint.base_url), pairs)
                 found = dict(zip(pairs, results, strict=True))
         return [row for task in self.runs for row in self._rows(task, bare, found)]
 

@@ -114,13 +114,13 @@ class Chromium:
     def close(self) -> None:
         self.driver.quit()
 
-    def open(self, page: Path, fragment: str = "") -> None:
-        """The page as by a double-click; what an earlier page left in the logs is forgotten."""
+    def open(self, page: Path | str, fragment: str = "") -> None:
+        """A file as by a double-click, or an address; what an earlier page left in the logs is forgotten."""
         self.driver.get("about:blank")
         self.requested()
         self.said()
         self._requested.clear()
-        self.driver.get(page.as_uri() + fragment)
+        self.driver.get((page if isinstance(page, str) else page.as_uri()) + fragment)
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import traceback
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from scripts.validity.fed_answers import ADVICE, REFUSED, drawn
+
+from eval_factory.demo.server import LoopbackServer
 
 JUDGES = ("judge-one", "judge-two", "judge-three")
 LOWEST, HIGHEST = 1, 5
@@ -34,7 +35,7 @@ def judgement(judge: str, prompt: str) -> str:
     return json.dumps(marks)
 
 
-class KindEndpoint:
+class KindEndpoint(LoopbackServer):
     """Serves while the context is entered. A model's id is `<task>/<kind>`, or a judge's name."""
 
     def __init__(self, answer: Callable[[str, str, str], str]) -> None:
@@ -43,21 +44,7 @@ class KindEndpoint:
             answer: of task, kind and prompt.
         """
         self._answer = answer
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-
-    def __enter__(self) -> KindEndpoint:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(_handler(self))
 
     def reply(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body of a chat completion; answers are never cut, so that both programs are fed the same."""
@@ -71,11 +58,6 @@ class KindEndpoint:
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         told = {"id": "x", "object": "chat.completion", "created": 1, "model": model}
         return {**told, "choices": [choice], "usage": usage}
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
 
 
 def _handler(endpoint: KindEndpoint) -> type[BaseHTTPRequestHandler]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shlex
@@ -21,7 +20,7 @@ from eval_factory.cli.gate_command import gate
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.report_command import report
-from eval_factory.cli.run_output import RecordingCommand, RunOutput
+from eval_factory.cli.run_output import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE, RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from eval_factory.api import DryRun
 
 PROGRAM = "eval-factory"
-PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
-"""What is wrong with a path that somebody gave, found by whoever looked at it first."""
 
 CLICKS_BROKEN_PIPE = 1
 """click itself ends the program so, whatever it is told, where a write to a pipe fails."""
@@ -275,7 +272,7 @@ def _code_of(error: OSError) -> int:
     if error.filename is not None and error.errno in PATHS_THAT_CANNOT_BE:
         _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
         return PrerequisiteError.exit_code
-    if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
+    if error.errno not in DISK_TAKES_NO_MORE:
         return _report_defect(error)
     flush_or_silence(sys.stdout)
     _say(f"cannot write {error.filename or 'the output'}: {error.strerror}; what was answered is kept")

@@ -36,12 +36,10 @@ if TYPE_CHECKING:
 
 JSON_FLAG = "--json"
 INTERRUPTED = 130
-_OUTSIDE = frozenset(
-    {
-        errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EROFS,
-        errno.EDQUOT,
-    }
-)  # fmt: skip
+PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
+"""What is wrong with a path that somebody gave, found by whoever looked at it first."""
+DISK_TAKES_NO_MORE = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
+_OUTSIDE = PATHS_THAT_CANNOT_BE | DISK_TAKES_NO_MORE
 """What is wrong with a path or a disk, not with this program."""
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.lock_holder import Holder
 
 PRIVATE = 0o600
 PUBLIC = 0o644
@@ -32,21 +33,6 @@ ORPHAN_WAIT_S = 60.0
 UNKNOWN_HOLDER_S = 1.0
 """How long nothing is said of a holder that is not written down: it has only just begun, or is about to end."""
 LOCK_POLL_S = 0.05
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Who holds a folder: the eval-factory that took the lock, and the program that it runs (None: none yet)."""
-
-    pid: int
-    host: str
-    since: str
-    program: int | None = None
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it is known to have ended; a process of another machine is not looked for."""
-        return self.host == socket.gethostname() and not _is_running(self.pid)
 
 
 class Lock:
@@ -351,19 +337,6 @@ class RunDir:
             f" but what it started goes on: {program}\n"
             f"  end it{f' (kill {holder.program})' if holder.program else ''}, then run the same command again"
         )
-
-
-def _is_running(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended; one that nobody has waited for yet has."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        return True
-    with suppress(OSError, IndexError):  # where there is no /proc, an ended one counts as running until it is reaped
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in ("Z", "X")
-    return True
 
 
 @contextmanager

@@ -12,7 +12,10 @@ import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 RULE = (
     "Where the prompt holds lettered options, the answer is the letter of the longest one (the first of several);"
@@ -163,18 +166,18 @@ class _Server(ThreadingHTTPServer):
         """A client that goes away is no event."""
 
 
-class DemoServer:
+class LoopbackServer:
     """Serves while the context is entered; `base_url` is known from the start."""
 
-    def __init__(self) -> None:
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="demo-endpoint", daemon=True)
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._server = _Server(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="loopback-endpoint", daemon=True)
 
     @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
-    def __enter__(self) -> DemoServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -182,3 +185,10 @@ class DemoServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class DemoServer(LoopbackServer):
+    """The embedded endpoint."""
+
+    def __init__(self) -> None:
+        super().__init__(_Handler)

@@ -16,7 +16,6 @@ from typing import Any
 
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of, write_atomic
-from eval_factory.report.reader import load_result
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
@@ -32,17 +31,15 @@ class ChecksumsError(Exception):
     """The file is no list of checksums."""
 
 
-def write_checksums(rundir: RunDir, runs: Iterable[Path]) -> None:
+def write_checksums(rundir: RunDir, runs: Iterable[Path], result: TaskResult) -> None:
     """Of a finished result; SHA256SUMS is written last: where it is there, everything is.
 
     Args:
         runs: the run folders of the result.
-
-    Raises:
-        PrerequisiteError: there is no result.
+        result: as it was written, so that a reader of the statement finds the same numbers.
     """
     digests = digests_of(rundir, runs)
-    document = statement(load_result(rundir.root).result, digests)  # as written: a reader finds the same numbers
+    document = statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     digests[rundir.attestation.name] = sha256_of(rundir.attestation)
     write_atomic(rundir.checksums, "".join(_line(name, digest) for name, digest in sorted(digests.items())))

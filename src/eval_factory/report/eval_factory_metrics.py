@@ -10,15 +10,8 @@ import json
 from datetime import datetime, timezone
 from typing import Any
 
-from eval_factory.core.results import (
-    MODEL_ROLE,
-    Figures,
-    Instances,
-    RequestSpan,
-    ResponseStatistics,
-    Spent,
-    TaskResult,
-)
+from eval_factory.core.response_figures import Figures, RequestSpan, ResponseStatistics
+from eval_factory.core.results import MODEL_ROLE, Instances, Spent, TaskResult
 from eval_factory.core.rundir import RunDir, write_atomic
 
 TOKENS, MILLISECONDS, SECONDS = 2, 2, 3

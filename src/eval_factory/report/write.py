@@ -27,8 +27,8 @@ def write_reports(
     redactor: Redactor,
     responses: Mapping[str, Iterable[Mapping[str, Any]]],
     given: Mapping[str, Any] | None = None,
-) -> None:
-    """evaluation_config.yaml is written last: where it is there, the rest is.
+) -> TaskResult:
+    """The result as it was written; evaluation_config.yaml is written last: where it is there, the rest is.
 
     Args:
         config: `config` and `target` as run.
@@ -49,6 +49,7 @@ def write_reports(
     documents.check(results, documents.RESULTS_SCHEMA)
     write_atomic(rundir.results_yml, documents.to_yaml(results))
     write_atomic(rundir.evaluation_config, documents.to_yaml(document))
+    return stored
 
 
 def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> InstanceBlocks:

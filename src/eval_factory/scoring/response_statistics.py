@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics
+from eval_factory.core.response_figures import Figures, RequestSpan, ResponseStatistics
+from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint import response_cache
 from eval_factory.scoring.usage import ANSWERED, FAILED, RETRIED
 

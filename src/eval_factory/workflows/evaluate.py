@@ -190,7 +190,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     write_atomic(plan.rundir.packages, installed_packages())
     result = with_run_files(result, plan.rundir, ran.folders)
     write_metrics(result, response_statistics(plan.rundir.cache_db), plan.rundir)
-    write_reports(
+    written = write_reports(
         result,
         plan.rundir,
         config=plan.evaluation.as_dict(),
@@ -201,7 +201,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     )
     complete = not result.something_to_ask
     remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
-    write_checksums(plan.rundir, ran.folders)
+    write_checksums(plan.rundir, ran.folders, written)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     text = own_lines(context.redactor.text(summary(result, plan.rundir)))
     minimum = plan.evaluation.run.config.params.extra.min_coverage

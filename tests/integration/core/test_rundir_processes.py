@@ -14,6 +14,7 @@ import pytest
 
 from eval_factory.core import rundir
 from eval_factory.core.errors import BusyError
+from eval_factory.core.lock_holder import Holder
 from eval_factory.core.rundir import RunDir
 
 HOLD = """
@@ -63,7 +64,7 @@ def test_an_orphan_that_ends_is_waited_for(tmp_path: Path) -> None:
     pid = orphan(tmp_path, 1.0)
     said: list[str] = []
     with RunDir(tmp_path).locked(said.append):
-        assert rundir.Holder(pid, socket.gethostname(), "x").is_gone
+        assert Holder(pid, socket.gethostname(), "x").is_gone
         assert json.loads((tmp_path / ".lock.holder.json").read_text())["pid"] == os.getpid()
     (told,) = said
     assert f"{tmp_path} is still in use by a run that has ended or was killed: waiting up to 60 s" in told
@@ -78,14 +79,3 @@ def test_an_orphan_that_goes_on_is_named(tmp_path: Path, monkeypatch: pytest.Mon
             pass
     finally:
         os.kill(pid, signal.SIGKILL)
-
-
-def test_who_has_ended_is_known(tmp_path: Path) -> None:
-    here = socket.gethostname()
-    with subprocess.Popen([sys.executable, "-c", "print()"], stdout=subprocess.PIPE) as ended:
-        assert ended.stdout is not None
-        ended.stdout.read()
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has taken note
-        assert rundir.Holder(ended.pid, here, "x").is_gone
-    assert rundir.Holder(ended.pid, here, "x").is_gone
-    assert not rundir.Holder(os.getpid(), here, "x").is_gone

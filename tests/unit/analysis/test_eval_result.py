@@ -31,7 +31,7 @@ SALT = b"0123456789abcdef"
 @pytest.fixture
 def stored(tmp_path: Path) -> StoredResult:
     folder = right_or_wrong(tmp_path / "a", "1101", provenance=MADE)
-    write_checksums(RunDir(folder), [])
+    write_checksums(RunDir(folder), [], load_result(folder).result)
     return load_result(folder)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Figures, RequestSpan
+from eval_factory.core.response_figures import Figures, RequestSpan
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.scoring.response_statistics import response_statistics
 

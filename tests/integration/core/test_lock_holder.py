@@ -1,0 +1,28 @@
+"""Whether the process that holds a folder still runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+from eval_factory.core.lock_holder import Holder
+
+
+def test_who_has_ended_is_known() -> None:
+    here = socket.gethostname()
+    with subprocess.Popen([sys.executable, "-c", "print()"], stdout=subprocess.PIPE) as ended:
+        assert ended.stdout is not None
+        ended.stdout.read()
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has taken note
+        assert Holder(ended.pid, here, "x").is_gone
+    assert Holder(ended.pid, here, "x").is_gone
+    assert not Holder(os.getpid(), here, "x").is_gone
+
+
+def test_a_process_of_another_machine_is_not_looked_for() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    assert Holder(ended.pid, socket.gethostname(), "x").is_gone
+    assert not Holder(ended.pid, "another.example", "x").is_gone
