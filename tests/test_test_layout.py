@@ -16,6 +16,7 @@ PACKAGE = TESTS.parent / "src" / "eval_factory"
 MIRROR_NOTHING = {
     "builders.py": "evaluations and plans for all of them",
     "conftest.py": "refuses HELM and processes while a unit test runs",
+    "workflows/conftest.py": "a finished output folder, for the tests of what reads one again",
     "test_coverage_simulation.py": "benchmarks/coverage_simulation.py, which tries the intervals of scoring/statistics.py",
     "test_linear.py": "times the readers of texts in many modules",
 }

@@ -32,17 +32,6 @@ from finished_folder import finished_folder
 from unit.scoring.test_collect import state
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    return finished_folder(tmp_path_factory.mktemp("finished") / "out")
-
-
-@pytest.fixture
-def folder(finished: RunDir, tmp_path: Path) -> RunDir:
-    shutil.copytree(finished.root, tmp_path / "out")
-    return RunDir(tmp_path / "out")
-
-
 @pytest.fixture
 def custom(tmp_path: Path) -> tuple[RunDir, Path]:
     """Of a custom benchmark, and the benchmark's folder."""

@@ -24,17 +24,6 @@ from unit.builders import evaluation
 KEYS = {"OPENAI_API_KEY": "x"}
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    return finished_folder(tmp_path_factory.mktemp("finished") / "out")
-
-
-@pytest.fixture
-def folder(finished: RunDir, tmp_path: Path) -> RunDir:
-    shutil.copytree(finished.root, tmp_path / "out")
-    return RunDir(tmp_path / "out")
-
-
 def test_the_run_config_is_of_the_same_evaluation(folder: RunDir) -> None:
     found = reproduce(folder.root, None, env=KEYS)
     assert (found.differences, found.needs, found.file) == ((), (), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,7 @@ import pytest
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.tasks import errata
 from eval_factory.workflows.verify import NO_CHECKSUMS, Finding, Verified, is_of_errata, origin_of, verify
-from finished_folder import RUN, finished_folder
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    return finished_folder(tmp_path_factory.mktemp("finished") / "out")
-
-
-@pytest.fixture
-def folder(finished: RunDir, tmp_path: Path) -> RunDir:
-    """A copy, as somebody gets it who was sent the folder."""
-    shutil.copytree(finished.root, tmp_path / "copy")
-    return RunDir(tmp_path / "copy")
+from finished_folder import RUN
 
 
 def replace_in(path: Path, old: str, new: str) -> None:
