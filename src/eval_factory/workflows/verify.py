@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_factory import __version__
 from eval_factory.core.errors import EvalFactoryError, NotReportableError, PrerequisiteError
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import SCHEMA_VERSION
@@ -229,10 +230,7 @@ def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
 def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stored: StoredResult) -> Iterator[Finding]:
     """Every document made again, compared with the one that stands there."""
     then, now = stored.result.provenance.errata_version, made.result.provenance.errata_version
-    if then != now:
-        notes.append(
-            f"corrected with errata version {then}; here it is {now}: corrected scores were not compared, nor the page"
-        )
+    in_sentences = _of_another_version(made, stored, notes)
     for again in made.rundir.written():
         name = again.relative_to(made.rundir.root).as_posix()
         if not (rundir.root / name).is_file():
@@ -240,15 +238,28 @@ def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stor
                 notes.append(f"{name} is missing: earlier versions did not write it")
             else:
                 yield Finding(name, "", "is missing")
-            continue
-        for one in differences_of_files(rundir.root / name, again):
-            if then == now or not (
-                again in (made.rundir.report_html, made.rundir.report_md) or is_of_errata(one.field)
-            ):
-                yield _finding(name, one, origin_of(one.field, name))
+        elif again not in in_sentences:
+            for one in differences_of_files(rundir.root / name, again):
+                if then == now or not is_of_errata(one.field):
+                    yield _finding(name, one, origin_of(one.field, name))
     for path in sorted(rundir.responses.glob("*.jsonl")):
         if not made.rundir.responses.joinpath(path.name).is_file():
             yield Finding(f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers of this role")
+
+
+def _of_another_version(made: Recollected, stored: StoredResult, notes: list[str]) -> tuple[Path, ...]:
+    """The files that another version, of the program or of the errata, words otherwise: SHA256SUMS alone guards them."""
+    record, errata = stored.result.provenance, made.result.provenance.errata_version
+    if record.errata_version != errata:
+        told = f"corrected with errata version {record.errata_version}; here it is {errata}"
+        notes.append(f"{told}: corrected scores were not compared, nor the page")
+    elif record.eval_factory != __version__:
+        notes.append(
+            f"the page and report.md are of eval-factory {record.eval_factory}: compared with SHA256SUMS alone"
+        )
+    else:
+        return ()
+    return made.rundir.report_html, made.rundir.report_md
 
 
 def is_of_errata(field: str) -> bool:

@@ -216,6 +216,23 @@ def test_another_version_of_the_program_is_a_note(folder: RunDir, monkeypatch: p
     ]  # fmt: skip
 
 
+def test_a_page_of_another_version_is_compared_with_its_checksum_alone(
+    folder: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version's page has other words and marks; a changed one is found all the same."""
+    monkeypatch.setattr("eval_factory.workflows.verify.__version__", "9.9")
+    monkeypatch.setattr("eval_factory.report.write.page", lambda *_: "the page of 9.9")
+    found = verify(folder.root)
+    assert found.findings == ()
+    assert any("the page and report.md are of eval-factory" in note for note in found.notes)
+    replace_in(folder.report_html, "exact_match", "exact_catch")
+    assert {finding.file for finding in verify(folder.root).findings} == {"report.html"}
+    monkeypatch.setattr(
+        "eval_factory.workflows.verify.__version__", load_result(folder.root).result.provenance.eval_factory
+    )
+    assert len(verify(folder.root).findings) > 2, "the same version's page is made again and compared"
+
+
 def test_what_depends_on_errata_and_where_fields_come_from() -> None:
     assert is_of_errata("results.tasks.x.metrics.score.scores.exact_match.corrected.value")
     assert is_of_errata("validity.notes[1]")
