@@ -248,7 +248,7 @@ def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stor
 
 
 def _of_another_version(made: Recollected, stored: StoredResult, notes: list[str]) -> tuple[Path, ...]:
-    """The files that another version, of the program or of the errata, words otherwise: SHA256SUMS alone guards them."""
+    """The files that another version, of the program or of the errata, words otherwise: SHA256SUMS guards them."""
     record, errata = stored.result.provenance, made.result.provenance.errata_version
     if record.errata_version != errata:
         told = f"corrected with errata version {record.errata_version}; here it is {errata}"
