@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory import __version__
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.tasks import errata
 from eval_factory.workflows.verify import NO_CHECKSUMS, Finding, Verified, is_of_errata, origin_of, verify
