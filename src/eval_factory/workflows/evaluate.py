@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
@@ -44,10 +44,10 @@ from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
 from eval_factory.workflows.resume import DataRead, finished_run, read_state, remember
 
-if TYPE_CHECKING:  # its module imports scipy
-    pass
-
-NEEDED_TO_REPORT = ("scipy.stats", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write")
+NEEDED_TO_REPORT = (
+    "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write", "scipy.special", "scipy.stats",
+)  # fmt: skip
+"""The last two by some results only."""
 
 
 @dataclass(frozen=True)

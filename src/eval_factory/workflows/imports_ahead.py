@@ -20,6 +20,7 @@ class ImportsAhead:
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = tuple(modules)
         self._thread: threading.Thread | None = None
+        self._enough = threading.Event()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         if event["event"] == event_names.PHASE and event["phase"] == event_names.SCORING and self._thread is None:
@@ -28,11 +29,15 @@ class ImportsAhead:
 
     def _import(self) -> None:
         for name in self._modules:
+            if self._enough.is_set():
+                return
             try:
                 importlib.import_module(name)
             except Exception:  # noqa: S112 - whoever needs it imports it again, and fails in the open
                 continue
 
     def wait(self) -> None:
+        """Until the module that is being imported is there; none is begun any more."""
+        self._enough.set()
         if self._thread is not None:
             self._thread.join()

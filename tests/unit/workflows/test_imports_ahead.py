@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ SCORING = {"event": "phase", "phase": "scoring"}
 @pytest.fixture
 def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """It takes a while, and counts how often it was begun."""
+    (tmp_path / "never_begun.py").write_text("")
     (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.05)\nready = True\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "slow_to_import", raising=False)
@@ -22,11 +24,14 @@ def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_after_waiting_a_module_is_there_as_a_whole(slow_module: str) -> None:
-    ahead = ImportsAhead(["no_such_module_at_all", slow_module])
+    ahead = ImportsAhead(["no_such_module_at_all", slow_module, "never_begun"])
     ahead(SCORING)
     ahead(SCORING)
+    while slow_module not in sys.modules:
+        time.sleep(0.001)
     ahead.wait()
     assert sys.modules[slow_module].ready is True
+    assert "never_begun" not in sys.modules
 
 
 @pytest.mark.parametrize("event", [{"event": "phase", "phase": "asking"}, {"event": "progress", "phase": "scoring"}])
