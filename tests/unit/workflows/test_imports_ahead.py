@@ -17,7 +17,7 @@ SCORING = {"event": "phase", "phase": "scoring"}
 def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """It takes a while, and counts how often it was begun."""
     (tmp_path / "never_begun.py").write_text("")
-    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.05)\nready = True\n")
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.5)\nready = True\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "slow_to_import", raising=False)
     return "slow_to_import"
