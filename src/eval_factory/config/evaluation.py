@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class Request:
     """What the command line said: the file, the flags that were given, the overrides."""
 
     run_config: Path | None = None
+    document: Mapping[str, Any] | None = None
+    """What a run config would hold, of a program that has it at hand: in the place of the file's content."""
     flags: Mapping[str, Any] = field(default_factory=dict)
     """Dotted path of the value -> value."""
     overrides: tuple[str, ...] = ()
@@ -155,7 +158,9 @@ def build_evaluation(
 
 def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[tuple[Source, dict[str, Any]]]:
     layers: list[tuple[Source, dict[str, Any]]] = []
-    if request.run_config is not None:
+    if request.document is not None:
+        layers.append((Source.FILE, deepcopy(dict(request.document))))
+    elif request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
     flags: dict[str, Any] = {}
     for path, value in request.flags.items():
@@ -265,7 +270,7 @@ def _shown(value: object) -> str:
 
 def _origin(path: str, sources: Sources, request: Request) -> str:
     source = next((s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None)
-    if source is Source.FILE:
+    if source is Source.FILE and request.run_config is not None:
         return f"{request.run_config}: "
     if source in (Source.FLAG, Source.OVERRIDE):
         return f"{source.value}: "

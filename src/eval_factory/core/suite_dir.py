@@ -1,0 +1,63 @@
+"""The folder of a suite: every file name in it. The cells' folders in it are ordinary output folders (`RunDir`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+RESERVED_NAMES = frozenset({".suite"})
+"""No target may be called so; neither may one begin with `suite_`."""
+
+
+@dataclass(frozen=True)
+class SuiteDir:
+    """Paths under a suite's `output_dir`. Creating it touches nothing on disk."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The suite as it is run: `extends` and presets resolved."""
+        return self.root / "suite_config.yml"
+
+    @property
+    def results_yaml(self) -> Path:
+        return self.root / "suite_results.yaml"
+
+    @property
+    def results_csv(self) -> Path:
+        return self.root / "suite_results.csv"
+
+    @property
+    def results_md(self) -> Path:
+        return self.root / "suite_results.md"
+
+    @property
+    def results_html(self) -> Path:
+        return self.root / "suite_results.html"
+
+    @property
+    def state(self) -> Path:
+        """What is no result: the lock, the events, the log, the run configs of the cells."""
+        return self.root / ".suite"
+
+    @property
+    def lock(self) -> Path:
+        return self.state / "lock"
+
+    @property
+    def events(self) -> Path:
+        """What happened to the cells, a JSON object a line; of several invocations one after another."""
+        return self.state / "events.jsonl"
+
+    @property
+    def log(self) -> Path:
+        return self.state / "suite.log"
+
+    def cell(self, target: str, evaluation: str) -> Path:
+        """A cell's output folder."""
+        return self.root / target / evaluation
+
+    def cell_config(self, target: str, evaluation: str) -> Path:
+        """The run config of a cell, for `run_eval`."""
+        return self.state / "cells" / target / f"{evaluation}.yml"

@@ -1,0 +1,47 @@
+"""A budget, and what is taken of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from eval_factory.core.budget import Budget, Purse, Spending
+
+
+def test_a_budget_without_limits_is_none() -> None:
+    assert not Budget()
+    assert Budget(max_requests=1)
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent"),
+    [
+        (Budget(max_requests=3), Spending(requests=3)),
+        (Budget(max_tokens_total=100), Spending(tokens=100)),
+        (Budget(max_cost=0.5), Spending(cost=0.5)),
+    ],
+)
+def test_nothing_more_is_sent_once_a_limit_is_reached(budget: Budget, spent: Spending) -> None:
+    purse = Purse(budget, spent)
+    (limit,) = (name for name, value in vars(budget).items() if value is not None)
+    assert purse.begin() == limit
+    assert purse.spent == spent
+
+
+def test_a_request_is_counted_when_it_is_sent_and_what_it_took_when_its_answer_comes() -> None:
+    purse = Purse(Budget(max_tokens_total=100, max_cost=1.0), Spending(1, 10, 0.25))
+    assert purse.begin() is None
+    purse.spend(tokens=60, cost=0.25)
+    assert purse.spent == Spending(2, 70, 0.5)
+    assert purse.begin() is None
+    purse.spend(tokens=30, cost=0.125)
+    assert purse.begin() == "max_tokens_total"
+
+
+def test_threads_together_send_no_request_too_many() -> None:
+    purse = Purse(Budget(max_requests=50))
+    with ThreadPoolExecutor(8) as pool:
+        begun = list(pool.map(lambda _: purse.begin(), range(200)))
+    assert begun.count(None) == 50
+    assert purse.spent.requests == 50
