@@ -34,7 +34,7 @@ from scripted_endpoint import ScriptedEndpoint
 TASK = "sample_medical_qa"
 INSTANCES, PARALLELISM = 40, 4
 ANSWER_S = 0.02
-KILLS = max(1, round(30 * float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))))
+KILLS = max(1, round(12 * float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))))
 SEED = os.environ.get("EVAL_FACTORY_FUZZ_SEED", "20261121")
 IN_A_ROW = 3
 AT_ONCE = 2

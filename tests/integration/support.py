@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 TIMEOUT_S = 240
@@ -22,6 +23,11 @@ TASK_DATA = {
     "ehr_sql": "ehr_sql",
     "race_based_med": "race_based_med",
 }
+
+
+def more_data(*names: str) -> list[Any]:
+    """Parameters of tests that are run before a release only: others show the same."""
+    return [pytest.param(name, marks=pytest.mark.more_data) for name in names]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.tasks.errata import load_errata
 from integration.gold import gold_answers
-from integration.support import Outcome, Run
+from integration.support import Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 250
@@ -19,7 +19,7 @@ CORRECTED = {
     "medec": "medec_error_sentence_accuracy.corrected",
     "ehr_sql": "ehr_sql_execution_accuracy.corrected",
 }
-HELMS_OWN = ("pubmed_qa", "head_qa", "race_based_med", "medec")
+HELMS_OWN = ("medec", *more_data("pubmed_qa", "head_qa", "race_based_med"))
 
 
 @pytest.fixture

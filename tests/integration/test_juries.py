@@ -15,7 +15,7 @@ import pytest
 from helm.benchmark.annotation.medication_qa_annotator import PROMPT_TEMPLATE
 
 from integration.jury_endpoint import CANARIES, JUDGES, KEYS, KIND, MODEL, ODD, STRICT, JuryEndpoint, judgement
-from integration.support import Outcome, Run
+from integration.support import Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 12
@@ -80,11 +80,11 @@ def environment_of(task: str, request: pytest.FixtureRequest) -> dict[str, str]:
 
 TASKS = [
     "medication_qa",
-    "med_dialog_healthcaremagic",
-    "med_dialog_icliniq",
+    *more_data("med_dialog_healthcaremagic", "med_dialog_icliniq"),
+    pytest.param("mtsamples_replicate", marks=pytest.mark.medical_data),
     *(
-        pytest.param(task, marks=pytest.mark.medical_data)
-        for task in ("aci_bench", "medi_qa", "mtsamples_replicate", "mtsamples_procedures")
+        pytest.param(task, marks=[pytest.mark.medical_data, pytest.mark.more_data])
+        for task in ("aci_bench", "medi_qa", "mtsamples_procedures")
     ),
 ]
 

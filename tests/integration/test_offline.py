@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.support import CANARY, TIMEOUT_S, Outcome, Run, program_environment
+from integration.support import CANARY, TIMEOUT_S, Outcome, Run, more_data, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 4
@@ -60,7 +60,7 @@ def assert_nothing_else_was_wanted(outcome: Outcome) -> None:
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["pubmed_qa", "medcalc_bench", "head_qa", "ehr_sql", "race_based_med"])
+@pytest.mark.parametrize("task", ["pubmed_qa", "medcalc_bench", *more_data("head_qa", "ehr_sql", "race_based_med")])
 def test_a_run_from_a_bundle_contacts_the_endpoint_only(
     task: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_run_from_a_bundle_contacts_the_endpoint_only(
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["mtsamples_procedures", "aci_bench", "medi_qa"])
+@pytest.mark.parametrize("task", ["mtsamples_procedures", *more_data("aci_bench", "medi_qa")])
 def test_jury_benchmarks_from_a_bundle(task: str, real_bundle: Path, jury: JuryEndpoint, run_program: Run) -> None:
     jury.odd_ways = ["good"]
     outcome = run_program(
@@ -185,7 +185,7 @@ def test_another_bundle_is_another_run(
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("entry", ["pubmed_qa", "medcalc_bench"])
+@pytest.mark.parametrize("entry", ["pubmed_qa", *more_data("medcalc_bench")])
 def test_a_run_entry_uses_a_bundle_as_the_task_does(
     entry: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
 ) -> None:
@@ -224,7 +224,7 @@ def change(bundle: Path, given: Path) -> None:
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["pubmed_qa", "medcalc_bench"])
+@pytest.mark.parametrize("task", ["pubmed_qa", *more_data("medcalc_bench")])
 @pytest.mark.parametrize("how", ["changed", "moved"])
 def test_what_becomes_of_the_bundle_while_the_model_is_asked_is_no_matter(
     how: str, task: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path

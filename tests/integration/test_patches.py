@@ -14,7 +14,7 @@ import yaml
 
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
-from integration.support import CANARY, TASK_DATA, TIMEOUT_S, Outcome, Run, program_environment
+from integration.support import CANARY, TIMEOUT_S, Outcome, Run, more_data, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 30
@@ -52,7 +52,9 @@ def patches_of(outcome: Outcome) -> set[str]:
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", TASK_DATA)
+@pytest.mark.parametrize(
+    "task", ["pubmed_qa", "ehr_sql", *more_data("medec", "medcalc_bench", "head_qa", "race_based_med")]
+)
 def test_what_only_makes_helm_quicker_leaves_the_output_as_it_is(
     task: str, endpoint: ScriptedEndpoint, run_program: Run, place_data: PlaceData, tmp_path: Path,
     data_environment: dict[str, str],
@@ -69,6 +71,7 @@ def test_what_only_makes_helm_quicker_leaves_the_output_as_it_is(
     assert patches_of(outcome) - pinned == ALWAYS | set(ONLY_SPEED) | of_the_task
 
 
+@pytest.mark.more_data
 def test_each_of_them_alone(endpoint: ScriptedEndpoint, run_program: Run) -> None:
     outcome = run_program("sample_medical_qa", endpoint.url, params={"limit_samples": 10})
     assert outcome.returncode == 0, outcome.stderr
