@@ -43,10 +43,7 @@ class SharedLimits:
         name = self._groups.get(role)
         if name is None:
             return None
-        told = self._told.get("groups", {}).get(name)
-        if told is None:
-            self._connection.lose()  # there are limits, and nobody to ask for them
-            told = {}
+        told = self._told.get("groups", {}).get(name, {})
         return SharedAdmission(self._connection, name, rate=told.get("rate", False), tokens=told.get("tokens", False))
 
     @property
@@ -127,7 +124,7 @@ class SharedPurse:
         return reached
 
     def spend(self, *, tokens: int, cost: float) -> None:
-        """An answer came: what it took. It is kept, whoever is still there to count it."""
+        """An answer came: what it took. Where nobody is there to count it, the answer is kept all the same."""
         self._connection.tell({"do": "spend", "tokens": tokens, "cost": cost})
 
 
@@ -139,15 +136,16 @@ class _ServerConnection:
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._waiting: dict[int, tuple[threading.Event, SimpleQueue[Mapping[str, Any] | None]]] = {}
         self._lost = False
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._lines = self._socket.makefile("rb")
         self._greeting: Mapping[str, Any] = {}
         try:
             self._socket.settimeout(GREETING_WITHIN_S)
             self._socket.connect(address)
-            self._lines = self._socket.makefile("rb")
             self._greeting = json.loads(self._lines.readline())
             self._socket.settimeout(None)
         except (OSError, ValueError):
+            self._lines.close()
             self._socket.close()
             self.lose()
         else:

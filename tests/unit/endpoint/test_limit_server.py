@@ -122,7 +122,11 @@ def test_a_refusal_makes_fewer_places_for_all_and_its_pause_closes_them() -> Non
         b.say(do="leave", id=1, answered=False)
         a.say(do="slot", id=2, group="g")
         assert a.hears_nothing()
+        b.say(do="slot", id=2, group="g")
         assert a.hear() == {"id": 2}  # nobody says anything: the pause is over
+        a.say(do="too_many", id=2, pause=0.2)
+        a.say(do="leave", id=2, answered=False)
+        assert b.hear() == {"id": 2}  # and so is a second one
 
 
 def test_a_minute_is_one_for_all() -> None:
@@ -145,6 +149,51 @@ def test_what_waits_for_its_minute_is_let_through_when_it_begins(monkeypatch: py
         for number in range(4):
             a.say(do="rate", id=number, group="g", tokens=0)
         assert [a.hear()["id"] for _ in range(4)] == [0, 1, 2, 3]
+        for number in range(4, 6):
+            a.say(do="rate", id=number, group="g", tokens=0)
+        assert [a.hear()["id"], a.hear()["id"]] == [4, 5]
+        assert [link.groups for link in server._desk._links] == [{}]  # nothing is kept of what is done
+
+
+class NeverForMany(RateLimiter):
+    """Lets ten tokens through, and no eleven."""
+
+    tried = 0
+
+    def tries(self, tokens: int) -> Iterator[None]:
+        while tokens > 10:
+            NeverForMany.tried += 1
+            yield
+
+
+def test_who_is_gone_or_waits_no_more_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_server, "RateLimiter", NeverForMany)
+    with LimitServer({"g": LimitOf(9, 1, 1)}) as server, asking(server, 2) as (a, b):
+        a.say(do="rate", id=1, group="g", tokens=11)
+        a.say(do="begin", id=2)
+        assert a.hear() == {"id": 2, "reached": None}  # what came before is taken
+        b.say(do="rate", id=1, group="g", tokens=10)
+        assert b.hears_nothing()
+        a.say(do="leave", id=1, answered=False)
+        assert b.hear() == {"id": 1}
+        a.say(do="rate", id=3, group="g", tokens=11)
+        a.say(do="begin", id=4)
+        assert a.hear() == {"id": 4, "reached": None}
+        b.say(do="rate", id=2, group="g", tokens=10)
+        a.end()
+        assert b.hear() == {"id": 2}
+
+
+def test_the_first_alone_tries_and_no_more_often_where_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_server, "RateLimiter", NeverForMany)
+    monkeypatch.setattr(limit_server, "POLL_S", 600.0)
+    monkeypatch.setattr(NeverForMany, "tried", 0)
+    with LimitServer({"g": LimitOf(9, 1, 1)}) as server, asking(server) as (a,):
+        for number in range(5):
+            a.say(do="rate", id=number, group="g", tokens=11)
+        a.say(do="begin", id=9)
+        assert a.hear() == {"id": 9, "reached": None}
+        assert NeverForMany.tried == 1
 
 
 def test_one_budget_for_all_to_the_last_request() -> None:

@@ -17,6 +17,7 @@ from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import limit_server
 from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.rate_limits import RateLimiter
 from eval_factory.endpoint.retrying_client import EndpointUnusable
 from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission, SharedLimits
 
@@ -83,7 +84,7 @@ def hold(admission: SharedAdmission) -> tuple[InThread, threading.Event]:
     def stay() -> None:
         with admission.slot():
             entered.set()
-            go.wait(30)
+            go.wait(90)  # longer than anybody waits for what is to happen
 
     thread = InThread(stay)
     assert entered.wait(30)
@@ -142,7 +143,7 @@ def test_an_exit_without_an_exception_is_an_answer() -> None:
         assert waiting.ended()
         assert holding.ended()
         holding, go = hold(admission)
-        take(admission_of(other))()  # there are two places again
+        assert InThread(take(admission_of(other))).ended()  # there are two places again
         go.set()
         assert holding.ended()
 
@@ -173,6 +174,28 @@ def test_a_minute_is_all_others_too() -> None:
         assert stopped.ended()
         assert stopped.raised is None
         assert waiting.goes_on()
+
+
+class NeverForMany(RateLimiter):
+    """Lets ten tokens through, and no eleven."""
+
+    def tries(self, tokens: int) -> Iterator[None]:
+        while tokens > 10:
+            yield
+
+
+def test_after_the_stop_what_waits_for_its_minute_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_server, "RateLimiter", NeverForMany)
+    with LimitServer({"g": LimitOf(9, None, 1)}) as server, processes(server, 2) as (one, other):
+        admission = admission_of(one)
+        first = InThread(lambda: admission.wait_for_rate({"max_tokens": 11}))
+        assert first.goes_on()
+        second = InThread(lambda: admission_of(other).wait_for_rate({"max_tokens": 10}))
+        assert second.goes_on()
+        admission.stop()
+        assert first.ended()
+        assert second.ended()
+        assert (first.raised, second.raised) == (None, None)
 
 
 def test_what_is_not_limited_is_not_asked_for() -> None:
@@ -234,7 +257,8 @@ def test_nobody_at_the_address(tmp_path: Path) -> None:
     limits.close()
 
 
-def test_somebody_else_at_the_address(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", ["220 mail.example ESMTP\r\n", '{"groups": {"g": {}}}\n220 mail.example\n'])
+def test_somebody_else_at_the_address(told: str, tmp_path: Path) -> None:
     address = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.bind(address)
@@ -243,13 +267,17 @@ def test_somebody_else_at_the_address(tmp_path: Path) -> None:
         def talk() -> None:
             connection, _ = stranger.accept()
             with connection:
-                connection.sendall(b"220 mail.example ESMTP\r\n")
+                connection.sendall(told.encode())
+                hangs_up.wait(60)
 
+        hangs_up = threading.Event()
         talking = InThread(talk)
-        limits = limits_at(address)
-        assert talking.ended()
-    with pytest.raises(LimitsLost):
-        take(admission_of(limits))()
+        with limits_at(address) as limits:
+            asking = InThread(take(admission_of(limits)))
+            assert asking.ended()
+            assert isinstance(asking.raised, LimitsLost)
+            hangs_up.set()
+            assert talking.ended()
 
 
 def test_limits_that_the_server_does_not_have_let_nothing_through() -> None:
