@@ -109,8 +109,9 @@ class _Group:
     """The limits of one endpoint."""
 
     def __init__(self, limit: LimitOf) -> None:
-        self.slots = SharedSlots(limit.parallelism)
-        self.rate = SharedRate(RateLimiter(limit.requests_per_minute, limit.tokens_per_minute))
+        self.slots: SharedSlots[tuple[_Link, int]] = SharedSlots(limit.parallelism)
+        limiter = RateLimiter(limit.requests_per_minute, limit.tokens_per_minute)
+        self.rate: SharedRate[tuple[_Link, int]] = SharedRate(limiter)
         self.told = {
             "rate": limit.requests_per_minute is not None or limit.tokens_per_minute is not None,
             "tokens": limit.tokens_per_minute is not None,
@@ -222,8 +223,7 @@ class _Desk:
 
     def _let_in(self, group: _Group) -> None:
         """Whoever has a turn. While the endpoint is left alone, once more when that is over."""
-        for key in group.slots.let_in():
-            link, number = cast("tuple[_Link, int]", key)
+        for link, number in group.slots.let_in():
             link.tell({"id": number})
         closed = group.slots.closed_for()
         if closed and group.will_open is None:
@@ -235,8 +235,7 @@ class _Desk:
 
     def _let_through(self, group: _Group) -> None:
         group.will_try = None
-        for key in group.rate.let_through():
-            link, number = cast("tuple[_Link, int]", key)
+        for link, number in group.rate.let_through():
             link.groups.pop(number, None)
             link.tell({"id": number})
         if group.rate.anybody_waits:

@@ -21,8 +21,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def slots_of(most: int, clock: Clock, *keys: str) -> SharedSlots:
-    slots = SharedSlots(most, clock=clock)
+def slots_of(most: int, clock: Clock, *keys: str) -> SharedSlots[str]:
+    slots: SharedSlots[str] = SharedSlots(most, clock=clock)
     for key in keys:
         slots.want(key)
     return slots
@@ -125,7 +125,7 @@ class Turns(RateLimiter):
 
 
 def test_a_minute_is_given_in_the_order_of_coming() -> None:
-    rate = SharedRate(Turns())
+    rate: SharedRate[str] = SharedRate(Turns())
     assert not rate.anybody_waits
     for key, tokens in (("a", 0), ("b", 2), ("c", 0), ("d", 1)):
         rate.want(key, tokens)
