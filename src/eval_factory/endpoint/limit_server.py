@@ -39,7 +39,7 @@ LONGEST_PATH = 100
 LONGEST_LINE = 65536
 BACKLOG = 128
 """Processes that connect at the same moment."""
-SOCKET = "s"
+PREFIX, SOCKET = "eval-factory-", "s"
 SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
 
 
@@ -97,11 +97,14 @@ class LimitServer:
 
 
 def _private_folder() -> Path:
-    """Only this user can enter it, and a socket's path in it is short enough."""
-    folder = Path(tempfile.mkdtemp(prefix="ef-"))
+    """Only this user can enter it, and a socket's path in it is short enough.
+
+    What is killed leaves it behind, with nothing but the socket's name in it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     if len(os.fsencode(folder / SOCKET)) > LONGEST_PATH:
         folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="ef-", dir=SHORT_FOLDER))
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT_FOLDER))
     return folder
 
 
