@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 
@@ -17,6 +18,8 @@ class Options:
     fresh: bool = False
     debug: bool = False
     no_preflight: bool = False
+    limits: SharedLimitsSettings | None = None
+    """What this run shares with others; None: it has its limits for itself."""
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Is told what will be run and where, once the folder is held and before anything is asked."""
 
