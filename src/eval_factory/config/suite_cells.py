@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import task_named
+from eval_factory.config.model import DEMO_URLS
 from eval_factory.config.rules import BENCHMARK, prescribed_roles
 from eval_factory.config.suite_names import DEFAULT_VARIANT, name_with_variant
-from eval_factory.config.suite_parts import over
+from eval_factory.config.suite_parts import leaves, over
 from eval_factory.config.suite_shape import HANDED, TOP
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.validation_messages import did_you_mean
@@ -145,6 +146,8 @@ def limit_group_of(target: Mapping[str, Any]) -> str:
 
 def group_of_url(url: str) -> str:
     """One name for all ways to write an endpoint's URL: base or full, with or without a query or a slash."""
+    if url in DEMO_URLS:
+        return url
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     for ending in sorted(PATHS.values(), key=len, reverse=True):
@@ -152,3 +155,21 @@ def group_of_url(url: str) -> str:
             path = path.removesuffix(ending)
             break
     return f"{parts.netloc.lower()}{path}"
+
+
+def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Dotted path of each of a cell's parameters -> who says it, and the value."""
+    found: dict[str, tuple[str, Any]] = {}
+    strongest_last = [
+        ("suite", section),
+        (f"evaluation {one.evaluation['name']}", one.evaluation),
+        (f"target {one.target['name']}", one.target),
+        (f"variant {one.variant['name']}", one.variant),
+    ]
+    for who, entry in strongest_last:
+        for path in leaves(entry.get("params") or {}):
+            value: Any = entry["params"]
+            for name in path:
+                value = value[name]
+            found[".".join(path)] = (who, value)
+    return {path: said for path, said in found.items() if said[1] is not None}

@@ -132,7 +132,7 @@ def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any
     whole: dict[str, Any] = {}
     for layer, tree in layers:
         if layer.wins:
-            _take_back(whole, _leaves(tree.get("params") or {}))
+            _take_back(whole, leaves(tree.get("params") or {}))
         for key, value in tree.items():
             by_name = key in NAMED and not layer.wins and value is not None
             whole[key] = _by_name(whole.get(key) or [], value) if by_name else over(whole.get(key), value)
@@ -154,11 +154,11 @@ def _by_name(base: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, A
     return list(known.values())
 
 
-def _leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """The way to each value that is no mapping."""
     found: list[tuple[str, ...]] = []
     for name, value in tree.items():
-        found += _leaves(value, (*above, name)) if isinstance(value, Mapping) and value else [(*above, name)]
+        found += leaves(value, (*above, name)) if isinstance(value, Mapping) and value else [(*above, name)]
     return found
 
 
