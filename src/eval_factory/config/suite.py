@@ -86,7 +86,7 @@ def build_suite(
         problems += _with_origin(layer, problems_of_values(layer.tree, framework))
     section = merged([(layer, normal_form(layer, framework, problems)) for layer in of_sound_shape])
     if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        raise ConfigError(problems)
     problems += _missing(section)
     left = [] if problems else combinations(section, problems)
     if problems:

@@ -69,7 +69,7 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
         if (not include or any(one.fits(pattern) for pattern in include))
         and not any(one.fits(pattern) for pattern in exclude)
     ]
-    if every and not left and not problems:
+    if not left and not problems:
         problems.append(f"{TOP}: `include` and `exclude` leave no cell (there are {len(every)} without them)")
     problems += _same_folder(left)
     return left

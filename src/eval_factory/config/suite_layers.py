@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -157,7 +156,7 @@ def _layer(
         problems.append(f"{where}{TOP}: must be a mapping of keys to values")
         tree = {}
     found: list[str] = []
-    tree = interpolate(deepcopy(tree), env, TOP, found)
+    tree = interpolate(tree, env, TOP, found)
     found += [f"{path}: contains bytes that are not UTF-8" for path in not_writable(tree, TOP)]
     problems += [f"{where}{problem}" for problem in found]
     return SuiteLayer(origin, tree, **what_it_is)

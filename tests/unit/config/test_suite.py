@@ -100,6 +100,15 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     assert "suite.targets: t has no api_endpoint.model_id" in found
 
 
+def test_what_a_file_does_not_say_is_said_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "s.yml"
+    for text in ("{output_dir: x, evaluations: [medec]}", "{preset: smoke, output_dir: x, exclude: [{target: zzz}]}"):
+        file.write_text(f"suite: {text}\n")
+        with pytest.raises(ConfigError) as raised:
+            build_suite(file, env={})
+        assert [problem.startswith(f"{file}: suite.") for problem in raised.value.problems] == [True]
+
+
 def test_mistakes_of_every_kind_are_said_at_once(tmp_path: Path) -> None:
     file = tmp_path / "s.yml"
     file.write_text(

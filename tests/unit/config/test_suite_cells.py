@@ -134,6 +134,7 @@ def test_cells_share_no_part_of_their_run_configs() -> None:
         ("https://h.example/v1/completions/", "h.example/v1"),
         ("https://h.example:8000/v1?api-version=1", "h.example:8000/v1"),
         ("http://h.example", "h.example"),
+        ("http://h.example/completions/chat/completions", "h.example/completions"),
         ("demo://baseline", "demo://baseline"),
     ],
 )

@@ -166,7 +166,7 @@ def named(some: Sequence[Cell], every: Sequence[Cell]) -> str:
     for kind in ("evaluation", "target"):
         values = list(dict.fromkeys(getattr(cell, kind) for cell in some))
         whole = {cell.name for cell in every if getattr(cell, kind) in values}
-        if len(some) > 1 and whole == chosen and len(values) < len(some):
+        if whole == chosen and len(values) < len(some):
             return f"every cell of {_list(values)}"
     return _list([cell.name for cell in some])
 

@@ -42,9 +42,7 @@ def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
     part = any(rule.chooses_a_part and getattr(extra, name) is not None for name, rule in rules.items())
     if there is None:
         return limit, limit is not None
-    if limit is not None and limit <= there:
-        return limit, part
-    return there, part
+    return (there if limit is None else min(limit, there)), part
 
 
 def sum_of(counts: Iterable[RequestCount]) -> RequestCount:

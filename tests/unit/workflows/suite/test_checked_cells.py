@@ -123,6 +123,9 @@ def test_a_bundle_is_looked_through_once_for_all_targets(monkeypatch: pytest.Mon
     assert looked == ["/results/suite/small/pubmed_qa", "/results/suite/small/medec"]
     assert (found[0].missing, found[3].problems) == (("not there",), ("in it",))
     looked.clear()
+    cells(params={"extra": {"data_dir": str(tmp_path), "offline": True}})
+    assert len(looked) == 2
+    looked.clear()
     cells(params={"extra": {"offline": True}})
     assert len(looked) == 4, "an earlier run's data are beside its results"
 
@@ -168,5 +171,7 @@ def test_cells_in_a_few_words(some: list[Cell], said: str) -> None:
 
 
 def test_the_only_cell_has_its_name() -> None:
+    of_one_target = EVERY[::6]
+    assert named(of_one_target[:2], of_one_target) == "a/x, a/y"
     assert named(EVERY[:1], EVERY[:1]) == "a/x"
     assert named(EVERY[:2], EVERY[:2]) == "every cell"
