@@ -1,3 +1,79 @@
-"""eval-factory: measures how good language models are at medical work, on top of upstream HELM."""
+"""eval-factory: measures how good language models are at medical work, on top of upstream HELM.
+
+For other programs and notebooks:
+
+    from eval_factory import evaluate, compare, load_result, list_tasks
+
+`docs/python.md` shows each of them. A name is imported when it is first asked for: `import eval_factory` alone is free.
+"""
 
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False
+"""As typing's, which type checkers and editors know by its name; `typing` itself takes long to import."""
+
+if TYPE_CHECKING:
+    from eval_factory.api import (
+        BusyError,
+        Compared,
+        ConfigError,
+        DryRun,
+        EvalFactoryError,
+        Evaluated,
+        HelmError,
+        InterruptedRunError,
+        NotReportableError,
+        Options,
+        PrerequisiteError,
+        StoredResult,
+        TaskInfo,
+        compare,
+        dry_run,
+        evaluate,
+        gate,
+        list_tasks,
+        load_result,
+        verify,
+    )
+
+__all__ = [
+    "BusyError",
+    "Compared",
+    "ConfigError",
+    "DryRun",
+    "EvalFactoryError",
+    "Evaluated",
+    "HelmError",
+    "InterruptedRunError",
+    "NotReportableError",
+    "Options",
+    "PrerequisiteError",
+    "StoredResult",
+    "TaskInfo",
+    "__version__",
+    "compare",
+    "dry_run",
+    "evaluate",
+    "gate",
+    "list_tasks",
+    "load_result",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    """What `api.py` offers, once somebody asks for it (PEP 562).
+
+    Raises:
+        AttributeError: it does not offer that.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f"{__name__}.api"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

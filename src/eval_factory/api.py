@@ -1,12 +1,13 @@
 """The program for other programs: evaluate, see what a run would do, read a result. Returns records, prints nothing.
 
-    from eval_factory import api
+    from eval_factory import evaluate, load_result  # what is used most; all is here
 
-    evaluated = api.evaluate(run_config="run_config.yml", flags={"config.output_dir": "out"})
+    evaluated = evaluate("run_config.yml", output_dir="out")
     print(evaluated.result.scores[evaluated.result.main_metric].value, evaluated.not_reportable)
-    stored = api.load_result("out")
+    stored = load_result("out")
 
-What goes wrong is raised as a subclass of `EvalFactoryError`, whose `exit_code` is that of the command line.
+What goes wrong is raised as a subclass of `EvalFactoryError`, whose `exit_code` is that of the command line; nothing
+here ends the process. It may be called in a notebook, in several threads at once, and as often as one likes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,19 @@ from eval_factory.analysis.gate import GateResult, hold
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.analysis.policy_lock import check as check_lock
 from eval_factory.config.evaluation import Request
-from eval_factory.core.errors import EvalFactoryError
+from eval_factory.config.given_mapping import plain_document
+from eval_factory.core.errors import (
+    BusyError,
+    ConfigError,
+    EvalFactoryError,
+    HelmError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
+from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
 from eval_factory.workflows import dry_run as workflow
 from eval_factory.workflows.options import DryRun, Evaluated, Options
 from eval_factory.workflows.reproduce import Reproduction, Reran
@@ -35,22 +47,31 @@ if TYPE_CHECKING:
     from eval_factory.workflows.view import Pages
 
 __all__ = [
+    "BusyError",
     "Compared",
+    "ConfigError",
     "DryRun",
     "EvalFactoryError",
     "Evaluated",
     "Finding",
     "GateResult",
+    "HelmError",
+    "InterruptedRunError",
+    "NotReportableError",
     "Options",
+    "ParameterInfo",
+    "PrerequisiteError",
     "Reproduction",
     "Reran",
     "StoredResult",
+    "TaskInfo",
     "Verified",
     "compare",
     "dry_run",
     "evaluate",
     "export_pages",
     "gate",
+    "list_tasks",
     "load_result",
     "reproduce",
     "run_again",
@@ -60,8 +81,9 @@ __all__ = [
 
 
 def evaluate(
-    run_config: Path | str | None = None,
+    run_config: Path | str | Mapping[str, Any] | None = None,
     *,
+    output_dir: Path | str | None = None,
     flags: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
     options: Options | None = None,
@@ -71,25 +93,29 @@ def evaluate(
     """Run one evaluation to its end, or collect it again where it is complete already.
 
     Args:
-        run_config: the YAML file.
+        run_config: the YAML file, or what one would hold: `{"config": ..., "target": ...}`. It is not changed.
+        output_dir: over that of the run config; relative to the current folder.
         flags: path of a value (`config.params.limit_samples`) -> value; over the file's.
         overrides: `path.to.key=value,...`, over everything else, as `--overrides`.
         env: where keys are looked for; this process's own if not given.
-        screen: where progress and warnings are shown; nowhere if not given.
+        screen: where progress and warnings are shown, such as `sys.stderr`; nowhere if not given.
 
     Raises:
         EvalFactoryError: with the exit code of what went wrong. A result that is not reportable raises nothing:
             `not_reportable` says why.
+        InterruptedRunError: among them; Ctrl-C, or a notebook's stop button, while helm-run works. helm-run is ended.
+        KeyboardInterrupt: the same at another time.
     """
     from eval_factory.workflows.evaluate import evaluate as run  # imports what asks endpoints: a dry run does without
 
-    request = _request(run_config, flags, overrides)
+    request = _request(run_config, output_dir, flags, overrides)
     return run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
 
 
 def dry_run(
-    run_config: Path | str | None = None,
+    run_config: Path | str | Mapping[str, Any] | None = None,
     *,
+    output_dir: Path | str | None = None,
     flags: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
     options: Options | None = None,
@@ -101,8 +127,20 @@ def dry_run(
     Raises:
         ConfigError: what `evaluate` would raise of the configuration.
     """
-    request = _request(run_config, flags, overrides)
+    request = _request(run_config, output_dir, flags, overrides)
     return workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+
+
+def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
+    """The tasks that `config.type` may name, as `eval-factory ls` lists them.
+
+    Args:
+        tag: only those that have it.
+
+    Raises:
+        ConfigError: none has it.
+    """
+    return tasks_of_framework(tag)
 
 
 def compare(
@@ -216,9 +254,19 @@ def served_pages(
     return served([Path(one) for one in folders], port=port, env=_env(env), screen=screen or io.StringIO())
 
 
-def _request(run_config: Path | str | None, flags: Mapping[str, Any] | None, overrides: Iterable[str]) -> Request:
-    path = None if run_config is None else Path(run_config)
-    return Request(run_config=path, flags=dict(flags or {}), overrides=tuple(overrides))
+def _request(
+    run_config: Path | str | Mapping[str, Any] | None,
+    output_dir: Path | str | None,
+    flags: Mapping[str, Any] | None,
+    overrides: Iterable[str],
+) -> Request:
+    given = plain_document(flags or {})
+    if output_dir is not None:
+        given["config.output_dir"] = os.fspath(output_dir)
+    texts = (overrides,) if isinstance(overrides, str) else tuple(overrides)
+    if isinstance(run_config, Mapping):
+        return Request(document=run_config, flags=given, overrides=texts)
+    return Request(run_config=None if run_config is None else Path(run_config), flags=given, overrides=texts)
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

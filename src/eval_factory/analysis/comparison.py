@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED, REASONS, Reason, Side, reasons_against, reasons_of
 from eval_factory.analysis.instance_values import InstanceValues, Key, values_of
@@ -24,6 +25,9 @@ from eval_factory.analysis.ranks import holm, rank_intervals
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import Score
 from eval_factory.report.reader import StoredResult, load_result
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class Ranked:
     worst: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compared:
     """What came of it. Where the results are not comparable there are reasons and no comparisons."""
 
@@ -119,6 +123,36 @@ class Compared:
     @property
     def comparable(self) -> bool:
         return not self.reasons
+
+    def to_frame(self, *, instances: bool = False) -> DataFrame:
+        """A row a pair; with `instances`, as `instances_frame`.
+
+        Raises:
+            PrerequisiteError: pandas is not installed.
+        """
+        from eval_factory.analysis import comparison_views
+
+        return self.instances_frame() if instances else comparison_views.pairs_frame(self)
+
+    def instances_frame(self) -> DataFrame:
+        """A row for each instance of a pair whose values differ, with the label of the better one.
+
+        Raises:
+            PrerequisiteError: pandas is not installed.
+        """
+        from eval_factory.analysis import comparison_views
+
+        return comparison_views.flips_frame(self)
+
+    def _repr_html_(self) -> str:
+        from eval_factory.analysis import comparison_views
+
+        return comparison_views.compared_html(self)
+
+    def __repr__(self) -> str:
+        from eval_factory.analysis import comparison_views
+
+        return comparison_views.in_a_line(self)
 
 
 def compare(

@@ -39,6 +39,7 @@ from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import write_example
 from eval_factory.tasks.framework import Framework, load_framework
+from eval_factory.tasks.task_info import tasks_with
 
 if TYPE_CHECKING:
     from eval_factory.api import DryRun
@@ -95,10 +96,7 @@ def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
-    tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
-    if not tasks:
-        tags = sorted({name for task in framework.evaluations for name in task.about.tags})
-        raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
+    tasks = tasks_with(tag, framework)
     if as_json:
         click.echo(json.dumps([task_listing.task_record(task) for task in tasks], indent=2))
     elif sys.stdout.isatty():
@@ -182,7 +180,11 @@ def run_eval(
         given["config.params.extra.allow_code_execution"] = True
     output = RunOutput(quiet=quiet, as_json=as_json)
     options = api.Options(
-        fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight, on_launch=output.launched
+        fresh=fresh,
+        debug=debug or ctx.obj["debug"],
+        no_preflight=no_preflight,
+        on_launch=output.launched,
+        own_process=True,
     )
     asked: dict[str, Any] = {"flags": given, "overrides": overrides, "options": options, "screen": output.screen()}
     with output.failures_told():

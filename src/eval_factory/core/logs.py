@@ -11,13 +11,12 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 
 
 def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool, beginning: Iterable[str] = ()) -> logging.Logger:
-    """logs/eval-factory.log: every line redacted, only the owner may read it."""
-    logger = logging.getLogger("eval_factory.run")
-    logger.setLevel(logging.DEBUG if debug else logging.INFO)
-    logger.propagate = False
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
+    """logs/eval-factory.log: every line redacted, only the owner may read it.
+
+    The logger is of this run alone, not one of a name that all share: runs of several threads each write into their own
+    folder. `close_log` closes the file.
+    """
+    logger = logging.Logger("eval_factory.run", logging.DEBUG if debug else logging.INFO)
     rundir.program_log.touch(mode=PRIVATE)
     handler = logging.FileHandler(rundir.program_log, encoding="utf-8")
     handler.setFormatter(_RedactingFormatter(redactor))
@@ -29,6 +28,12 @@ def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool, beginning: Iter
     for line in beginning:
         logger.info(line)
     return logger
+
+
+def close_log(logger: logging.Logger) -> None:
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
 
 
 class _RedactingFormatter(logging.Formatter):

@@ -52,7 +52,10 @@ class ProgressDisplay:
 
     def __init__(self, stream: TextIO) -> None:
         is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
-        self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
+        # in a notebook rich would show everything in the cell, wherever `stream` leads
+        self._console = Console(
+            file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal, force_jupyter=False
+        )
         self._phase_started = 0.0
         self._last_line = 0.0
         self._bar: Progress | None = None

@@ -26,12 +26,13 @@ from eval_factory.core.results import (
 )
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import documents
+from eval_factory.report.result_views import ResultViews
 
 _EXTRA = "extra."
 
 
-@dataclass(frozen=True)
-class StoredResult:
+@dataclass(frozen=True, repr=False)
+class StoredResult(ResultViews):
     """One output folder, read."""
 
     result: TaskResult

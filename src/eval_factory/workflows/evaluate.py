@@ -86,10 +86,12 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
                 settings = replace(settings, probed=probe_all(context, plan.endpoints))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
-            ahead = ImportsAhead(NEEDED_TO_REPORT)
+            ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())
             ended = run_helm(context, evaluation, argv, settings, on_event=ahead)
             ahead.wait()
             ran = checked(context, plan, ended)
+        if options.own_process:
+            collect_rarely()  # the records of a run live to its end
         with not_to_be_hung_up():
             return report(context, plan, argv, ran, read)
 
@@ -182,7 +184,6 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     from eval_factory.scoring.run_environment import installed_packages
     from eval_factory.scoring.run_files import with_run_files
 
-    collect_rarely()  # the records of a run live to its end
     started = time.monotonic()
     home = framework_path().parent
     commit = git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout

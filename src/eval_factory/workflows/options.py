@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
+from eval_factory.report.result_views import ResultViews
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,9 @@ class Options:
     no_preflight: bool = False
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Is told what will be run and where, once the folder is held and before anything is asked."""
+    own_process: bool = False
+    """Whether this process does nothing but this run. It then imports in another thread while helm-run works, and looks
+    for garbage rarely: both is of the whole process, and is left alone in a notebook or a server."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,8 @@ class DryRun:
     """What is wrong with the user's own data: a run would end with it."""
 
 
-@dataclass(frozen=True)
-class Evaluated:
+@dataclass(frozen=True, repr=False)
+class Evaluated(ResultViews):
     """A result that was written."""
 
     result: TaskResult
@@ -41,3 +46,8 @@ class Evaluated:
     """For the screen; redacted."""
     not_reportable: str | None
     """Why no score of it may be reported, and what to do; None where they may."""
+
+    @property
+    def folder(self) -> Path:
+        """The output folder."""
+        return self.rundir.root
