@@ -61,18 +61,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """What `api.py` offers, once somebody asks for it (PEP 562).
+if not TYPE_CHECKING:  # with it in sight, a type checker would believe that there is every name
 
-    Raises:
-        AttributeError: it does not offer that.
-    """
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    def __getattr__(name: str) -> object:
+        """What `api.py` offers, once somebody asks for it (PEP 562).
 
-    found = globals()[name] = getattr(import_module(f"{__name__}.api"), name)
-    return found
+        Raises:
+            AttributeError: it does not offer that.
+        """
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(f"{__name__}.api"), name)
+        return found
 
 
 def __dir__() -> list[str]:

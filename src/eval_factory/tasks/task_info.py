@@ -11,7 +11,9 @@ from eval_factory.tasks.code_execution import executed_by
 from eval_factory.tasks.errata import Erratum, load_errata
 from eval_factory.tasks.framework import Framework, Task, load_framework
 
-Scoring = Literal["rule", "jury"]
+Scoring = Literal["rule", "jury", "either"]
+_BENCHMARK = "benchmark"
+"""The parameter that names a benchmark of one's own, which may be scored by either."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class TaskInfo:
 
     @property
     def scoring(self) -> Scoring:
+        if _BENCHMARK in self.parameters:
+            return "either"
         return "jury" if self.judges else "rule"
 
     def as_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.logs import close_log, open_log
+from eval_factory.core.logs import open_log
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.plan.credentials import credentials_report
@@ -81,11 +81,10 @@ def hold(
     for key in keys.found.values():
         redactor.learn(key)
     claim(plan.rundir, fresh=fresh)
-    with plan.rundir.locked(lambda text: print(text, file=screen)) as lock:
-        log = open_log(plan.rundir, redactor, debug=debug, beginning=[*warnings_of(plan.evaluation), *keys.lines])
-        try:
-            for warning in keys.warnings:
-                screen.write(f"warning: {warning}\n")
-            yield RunContext(plan.rundir, lock, env, redactor, log, screen)
-        finally:
-            close_log(log)
+    with (
+        plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
+        open_log(plan.rundir, redactor, debug=debug, beginning=[*warnings_of(plan.evaluation), *keys.lines]) as log,
+    ):
+        for warning in keys.warnings:
+            screen.write(f"warning: {warning}\n")
+        yield RunContext(plan.rundir, lock, env, redactor, log, screen)
