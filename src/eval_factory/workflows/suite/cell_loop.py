@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, Outcome, Then, Tried, outcome_of
 from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
@@ -47,6 +47,17 @@ class CellRun:
     free_at: float | None = None
     """When its folder, which somebody else holds, is looked at again."""
     last: Outcome | None = None
+    run_before: str | None = None
+    """The id of the complete run that stood in the folder when the cell was begun."""
+
+    def finished_run(self) -> str | None:
+        state = read_state(self.planned.plan.rundir)
+        return state.run_id if state is not None and state.complete else None
+
+    @property
+    def was_finished(self) -> bool:
+        """The process found everything answered: it only collected."""
+        return self.run_before is not None and self.run_before == self.finished_run()
 
 
 @dataclass
@@ -120,6 +131,7 @@ class CellLoop:
         record = config.with_name(f"{cell.evaluation}.end.json")
         record.unlink(missing_ok=True)
         run.begun += 1
+        run.run_before = run.finished_run()
         self._attempts += 1
         self._running[self._attempts] = run
         probed = self.probed.get(number)
@@ -221,9 +233,11 @@ class CellLoop:
         cell = run.planned.cell
         self._tell_end(run, status, exit_code, reason)
         self.reports[run.planned.number] = CellReport(
-            cell.target, cell.evaluation, status, Path(cell.folder), exit_code, reason, run.begun
+            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, run.begun, run.was_finished
         )
 
     def _tell_end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
         told = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
-        self.journal.tell(CELL_ENDED, **cell_fields(run.planned.cell), **told, collected=False, reused_from=None)
+        self.journal.tell(
+            CELL_ENDED, **cell_fields(run.planned.cell), **told, collected=run.was_finished, reused_from=None
+        )
