@@ -120,6 +120,7 @@ class Endpoint:
             first=FirstRequests(settings.stop_after_failures, answered=answered),
             patience=Patience(),
             has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
+            admission=None if session.limits is None else session.limits.admission(settings.role),
         )
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
