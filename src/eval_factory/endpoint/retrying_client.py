@@ -18,12 +18,12 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.concurrency import AdaptiveConcurrency
+from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
-from eval_factory.endpoint.rate_limits import Patience, RateLimiter, asked_pause
+from eval_factory.endpoint.rate_limits import Patience, asked_pause
 from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
 from eval_factory.endpoint.sign_in import SignInError
 from eval_factory.endpoint.transport import PROXY_LOGIN, Reply, TransportError
@@ -72,6 +72,10 @@ class RequestFailed(Exception):
 
 class EndpointUnusable(Exception):
     """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
+
+
+class EndpointGone(EndpointUnusable):
+    """Nobody answers, or not any more; the next try may succeed once it is back."""
 
 
 class _Transient(Exception):
@@ -165,12 +169,14 @@ class RetryingClient:
         first: FirstRequests | None = None,
         patience: Patience | None = None,
         has_answered: bool = False,
+        admission: Admission | None = None,
     ) -> None:
         """
         Args:
             first: what stops the run where the first requests all fail; None: nothing does.
             patience: for how long a 429 costs no retry; None: for no time.
             has_answered: it is known to be there, and to take the key and the model.
+            admission: lets requests through; None: within the settings' own limits, for this client alone.
         """
         parallelism = settings.parallelism
         self._connection, self._transport, self._messages = connection, connection.transport, connection.messages
@@ -183,8 +189,7 @@ class RetryingClient:
             backoff_max=BACKOFF_MAX_S,
             allowed_methods=None,
         )
-        self._rate_limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
-        self._concurrency = AdaptiveConcurrency(parallelism)
+        self._admission = admission or LocalAdmission(settings)
         self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=parallelism)
         self._first, self._patience = first or FirstRequests(0), patience
         self._has_answered = has_answered
@@ -209,7 +214,8 @@ class RetryingClient:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            unusable = EndpointUnusable(self._messages.none_answered(self._first.most, causes))
+            kind = EndpointGone if failed.status is None or failed.status >= 500 else EndpointUnusable
+            unusable = kind(self._messages.none_answered(self._first.most, causes))
             self._remember(unusable)
             raise unusable from failed
         except EndpointUnusable as unusable:
@@ -220,6 +226,7 @@ class RetryingClient:
         with self._lock:
             self._unusable = self._unusable or unusable
         self._stop.set()
+        self._admission.stop()
 
     def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         tries, attempt = _Tries(self._retries), 1
@@ -227,10 +234,10 @@ class RetryingClient:
         while True:
             started, clock = time.time(), time.perf_counter()
             try:
-                with self._concurrency.slot() as since:
+                with self._admission.slot() as slot:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    answer, changes = self._attempt(body, own_changes, since)
+                    answer, changes = self._attempt(body, own_changes, slot)
             except _Transient as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
@@ -238,7 +245,7 @@ class RetryingClient:
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
                 if outage:
-                    raise EndpointUnusable(self._outage_message(str(failed))) from None
+                    raise EndpointGone(self._outage_message(str(failed))) from None
                 if pause is None:
                     raise failed from None
                 self._stop.wait(pause)
@@ -254,13 +261,12 @@ class RetryingClient:
     def _note_answer(self) -> None:
         self._has_answered, self._refusals = True, 0
         self._first.answered()
-        self._concurrency.answered()
         if self._patience is not None:
             self._patience.answered()
 
     def _raise_if_stopped(self) -> None:
         if self._unusable is not None:
-            raise EndpointUnusable(str(self._unusable))
+            raise type(self._unusable)(str(self._unusable))
 
     def _is_outage(self, error: _Transient, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
@@ -272,7 +278,7 @@ class RetryingClient:
         return self._messages.outage(error) if self._has_answered else self._messages.unreachable(error)
 
     def _attempt(
-        self, body: Mapping[str, Any], own_changes: dict[str, str | None], since: float
+        self, body: Mapping[str, Any], own_changes: dict[str, str | None], slot: float
     ) -> tuple[openai_api.Completion, Changes]:
         """One attempt; more than one request only where the endpoint refuses a parameter and is asked without it.
 
@@ -283,7 +289,7 @@ class RetryingClient:
             changes = {**self._unsupported.changes_for(body), **own_changes}
             sent = openai_api.changed(body, changes)
             try:
-                answer = self._usable(self._send(sent), sent, since)
+                answer = self._usable(self._send(sent), sent, slot)
             except _ParamUnsupported as error:
                 own_changes.update(error.changes)
                 continue
@@ -311,7 +317,7 @@ class RetryingClient:
         if self._use_nvcf:
             hold = min(NVCF_LONGEST_HOLD_S, self._transport.timeout_s / 2)  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
-        self._rate_limiter.wait(body, self._stop)
+        self._admission.wait_for_rate(body)
         self._raise_if_stopped()
         reply = self._transport.post(self._connection.url, body, headers)
         return self._polled(reply, headers) if self._use_nvcf else reply
@@ -339,7 +345,7 @@ class RetryingClient:
                 reply = self._transport.get(f"{status_url}/{waiting}", headers)
         return reply
 
-    def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> openai_api.Completion:
+    def _usable(self, reply: Reply, sent: Mapping[str, Any], slot: float) -> openai_api.Completion:
         if 200 <= reply.status < 300:
             try:
                 return self._reader.answer(reply, sent)
@@ -351,7 +357,7 @@ class RetryingClient:
         text = self._reader.said(reply, sent)
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
-                self._concurrency.too_many(since)
+                self._admission.too_many(slot, _asked(reply.headers))
             named = " (rate limit)" if reply.status == 429 else ""
             message = f"HTTP {reply.status}{named}: {text}"
             raise _Transient(message, reply.status, reply.headers, said=text)
@@ -377,5 +383,10 @@ class RetryingClient:
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
     """Seconds: as many as the endpoint asks for, up to a limit, or the backoff says."""
+    asked = _asked(headers)
+    return retries.get_backoff_time() if asked is None else asked
+
+
+def _asked(headers: Mapping[str, str]) -> float | None:
     asked = asked_pause(headers)
-    return min(asked, RETRY_AFTER_MAX_S) if asked else retries.get_backoff_time()
+    return min(asked, RETRY_AFTER_MAX_S) if asked else None

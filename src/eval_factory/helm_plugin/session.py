@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.events import EventWriter, run_id
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import ResponseCache
+from eval_factory.endpoint.shared_limits import SharedLimits
 
 
 @dataclass
@@ -38,6 +40,8 @@ class Session:
     clients: dict[str, Any] = field(default_factory=dict)
     """Role -> its client."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    limits: SharedLimits | None = None
+    """What this run shares with others; None: it has its limits for itself."""
 
     def start_counting(self) -> None:
         """Counts are of one run; several may follow each other."""
@@ -85,7 +89,9 @@ def session_for(root: Path) -> Session:
             this_run = run_id()
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, this_run, redactor)
-            session = Session(ResponseCache(rundir.cache_db, this_run), events, redactor)
+            shared = HelmRunSettings.from_environment(os.environ).limits
+            limits = None if shared is None else SharedLimits(shared)
+            session = Session(ResponseCache(rundir.cache_db, this_run), events, redactor, limits=limits)
             _sessions[root] = session
         return session
 

@@ -7,13 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.failure_causes import shortened
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
+from eval_factory.endpoint.admission import Admission
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, EndpointUnusable, RequestFailed, RetryingClient
+from eval_factory.endpoint.retrying_client import (
+    RETRIED_STATUSES,
+    EndpointGone,
+    EndpointUnusable,
+    RequestFailed,
+    RetryingClient,
+)
 from eval_factory.endpoint.stop_messages import StopMessages
 
 PROMPT = "ping"
@@ -26,11 +33,15 @@ _OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
 
 
 def probe(
-    endpoint: EndpointSettings, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None]
+    endpoint: EndpointSettings,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    say: Callable[[str], None],
+    admission: Admission | None = None,
 ) -> str | None:
     """Ask for one token. Returns a warning where no answer came, but may later: the endpoint is slow or busy.
 
-    `say` is told how a sign-in goes.
+    `say` is told how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
 
     Raises:
         PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
@@ -41,7 +52,7 @@ def probe(
         requests_per_minute=None, tokens_per_minute=None,
     )  # fmt: skip
     connection = connection_to(settings, env=env, redactor=redactor, say=say)
-    client = RetryingClient(settings, connection)
+    client = RetryingClient(settings, connection, admission=admission)
     failure = _failure_of(client, _body(settings, env, FEW_TOKENS))
     if failure is not None and failure.status in STATUSES_OF_A_BODY:
         failure = _failure_of(client, _body(settings, env, MORE_TOKENS))
@@ -53,7 +64,8 @@ def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFaile
     try:
         client.ask(body, lambda *_: None)
     except EndpointUnusable as error:
-        raise PrerequisiteError(str(error)) from error
+        kind = EndpointUnreachableError if isinstance(error, EndpointGone) else EndpointRefusedError
+        raise kind(str(error)) from error
     except RequestFailed as error:
         return error
     return None
@@ -64,7 +76,7 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
     status = failure.status or 0
     of_tokens = status in STATUSES_OF_A_BODY and _OF_TOKENS.search(failure.said)
     if 400 <= status < 500 and status not in RETRIED_STATUSES and not of_tokens:
-        raise PrerequisiteError(messages.refused_probe(status, failure.said))
+        raise EndpointRefusedError(messages.refused_probe(status, failure.said))
     who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
     stop = endpoint.stop_after_failures
     after = f"; the run begins all the same, and stops where its first {stop} requests all fail" if stop else ""

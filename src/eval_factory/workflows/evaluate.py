@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -15,10 +16,12 @@ from eval_factory.core import events as event_names
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.rundir import write_atomic
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import read_answers_by_role
+from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.executors.open_files import make_room
 from eval_factory.executors.process import git_hash
 from eval_factory.helm.command import command_line
@@ -75,15 +78,17 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
     with hold(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
-        settings = settings_of(plan, bundle, context.env)
+        settings = replace(settings_of(plan, bundle, context.env), limits=options.limits)
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
         ran = finished_before(context, plan, read) if not options.fresh else None
         if ran is None:
             make_room(plan.model.parallelism * len(plan.endpoints))
-            if not options.no_preflight:
-                settings = replace(settings, probed=probe_all(context, plan.endpoints))
+            if options.probed is not None:
+                settings = replace(settings, probed=options.probed)
+            elif not options.no_preflight:
+                settings = replace(settings, probed=probe_all(context, plan.endpoints, options.limits))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
             ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())
@@ -118,24 +123,30 @@ def finished_before(context: RunContext, plan: Plan, read: DataRead) -> Ran | No
     return Ran(tuple(folders), state.run_id, state.wall_s)
 
 
-def probe_all(context: RunContext, endpoints: Collection[EndpointSettings]) -> frozenset[str]:
+def probe_all(
+    context: RunContext, endpoints: Collection[EndpointSettings], limits: SharedLimitsSettings | None = None
+) -> frozenset[str]:
     """One cheap question to each endpoint. Returns the roles whose endpoints answered.
+
+    `limits`: within which they are asked, where other runs ask them too.
 
     Raises:
         PrerequisiteError: one of them cannot be asked at all.
     """
     silent = set()
-    for endpoint in endpoints:
-        if endpoint.url.startswith("demo:"):
-            continue
-        try:
-            warning = probe(endpoint, context.env, context.redactor, context.log.info)
-        except PrerequisiteError as error:
-            context.log.error(str(error))
-            raise
-        if warning:
-            context.warn(warning)
-            silent.add(endpoint.role)  # a leaderboard may have several models
+    with nullcontext() if limits is None else SharedLimits(limits) as shared:
+        for endpoint in endpoints:
+            if endpoint.url.startswith("demo:"):
+                continue
+            admission = None if shared is None else shared.admission(endpoint.role)
+            try:
+                warning = probe(endpoint, context.env, context.redactor, context.log.info, admission)
+            except PrerequisiteError as error:
+                context.log.error(str(error))
+                raise
+            if warning:
+                context.warn(warning)
+                silent.add(endpoint.role)  # a leaderboard may have several models
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 
