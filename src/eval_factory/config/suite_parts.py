@@ -41,7 +41,7 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
         tree["output_dir"] = os.path.abspath(os.path.expanduser(tree["output_dir"]))
     for kind in NAMED:
         found += _twice(kind, tree.get(kind) or [])
-    problems += [f"{layer.origin}: {problem}" if layer.origin else problem for problem in found]
+    problems += [f"{layer.begin}{problem}" for problem in found]
     for key in ("preset", "extends"):
         tree.pop(key, None)
     return tree

@@ -7,35 +7,16 @@ from typing import Any
 import pytest
 
 from eval_factory.config.evaluation import build_evaluation
-from eval_factory.config.suite import Suite, build_suite
+from eval_factory.config.suite import build_suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
-
-ENDPOINT = {"url": "https://host.example/v1", "model_id": "org/model"}
-
-
-def section(**changes: Any) -> dict[str, Any]:
-    usual = {
-        "output_dir": "/results/suite",
-        "evaluations": ["pubmed_qa", "medec"],
-        "targets": [{"name": "small", "api_endpoint": ENDPOINT}, {"name": "big", "api_endpoint": ENDPOINT}],
-    }
-    return {**usual, **changes}
-
-
-def suite(*, overrides: tuple[str, ...] = (), flags: dict[str, Any] | None = None, **changes: Any) -> Suite:
-    return build_suite(None, document={"suite": section(**changes)}, flags=flags, overrides=overrides, env={})
-
+from suites import ENDPOINT, params, suite
 
 def problems(**changes: Any) -> list[str]:
     with pytest.raises(ConfigError) as raised:
         suite(**changes)
     return raised.value.problems
-
-
-def params(found: Suite) -> dict[str, Any]:
-    return {cell.name: cell.document["config"]["params"] for cell in found.cells}
 
 
 def test_each_evaluation_of_each_target_is_a_run_config() -> None:
@@ -45,7 +26,7 @@ def test_each_evaluation_of_each_target_is_a_run_config() -> None:
     assert (cell.target, cell.evaluation, cell.folder) == ("big", "medec", Path("/results/suite/big/medec"))
     assert cell.document == {
         "config": {"type": "medec", "output_dir": "/results/suite/big/medec", "params": {"limit_samples": 3}},
-        "target": {"api_endpoint": ENDPOINT},
+        "target": {"api_endpoint": {**ENDPOINT, "model_id": "org/big"}},
     }
     assert build_evaluation(cell.request, load_framework(), {}).run.config.params.limit_samples == 3
 
