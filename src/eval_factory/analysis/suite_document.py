@@ -68,7 +68,12 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "folder": folder_of(cell, root),
     }
     validity = {"requested": cell.requested, "failed": cell.failed, "coverage": cell.coverage}
-    paid = {"cost": cell.cost, "prompt_tokens": cell.prompt_tokens, "completion_tokens": cell.completion_tokens}
+    paid = {
+        "cost": cell.cost,
+        "unpriced": cell.unpriced or None,
+        "prompt_tokens": cell.prompt_tokens,
+        "completion_tokens": cell.completion_tokens,
+    }
     more = {
         "reason": cell.reason,
         "model": cell.model,
@@ -156,8 +161,8 @@ def _printable(value: Any) -> Any:
 
 _ROW = (
     "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
-    "reason", "model", "task", "higher_is_better", "unit", "requested", "failed", "coverage", "cost", "prompt_tokens",
-    "completion_tokens", "not_reportable",
+    "reason", "model", "task", "higher_is_better", "unit", "requested", "failed", "coverage", "cost", "unpriced",
+    "prompt_tokens", "completion_tokens", "not_reportable",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eval_factory.analysis.suite_document import csv_text, document, rows, usage_document
 from eval_factory.analysis.suite_markdown import markdown
+from eval_factory.analysis.suite_page import suite_page
 from eval_factory.analysis.suite_records import SuiteResults
 from eval_factory.core.rundir import write_atomic
 from eval_factory.core.suite_dir import SuiteDir
@@ -18,5 +19,6 @@ def write_suite_results(results: SuiteResults, folder: SuiteDir) -> None:
     """
     write_atomic(folder.results_csv, csv_text(rows(results, folder.root)))
     write_atomic(folder.results_md, markdown(results, folder.root))
+    write_atomic(folder.results_html, suite_page(results, folder.root))
     write_atomic(folder.usage_yaml, to_yaml(usage_document(results)))
     write_atomic(folder.results_yaml, to_yaml(document(results, folder.root)))

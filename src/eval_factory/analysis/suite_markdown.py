@@ -66,13 +66,13 @@ def _win_rates(results: SuiteResults) -> Iterator[str]:
     if all(one.win_rate is None for one in results.win_rates):
         yield "No two models have values that a win rate could be made of."
     else:
-        heads = ["model", "mean win rate", "least and greatest", "rank", "benchmarks"]
+        heads = ["model", "mean win rate", "rank", "comparisons", "benchmarks"]
         body = [
             [
                 prose(one.model),
                 words.win_rate(one),
-                words.win_interval(one),
                 words.rank(one.best_rank, one.worst_rank),
+                words.decided(one),
                 str(one.columns),
             ]
             for one in words.by_win_rate(results.win_rates)

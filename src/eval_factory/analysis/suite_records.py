@@ -76,6 +76,8 @@ class CellResult:
     coverage: float | None = None
     cost: float | None = None
     """US dollars of all that was paid for in the folder; None where no price is known."""
+    unpriced: int = 0
+    """Answers that it does not hold the cost of."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     group_scores: tuple[GroupScore, ...] = ()

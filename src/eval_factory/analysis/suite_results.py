@@ -15,6 +15,7 @@ from eval_factory.analysis.comparison import Pair, Ranked, compare_pairs, correc
 from eval_factory.analysis.comparison_reasons import Side
 from eval_factory.analysis.instance_values import values_of
 from eval_factory.analysis.metric_groups import GROUPS, group_scores
+from eval_factory.analysis.paired import ALPHA
 from eval_factory.analysis.ranks import rank_intervals
 from eval_factory.analysis.suite_records import (
     Benchmark,
@@ -26,7 +27,7 @@ from eval_factory.analysis.suite_records import (
     SuiteResults,
     Took,
 )
-from eval_factory.analysis.win_rates import Column, win_rates
+from eval_factory.analysis.win_rates import ALPHA_OF_EACH, Column, win_rates
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
@@ -92,6 +93,7 @@ def _read(cell: FinishedCell) -> _Read:
 def _of_result(bare: CellResult, result: TaskResult) -> CellResult:
     """With all that the result itself says."""
     paid, validity = result.usage.all_runs.total, result.validity
+    cost, unpriced = _cost(result)
     return replace(
         bare,
         model=result.provenance.target,
@@ -102,7 +104,8 @@ def _of_result(bare: CellResult, result: TaskResult) -> CellResult:
         requested=validity.instances.requested,
         failed=validity.instances.failed,
         coverage=validity.coverage,
-        cost=_cost(result),
+        cost=cost,
+        unpriced=unpriced,
         prompt_tokens=paid.prompt_tokens,
         completion_tokens=paid.completion_tokens,
         group_scores=tuple(group_scores(result)),
@@ -116,10 +119,10 @@ def _why_not(result: TaskResult) -> Iterator[str]:
         yield f"{result.validity.coverage:.1%} of it has a score" if has_score else "it has no main score"
 
 
-def _cost(result: TaskResult) -> float | None:
-    """Of all runs in the folder; None where nobody knows a price."""
-    known: Any = getattr(result.usage, "cost", None)
-    return float(known) if isinstance(known, (int, float)) else None
+def _cost(result: TaskResult) -> tuple[float | None, int]:
+    """(US dollars of all runs in the folder, answers whose price is not known). None where no price is."""
+    known: Any = getattr(result.usage.all_runs.total, "cost", None)
+    return (None, 0) if known is None else (float(known.value), int(known.unpriced_requests))
 
 
 def _took(cell: FinishedCell, result: TaskResult) -> Took:
@@ -172,24 +175,21 @@ def _benchmark(evaluation: str, sides: Sequence[Side]) -> Benchmark:
     return Benchmark(evaluation, pairs, tuple(ranks))
 
 
-def _shown(pairs: Iterable[Pair]) -> Iterator[tuple[str, str]]:
-    """(better, worse) of the pairs whose corrected test shows a difference."""
+def _shown(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[str, str]]:
+    """(better, worse) of the pairs whose corrected test shows a difference at this level."""
     for pair in pairs:
-        if pair.comparison is not None and pair.comparison.significant:
-            better, worse = (pair.b, pair.a) if pair.comparison.advantage > 0 else (pair.a, pair.b)
+        one = pair.comparison
+        if one is not None and one.significant and one.p_holm is not None and one.p_holm < below:
+            better, worse = (pair.b, pair.a) if one.advantage > 0 else (pair.a, pair.b)
             yield better.label, worse.label
-
-
-def _corrected_together(benchmarks: Sequence[Benchmark]) -> list[Benchmark]:
-    """With p values corrected for all pairs of all benchmarks: win rates are made of all of them."""
-    pairs = iter(corrected([pair for one in benchmarks for pair in one.pairs]))
-    return [replace(one, pairs=tuple(next(pairs) for _ in one.pairs)) for one in benchmarks]
 
 
 def _columns(results: Sequence[CellResult], benchmarks: Sequence[Benchmark]) -> tuple[list[Column], list[LeftOut]]:
     """The columns of the win rates, and what has a value and is in none."""
     columns, left_out = [], []
-    for benchmark in _corrected_together(benchmarks):
+    together = iter(corrected([pair for one in benchmarks for pair in one.pairs]))
+    for benchmark in benchmarks:
+        certain = [next(together) for _ in benchmark.pairs]
         cells = [cell for cell in results if cell.evaluation == benchmark.evaluation and cell.value is not None]
         entering = {cell.target: cell for cell in cells if cell.enters_win_rates}
         for cell in cells:
@@ -200,7 +200,7 @@ def _columns(results: Sequence[CellResult], benchmarks: Sequence[Benchmark]) -> 
         if reason is not None:
             left_out.append(LeftOut(benchmark.evaluation, None, reason))
         elif entering:
-            columns.append(_column(benchmark, entering))
+            columns.append(_column(benchmark, entering, certain))
     return columns, left_out
 
 
@@ -218,11 +218,18 @@ def _against(benchmark: Benchmark, entering: Mapping[str, CellResult]) -> str | 
     return None
 
 
-def _column(benchmark: Benchmark, entering: Mapping[str, CellResult]) -> Column:
-    pairs = [pair for pair in benchmark.pairs if pair.a.label in entering and pair.b.label in entering]
+def _column(benchmark: Benchmark, entering: Mapping[str, CellResult], certain: Iterable[Pair]) -> Column:
+    """
+    Args:
+        certain: the pairs with p values corrected for those of all benchmarks, of which win rates are made.
+    """
     values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
     lower = next(iter(entering.values())).higher_is_better is False
-    return Column(benchmark.evaluation, values, lower, frozenset(_shown(pairs)))
+    shown, surely = (
+        frozenset(pair for pair in _shown(pairs, below) if entering.keys() >= {*pair})
+        for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
+    )
+    return Column(benchmark.evaluation, values, lower, shown, surely)
 
 
 def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> Iterator[GroupWinRates]:

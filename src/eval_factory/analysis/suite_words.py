@@ -16,8 +16,8 @@ NOTHING = "-"
 WIN_RATES = (
     "The mean win rate is that of HELM's leaderboards: the share of the other models that a model beats, a tie counting"
     " one half, as a mean over the benchmarks. It counts a lead of any size, also one by chance. So beside it stand the"
-    " least and the greatest win rate, and the ranks, that agree with the differences which are shown (paired tests,"
-    " corrected for all pairs of all benchmarks, 95 % together)."
+    " comparisons that show a difference (won, lost) and those that show none (open), and the ranks that a model may"
+    " have: all of them hold together with 95 % confidence."
 )
 PAIRS = (
     "Differences are b - a, on the instances that both have a value of. p is corrected (Holm) for the pairs of the"
@@ -74,19 +74,24 @@ def metrics_of(results: SuiteResults, evaluation: str) -> str:
 
 
 def cost(cell: CellResult) -> str:
-    """US dollars, to three digits where it is little."""
+    """US dollars; of what has a known price."""
     if cell.cost is None:
         return NOTHING
-    return f"${cell.cost:,.2f}" if cell.cost >= 1 or cell.cost == 0 else f"${cell.cost:.3g}"
+    return ("at least " if cell.unpriced else "") + _dollars(cell.cost)
+
+
+def _dollars(amount_of_it: float) -> str:
+    """To three digits where it is little."""
+    return f"${amount_of_it:,.2f}" if amount_of_it >= 1 or amount_of_it == 0 else f"${amount_of_it:.3g}"
 
 
 def total_cost(results: SuiteResults) -> str:
-    """Of the cells whose cost is known; empty where none is."""
+    """Of the runs whose cost is known; empty where none is."""
     known = [cell.cost for cell in results.cells if cell.cost is not None]
     if not known:
         return ""
-    of = "" if len(known) == len(results.cells) else f" ({len(known)} of {counted(len(results.cells), 'run')})"
-    return f"Cost of all that was paid for: ${sum(known):,.2f}{of}."
+    least = len(known) < len(results.cells) or any(cell.unpriced for cell in results.cells)
+    return f"All that was paid for cost {'at least ' if least else ''}{_dollars(sum(known))}."
 
 
 def number(count: int | None) -> str:
@@ -101,8 +106,9 @@ def win_rate(one: WinRate) -> str:
     return NOTHING if one.win_rate is None else f"{one.win_rate:.3f}"
 
 
-def win_interval(one: WinRate) -> str:
-    return NOTHING if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
+def decided(one: WinRate) -> str:
+    """`3 won, 0 lost, 5 open`."""
+    return NOTHING if one.won is None else f"{one.won} won, {one.lost} lost, {one.undecided} open"
 
 
 def rank(best: int | None, worst: int | None) -> str:

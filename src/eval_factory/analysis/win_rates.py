@@ -1,4 +1,4 @@
-"""Mean win rates as HELM's leaderboards show them, and how far chance in the instances may move them.
+"""Mean win rates as HELM's leaderboards show them, and the ranks that chance leaves open.
 
 HELM's is `compute_aggregate_row_win_rates` in helm/benchmark/presentation/summarize.py (crfm-helm 0.5.16): in each
 column the share of the other models that a model beats, a tie counting one half; the mean over the columns in which the
@@ -8,13 +8,18 @@ holds ours to it, to the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import combinations
 from statistics import mean
 
-from eval_factory.analysis.ranks import rank_intervals
+from eval_factory.analysis.paired import ALPHA, sign_flip_p
+from eval_factory.analysis.ranks import holm, rank_intervals
+
+ALPHA_OF_EACH = ALPHA / 2
+"""Ranks rest on two kinds of tests, over instances and over benchmarks: each kind may be wrong half as often."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,9 @@ class Column:
     """Model -> its value; a model without one is not there."""
     lower_is_better: bool | None
     shown: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
-    """(better, worse): differences that are shown, all columns together in 95 % of samples."""
+    """(better, worse): differences that the tests of this column show."""
+    certain: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
+    """Those that are shown at `ALPHA_OF_EACH` with all columns together."""
 
     @property
     def counts(self) -> bool:
@@ -36,43 +43,41 @@ class Column:
 
 @dataclass(frozen=True)
 class WinRate:
-    """Of one model. None where no column counts that it has a value in."""
+    """Of one model. None where no column counts that it has a value in, or nothing was tested."""
 
     model: str
     win_rate: float | None
     columns: int
     """Columns that it is the mean of."""
-    low: float | None = None
-    """The win rate if every difference that is not shown were a defeat."""
-    high: float | None = None
     best_rank: int | None = None
     worst_rank: int | None = None
+    won: int | None = None
+    """Other models in all columns that it is shown to be better than."""
+    lost: int | None = None
+    undecided: int | None = None
+    """Neither of the two, though one value be greater than the other."""
 
 
 def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool) -> tuple[WinRate, ...]:
     """The mean win rate of each model, in their order.
 
-    A model that beats another in a column for certain has a win more there than that one, at the least. So the least
-    and the greatest win rate, and the least difference of two, follow from the differences that are shown; all hold
-    together wherever those are right. From the differences follow ranks, as in M. Mogstad, J. P. Romano, A. M. Shaikh,
-    D. Wilhelm, Review of Economic Studies 91:476-518, 2024.
+    The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic Studies 91:476-518,
+    2024: a model's best rank leaves room for those alone that are shown to have a greater mean win rate, all models
+    together right in 95 % of samples.
 
     Args:
-        tested: whether the columns say what is shown; else there are no intervals and no ranks.
+        tested: whether the columns say what is shown; else there are no ranks.
     """
     counted = [column for column in columns if column.counts]
     found = [WinRate(model, _mean_win_rate(model, counted), len(_of(model, counted))) for model in models]
     if not tested:
         return tuple(found)
     ranked = [one.model for one in found if one.win_rate is not None]
-    better = [
-        (ranked.index(one), ranked.index(other))
-        for one in ranked
-        for other in ranked
-        if one != other and _is_better(one, other, counted)
-    ]
-    ranks = dict(zip(ranked, rank_intervals(len(ranked), better), strict=True))
-    return tuple(_with_interval(one, counted, ranks) for one in found)
+    shown = {*_by_instances(ranked, counted), *_by_columns(ranked, counted)}
+    numbers = {model: number for number, model in enumerate(ranked)}
+    intervals = rank_intervals(len(ranked), [(numbers[better], numbers[worse]) for better, worse in shown])
+    ranks = dict(zip(ranked, intervals, strict=True))
+    return tuple(_with_ranks(one, counted, ranks[one.model]) if one.model in ranks else one for one in found)
 
 
 def _of(model: str, columns: Iterable[Column]) -> list[Column]:
@@ -92,13 +97,51 @@ def _wins(model: str, column: Column) -> float:
     return beaten + others.count(own) / 2
 
 
-def _with_interval(one: WinRate, columns: Sequence[Column], ranks: Mapping[str, tuple[int, int]]) -> WinRate:
-    if one.win_rate is None:
-        return one
+def _with_ranks(one: WinRate, columns: Sequence[Column], ranks: tuple[int, int]) -> WinRate:
     own = _of(one.model, columns)
-    low, high = (float(_average([bound(one.model, column) for column in own])) for bound in (_least, _most))
-    best, worst = ranks[one.model]
-    return WinRate(one.model, one.win_rate, one.columns, min(low, one.win_rate), max(high, one.win_rate), best, worst)
+    won = sum(better == one.model for column in own for better, _ in column.shown)
+    lost = sum(worse == one.model for column in own for _, worse in column.shown)
+    undecided = sum(len(column.values) - 1 for column in own) - won - lost
+    return replace(one, best_rank=ranks[0], worst_rank=ranks[1], won=won, lost=lost, undecided=undecided)
+
+
+def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """(better, worse) by the columns that both have, as a sample: their wins, with the sign flipped at random.
+
+    A paired test over benchmarks, with Holm's correction for the pairs (J. Demsar, Journal of Machine Learning
+    Research 7:1-30, 2006). It needs seven columns or more.
+    """
+    pairs = list(combinations(models, 2))
+    differences = [_differences(one, other, columns) for one, other in pairs]
+    p_values = holm([sign_flip_p(found) if found else None for found in differences])
+    for (one, other), found, p_value in zip(pairs, differences, p_values, strict=True):
+        if p_value is not None and p_value < ALPHA_OF_EACH:
+            yield (one, other) if sum(found) > 0 else (other, one)
+
+
+def _differences(one: str, other: str, columns: Iterable[Column]) -> list[float]:
+    both = [column for column in columns if one in column.values and other in column.values]
+    return [(_wins(one, column) - _wins(other, column)) / (len(column.values) - 1) for column in both]
+
+
+def _by_instances(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """(better, worse) by the tests of each column, whatever became of the differences that are not shown.
+
+    A model that is shown to be better than others has so many wins at the least; one that is shown to be worse lacks
+    so many at the least. Of two of which one is shown to be better, it has a win more than the other there.
+    """
+    for one in models:
+        for other in models:
+            if one != other and _is_better(one, other, columns):
+                yield one, other
+
+
+def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
+    """Fractions: a sum of rounded numbers that ought to be 0 may be above it."""
+    own, others = _of(one, columns), _of(other, columns)
+    if own != others:
+        return _average([_least(one, each) for each in own]) > _average([_most(other, each) for each in others])
+    return sum(_least_difference(one, other, column) for column in own) > 0
 
 
 def _average(shares: Sequence[Fraction]) -> Fraction:
@@ -106,24 +149,16 @@ def _average(shares: Sequence[Fraction]) -> Fraction:
 
 
 def _least(model: str, column: Column) -> Fraction:
-    """Wins that are shown, as a share of the other models."""
-    return Fraction(sum(better == model for better, _ in column.shown), len(column.values) - 1)
+    """Wins that are certain, as a share of the other models."""
+    return Fraction(sum(better == model for better, _ in column.certain), len(column.values) - 1)
 
 
 def _most(model: str, column: Column) -> Fraction:
-    """All wins but those that are shown to be none."""
-    return 1 - Fraction(sum(worse == model for _, worse in column.shown), len(column.values) - 1)
-
-
-def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
-    """Whether its true mean win rate is shown to be the greater one. Fractions: a sum of rounded ones may not be 0."""
-    own, others = _of(one, columns), _of(other, columns)
-    if own != others:
-        return _average([_least(one, each) for each in own]) > _average([_most(other, each) for each in others])
-    return sum(_least_difference(one, other, column) for column in own) > 0
+    """All but those that certainly are none."""
+    return 1 - Fraction(sum(worse == model for _, worse in column.certain), len(column.values) - 1)
 
 
 def _least_difference(one: str, other: str, column: Column) -> Fraction:
     apart = _least(one, column) - _most(other, column)
-    shown = (one, other) in column.shown
-    return max(apart, Fraction(1, len(column.values) - 1)) if shown else apart
+    certain = (one, other) in column.certain
+    return max(apart, Fraction(1, len(column.values) - 1)) if certain else apart

@@ -76,7 +76,7 @@ def page(
         beside: of two results or more.
     """
     style, script = page_style(), page_script()
-    text = _environment().get_template("page.html.j2").render(
+    text = page_environment().get_template("page.html.j2").render(
         shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
         data=Markup(DATA), policy=policy(style, script), words=plain_words,  # noqa: S704
         spent_names=[field.name for field in fields(Spent)], usage_rows=usage_rows, asdict=asdict,
@@ -110,6 +110,12 @@ def page_style() -> str:
 
 
 @cache
+def tables_style() -> str:
+    """Of a page of tables alone."""
+    return f"{page_style()}{_file('suite.css')}"
+
+
+@cache
 def page_script() -> str:
     return f"\n{_file('page.js')}"
 
@@ -119,7 +125,8 @@ def _file(name: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """Of the templates beside this module: everything is escaped, foreign text printable."""
     environment = Environment(
         loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
