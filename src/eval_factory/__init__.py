@@ -2,7 +2,7 @@
 
 For other programs and notebooks:
 
-    from eval_factory import evaluate, compare, load_result, list_tasks
+    from eval_factory import evaluate, run_suite, compare, load_result, list_tasks
 
 `docs/python.md` shows each of them. A name is imported when it is first asked for: `import eval_factory` alone is free.
 """
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         Options,
         PrerequisiteError,
         StoredResult,
+        SuiteOptions,
+        SuiteReport,
         TaskInfo,
         compare,
         dry_run,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         gate,
         list_tasks,
         load_result,
+        run_suite,
         verify,
     )
 
@@ -49,6 +52,8 @@ __all__ = [
     "Options",
     "PrerequisiteError",
     "StoredResult",
+    "SuiteOptions",
+    "SuiteReport",
     "TaskInfo",
     "__version__",
     "compare",
@@ -57,6 +62,7 @@ __all__ = [
     "gate",
     "list_tasks",
     "load_result",
+    "run_suite",
     "verify",
 ]
 

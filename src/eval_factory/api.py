@@ -41,6 +41,7 @@ from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
 from eval_factory.workflows import dry_run as workflow
 from eval_factory.workflows.options import DryRun, Evaluated, Options
 from eval_factory.workflows.reproduce import Reproduction, Reran
+from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
 from eval_factory.workflows.verify import Finding, Verified
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BusyError",
+    "CellReport",
     "Compared",
     "ConfigError",
     "DryRun",
@@ -64,6 +66,8 @@ __all__ = [
     "Reproduction",
     "Reran",
     "StoredResult",
+    "SuiteOptions",
+    "SuiteReport",
     "TaskInfo",
     "Verified",
     "compare",
@@ -75,6 +79,7 @@ __all__ = [
     "load_result",
     "reproduce",
     "run_again",
+    "run_suite",
     "served_pages",
     "verify",
 ]
@@ -110,6 +115,45 @@ def evaluate(
 
     request = _request(run_config, output_dir, flags, overrides)
     return run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+
+
+def run_suite(
+    run_config: Path | str | Mapping[str, Any] | None = None,
+    *,
+    preset: str | None = None,
+    output_dir: Path | str | None = None,
+    flags: Mapping[str, Any] | None = None,
+    options: SuiteOptions | None = None,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> SuiteReport:
+    """Run every evaluation of every target of a suite, each in a process of its own, and write one table.
+
+    Args:
+        run_config: the YAML file, or what one would hold: `{"suite": ...}`. It is not changed.
+        preset: a suite that comes with eval-factory, as the base of this one.
+        output_dir: over that of the file; relative to the current folder.
+        flags: path of a value (`suite.params.limit_samples`) -> value; over the file's.
+        options: to begin anew, to take finished runs over from other folders.
+        env: where keys are looked for; this process's own if not given.
+        screen: where a line is shown as each cell begins and ends; nowhere if not given.
+
+    Raises:
+        EvalFactoryError: the suite could not be run at all, with the exit code of why. A cell that fails raises nothing:
+            its `reason`, and the report's `exit_code`, say so.
+        InterruptedRunError: among them; the cells that ran were ended, and the table holds what is finished.
+    """
+    from eval_factory.config.suite import build_suite
+    from eval_factory.workflows.suite.run_suite import run_suite as run
+    from eval_factory.workflows.suite.screen_lines import ScreenLines
+
+    given = plain_document(flags or {})
+    given |= {} if preset is None else {"suite.preset": preset}
+    given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
+    document = plain_document(run_config) if isinstance(run_config, Mapping) else None
+    path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
+    suite = build_suite(path, document=document, flags=given, env=_env(env))
+    return run(suite, options or SuiteOptions(), env=_env(env), screen=ScreenLines(screen or io.StringIO()))
 
 
 def dry_run(

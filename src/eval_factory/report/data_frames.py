@@ -103,6 +103,15 @@ def instances_frame(result: TaskResult) -> DataFrame:
     Raises:
         PrerequisiteError: pandas is not installed, or the instances cannot be read.
     """
+    return frame(*instance_table(result))
+
+
+def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The columns with their types, and the rows.
+
+    Raises:
+        PrerequisiteError: the instances cannot be read.
+    """
     records = list(result.instances)
     judges = {f"{JUDGE}{name}": name for name in _names(record.judges for record in records)}
     categories = {f"{CATEGORY}{name}": name for name in _names(record.categories for record in records)}
@@ -116,7 +125,7 @@ def instances_frame(result: TaskResult) -> DataFrame:
         **dict.fromkeys(judges, NUMBER),
         **dict.fromkeys(categories, ANY),
     }
-    return frame(columns, [_instance_row(record, named, judges, categories) for record in records])
+    return columns, [_instance_row(record, named, judges, categories) for record in records]
 
 
 def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -143,7 +152,7 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
     """
     pandas = _pandas()
     return pandas.DataFrame(
-        {name: pandas.Series([row[name] for row in rows], dtype=kind) for name, kind in columns.items()},
+        {name: pandas.Series([row.get(name) for row in rows], dtype=kind) for name, kind in columns.items()},
         columns=pandas.Index(list(columns), dtype=ANY),
     )
 

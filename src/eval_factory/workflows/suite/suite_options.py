@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.core.suite_dir import SuiteDir
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class CellReport:
         return f"{self.target}/{self.evaluation}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SuiteReport:
     """What became of a suite."""
 
@@ -54,3 +58,33 @@ class SuiteReport:
     """complete: every cell is, else partial."""
     summary: str
     """For the screen: counts, what is missing, the next step."""
+
+    def to_frame(self, *, instances: bool = False) -> DataFrame:
+        """A row a cell, with its main score; with `instances`, as `instances_frame`.
+
+        Raises:
+            PrerequisiteError: pandas is not installed, or a result cannot be read.
+        """
+        from eval_factory.workflows.suite import suite_views
+
+        return self.instances_frame() if instances else suite_views.cells_frame(self)
+
+    def instances_frame(self) -> DataFrame:
+        """The instances of all cells that have a result, a row each.
+
+        Raises:
+            PrerequisiteError: pandas is not installed, or a result cannot be read.
+        """
+        from eval_factory.workflows.suite import suite_views
+
+        return suite_views.suite_instances_frame(self)
+
+    def _repr_html_(self) -> str:
+        from eval_factory.workflows.suite import suite_views
+
+        return suite_views.suite_html(self)
+
+    def __repr__(self) -> str:
+        from eval_factory.workflows.suite import suite_views
+
+        return suite_views.in_a_line(self)

@@ -6,6 +6,6 @@ from eval_factory.workflows.suite.cell_spec import CellSpec
 
 
 def test_the_run_is_asked_what_the_spec_says() -> None:
-    assert options_of(CellSpec(1, "a", "b", "c")) == Options()
+    assert options_of(CellSpec(1, "a", "b", "c")) == Options(own_process=True)
     spec = CellSpec(1, "a", "b", "c", fresh=True, debug=True, probed=("model", "gpt"))
-    assert options_of(spec) == Options(fresh=True, debug=True, probed=frozenset({"gpt", "model"}))
+    assert options_of(spec) == Options(fresh=True, debug=True, probed=frozenset({"gpt", "model"}), own_process=True)
