@@ -16,6 +16,7 @@ import io
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -139,8 +140,8 @@ def run_suite(
         screen: where a line is shown as each cell begins and ends; nowhere if not given.
 
     Raises:
-        EvalFactoryError: the suite could not be run at all, with the exit code of why. A cell that fails raises nothing:
-            its `reason`, and the report's `exit_code`, say so.
+        EvalFactoryError: the suite could not be run at all, with the exit code of why. A cell that fails raises
+            nothing: its `reason`, and the report's `exit_code`, say so.
         InterruptedRunError: among them; the cells that ran were ended, and the table holds what is finished.
     """
     from eval_factory.config.suite import build_suite
@@ -153,7 +154,9 @@ def run_suite(
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
     suite = build_suite(path, document=document, flags=given, env=_env(env))
-    return run(suite, options or SuiteOptions(), env=_env(env), screen=ScreenLines(screen or io.StringIO()))
+    chosen = options or SuiteOptions()
+    chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
+    return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
 
 
 def dry_run(

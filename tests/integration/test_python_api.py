@@ -116,6 +116,22 @@ def test_two_runs_at_once_are_two_runs(notebook: Cells, folder: Path) -> None:
     assert "<td>False</td>" in notebook["pairs"]["html"]
 
 
+def test_a_suite_runs_from_a_notebook_and_takes_over_what_is_finished(
+    notebook: Cells, page: Cells, folder: Path
+) -> None:
+    suite = folder / "results" / "suite"
+    assert notebook["suite"]["text"] == f"<SuiteReport 2 of 2 cells complete; exit code 0; {suite}>"
+    shown = re.findall(r"<td>(True|False)</td>", notebook["suite-frame"]["html"])
+    assert shown == ["True", "False"]  # collected
+    taken, ran = (api.load_result(suite / name / "sample_medical_qa") for name in ("chat", "completions"))
+    assert taken.result.scores == api.load_result(folder / "results" / "five").result.scores
+    assert ran.result.usage.this_run.total.requests == 5
+    assert (suite / "suite_results.yaml").is_file()
+    assert page["Suites 1"]["printed"] == (
+        "0 [('chat/sample_medical_qa', 'complete', True), ('completions/sample_medical_qa', 'complete', True)]\n"
+    )
+
+
 def test_the_second_time_nothing_is_asked(page: Cells, folder: Path) -> None:
     """The page's runs are the notebook's."""
     main = api.load_result(folder / "results" / "five").result
@@ -148,10 +164,12 @@ def test_every_name_that_the_package_offers_is_on_the_page() -> None:
 def test_the_columns_on_the_page_are_those_of_the_frames() -> None:
     from eval_factory.analysis.comparison_views import FLIP_COLUMNS, PAIR_COLUMNS
     from eval_factory.report.data_frames import INSTANCE_COLUMNS, SCORE_COLUMNS
+    from eval_factory.workflows.suite.suite_views import CELL_COLUMNS
 
     rows = re.findall(r"^\| `(?:to|instances)_frame\(\)` of .*? \| .*? \| (.*) \|$", PAGE, re.MULTILINE)
     told = [[name for name in re.findall(r"`([\w.]+)`", row) if "." not in name] for row in rows]
-    assert told == [list(columns) for columns in (SCORE_COLUMNS, INSTANCE_COLUMNS, PAIR_COLUMNS, FLIP_COLUMNS)]
+    shown = (SCORE_COLUMNS, INSTANCE_COLUMNS, PAIR_COLUMNS, CELL_COLUMNS, FLIP_COLUMNS)
+    assert told == [list(columns) for columns in shown]
 
 
 def test_to_import_the_package_is_to_import_nothing_else() -> None:

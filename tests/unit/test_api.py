@@ -15,10 +15,12 @@ import yaml
 import eval_factory
 from eval_factory import api
 from eval_factory.config.evaluation import Request
+from eval_factory.config.suite import Suite
 from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.tasks.task_info import list_tasks
 from eval_factory.workflows.options import Options
+from eval_factory.workflows.suite.suite_options import SuiteOptions
 from unit.builders import MINIMAL
 
 
@@ -102,16 +104,17 @@ def test_errors_are_the_programs_with_its_exit_codes(tmp_path: Path) -> None:
 
 def test_all_that_it_promises_is_there() -> None:
     assert set(api.__all__) == {
-        "BusyError", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding", "GateResult",
-        "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo", "PrerequisiteError",
-        "Reproduction", "Reran", "StoredResult", "TaskInfo", "Verified", "compare", "dry_run", "evaluate",
-        "export_pages", "gate", "list_tasks", "load_result", "reproduce", "run_again", "served_pages", "verify",
+        "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
+        "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
+        "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "SuiteOptions", "SuiteReport", "TaskInfo",
+        "Verified", "compare", "dry_run", "evaluate", "export_pages", "gate", "list_tasks", "load_result", "reproduce",
+        "run_again", "run_suite", "served_pages", "verify",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)
 
 
 def test_the_package_offers_what_is_used_most() -> None:
-    assert {"evaluate", "compare", "load_result", "list_tasks", "ConfigError"} < set(eval_factory.__all__)
+    assert {"evaluate", "run_suite", "compare", "load_result", "list_tasks", "ConfigError"} < set(eval_factory.__all__)
     assert set(eval_factory.__all__) - {"__version__"} <= set(api.__all__)
     for name in eval_factory.__all__:
         assert getattr(eval_factory, name) is getattr(api, name, eval_factory.__version__)
@@ -197,6 +200,79 @@ def test_tasks() -> None:
         api.list_tasks("no such tag")
 
 
+@pytest.fixture
+def suites(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions, Any, Any]]:
+    """What the runner of suites was asked."""
+    found: list[tuple[Suite, SuiteOptions, Any, Any]] = []
+
+    def run(suite: Suite, options: SuiteOptions, *, env: Any, screen: Any) -> None:
+        found.append((suite, options, env, screen))
+        raise Asked
+
+    monkeypatch.setattr("eval_factory.workflows.suite.run_suite.run_suite", run)
+    return found
+
+
+SUITE: dict[str, Any] = {
+    "suite": {
+        "output_dir": "a",
+        "evaluations": ["pubmed_qa", "medec"],
+        "targets": [{"name": "t", "api_endpoint": {"url": "https://host.example/v1", "model_id": "m", "type": "chat"}}],
+    }
+}
+
+
+def test_a_suite_is_a_mapping_a_file_or_a_preset(suites: list[Any], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "suite.yml"
+    file.write_text(yaml.safe_dump(SUITE))
+    given = copy.deepcopy(SUITE)
+    flags = {"suite.output_dir": "b", "suite.params.limit_samples": 3}
+    for run_config in (given, file, str(file)):
+        with pytest.raises(Asked):
+            api.run_suite(run_config, output_dir=Path("c"), flags=flags, env={})
+    with pytest.raises(Asked):
+        api.run_suite(preset="smoke", output_dir="d", env={})
+    of_mapping, of_file, of_text, of_preset = (asked[0] for asked in suites)
+    assert of_mapping.document == of_file.document == of_text.document
+    assert [cell.name for cell in of_mapping.cells] == ["t/pubmed_qa", "t/medec"]
+    assert of_mapping.folder.root == tmp_path / "c"
+    assert of_mapping.cells[0].document["config"]["params"]["limit_samples"] == 3
+    assert of_preset.folder.root == tmp_path / "d"
+    assert "demo_chat/sample_medical_qa" in [cell.name for cell in of_preset.cells]
+    assert given == SUITE
+    assert flags["suite.output_dir"] == "b"
+
+
+def test_how_a_suite_is_run_and_where_it_is_shown(suites: list[Any]) -> None:
+    screen = io.StringIO()
+    with pytest.raises(Asked):
+        api.run_suite(SUITE, options=SuiteOptions(fresh=True, reuse=(Path("x"),)), env={"KEY": "v"}, screen=screen)
+    with pytest.raises(Asked):
+        api.run_suite(SUITE)
+    (_, options, env, observer), (_, no_options, own, nobody) = suites
+    assert (options, env) == (SuiteOptions(fresh=True, reuse=(Path("x"),)), {"KEY": "v"})
+    assert (no_options, own) == (SuiteOptions(), os.environ)
+    observer.say("said")
+    nobody.say("said to nobody")
+    assert screen.getvalue() == "said\n"
+
+
+def test_folders_to_reuse_may_be_texts(suites: list[Any]) -> None:
+    texts: Any = ("x", "y")
+    with pytest.raises(Asked):
+        api.run_suite(SUITE, options=SuiteOptions(reuse=texts))
+    assert suites[0][1].reuse == (Path("x"), Path("y"))
+
+
+def test_what_is_wrong_with_a_suite_is_raised(tmp_path: Path) -> None:
+    for wrong in ({}, {"suite": {"targets": {1}}}, tmp_path / "none.yml"):
+        with pytest.raises(ConfigError):
+            api.run_suite(wrong, env={})
+    with pytest.raises(ConfigError, match="no preset 'smok', did you mean 'smoke'"):
+        api.run_suite(preset="smok", output_dir="x", env={})
+
+
 WRONG: dict[str, Any] = {
     "nothing": {},
     "no mapping in it": {"config": 7, "target": []},
@@ -227,7 +303,7 @@ def test_what_is_wrong_is_raised_and_ends_no_process(
     assert (printed.out, printed.err) == ("", "")
 
 
-ENDS = {"exit", "_exit", "quit", "abort"}
+ENDS = {"exit", "quit", "sys.exit", "os._exit", "os.abort"}
 
 
 def ends_a_process(file: Path) -> list[str]:
@@ -235,8 +311,7 @@ def ends_a_process(file: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            found += [called] if called in ENDS else []
+            found += [called] if (called := ast.unparse(node.func)) in ENDS else []
         elif isinstance(node, ast.Name) and node.id == "SystemExit":
             found.append(node.id)
         elif isinstance(node, ast.Import):
@@ -249,8 +324,8 @@ def ends_a_process(file: Path) -> list[str]:
 def test_nothing_below_the_api_ends_the_process() -> None:
     """`cli` does; what runs inside helm-run, or as a process of its own, may."""
     package = Path(eval_factory.__file__).parent
-    own_processes = {package / "__main__.py"}
+    own_processes = {package / "__main__.py", package / "workflows" / "suite" / "cell_process.py"}
     files = {file for file in package.rglob("*.py") if file.relative_to(package).parts[0] not in ("cli", "helm_plugin")}
     ending = {file.relative_to(package).as_posix(): ends_a_process(file) for file in files - own_processes}
     assert {name: found for name, found in ending.items() if found} == {}
-    assert ends_a_process(package / "cli" / "main.py")
+    assert all(ends_a_process(file) for file in (package / "cli" / "main.py", max(own_processes)))
