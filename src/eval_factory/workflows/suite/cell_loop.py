@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, Outcome, Then, Tried, outcome_of
@@ -71,7 +71,7 @@ class CellLoop:
     pauses: EndpointPauses
     probed: Mapping[int, frozenset[str] | None]
     """Number of a cell -> roles whose endpoints answered the suite's probe; None: nobody was asked."""
-    limits: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
     reports: dict[int, CellReport] = field(default_factory=dict)
     """Of the cells that have ended, by number."""

@@ -15,9 +15,12 @@ from eval_factory.analysis.suite_records import FinishedCell
 from eval_factory.analysis.suite_results import suite_results
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, EndpointUnreachableError, InterruptedRunError, NotReportableError
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
+from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.response_cache import read_roles
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_host import CellHost
@@ -135,13 +138,19 @@ def run_cells(work: Work) -> None:
     probe = EndpointProbe(work.env, work.redactor, journal.say)
     if not work.options.no_preflight:
         probe.all_of(work.left)
+    groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in work.left)
     with contextlib.ExitStack() as stack:
+        server = stack.enter_context(LimitServer(groups.limits))
+        limits = {
+            planned.number: SharedLimitsSettings(server.address, roles)
+            for planned, roles in zip(work.left, groups.of_runs, strict=True)
+        }
         host = stack.enter_context(CellHost(work.env, suite.folder.log))
         pauses = EndpointPauses(lambda planned: ask_again(work, probe, planned), suite.max_outage_s)
         stack.callback(pauses.close)
         asked = not work.options.no_preflight
         probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in work.left}
-        loop = CellLoop(suite, work.options, host, journal, pauses, probed, reports=work.reports)
+        loop = CellLoop(suite, work.options, host, journal, pauses, probed, limits, work.reports)
         loop.add(work.left)
         there_before = groups_that_answered(work.cells)
         for planned in work.left:

@@ -71,7 +71,7 @@ def test_a_limit_of_cost_leaves_the_cell_without_a_result() -> None:
         (failed(4), "it failed", 4),
         (failed(70), "it failed", 70),
         (CellEnd(-9), "its process was killed by signal 9", 4),
-        (CellEnd(1 + 41), "its process ended with 42", 4),
+        (CellEnd(42), "its process ended with 42", 4),
     ],
     ids=["HELM", "defect", "killed", "unknown"],
 )
