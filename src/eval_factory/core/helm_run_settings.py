@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eval_factory.core.budget import Budget
+from eval_factory.core.cost import Price
+
 RUN_ID = "EVAL_FACTORY_RUN_ID"
 PARENT = "EVAL_FACTORY_PARENT"
 PROBED = "EVAL_FACTORY_PROBED"
@@ -19,6 +22,8 @@ PROXIES = "EVAL_FACTORY_PROXIES"
 PINS = "EVAL_FACTORY_PINS"
 FILE_LISTS = "EVAL_FACTORY_FILE_LISTS"
 WITHOUT = "EVAL_FACTORY_WITHOUT"
+BUDGET = "EVAL_FACTORY_BUDGET"
+PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 
 PROXY_VARIABLES = frozenset(
@@ -60,6 +65,10 @@ class HelmRunSettings:
     """Whether more files are read than GitHub's own list, of 1,000 entries, holds."""
     without: frozenset[str] = frozenset()
     """Patches of HELM that the user switched off."""
+    budget: Budget = field(default_factory=Budget)
+    """What the run may ask and cost."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """Role -> what its tokens cost, where that is known."""
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell libraries where data are (HF_HOME ...)."""
 
@@ -79,6 +88,8 @@ class HelmRunSettings:
             FILE_LISTS: self.file_lists,
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
+            BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
+            PRICES: json.dumps({role: price.as_dict() for role, price in self.prices.items()}) if self.prices else None,
         }
         return {**self.libraries, **{name: value for name, value in said.items() if value is not None}}
 
@@ -90,6 +101,7 @@ class HelmRunSettings:
             ValueError: a variable does not hold what `environment` writes.
         """
         probed, allowed, proxies, pins = (_json(env, name) for name in (PROBED, OFFLINE, PROXIES, PINS))
+        prices = _json(env, PRICES) or {}
         return cls(
             run_id=env.get(RUN_ID),
             parent=int(env[PARENT]) if PARENT in env else None,
@@ -100,6 +112,8 @@ class HelmRunSettings:
             file_lists=env.get(FILE_LISTS),
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
+            budget=Budget(**(_json(env, BUDGET) or {})),
+            prices={role: Price.from_dict(price) for role, price in prices.items()},
         )
 
     def file_text(self) -> str:

@@ -36,7 +36,13 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.endpoint.retrying_client import Answered, EndpointUnusable, RequestFailed, RetryingClient
+from eval_factory.endpoint.retrying_client import (
+    Answered,
+    EndpointUnusable,
+    LimitReached,
+    RequestFailed,
+    RetryingClient,
+)
 from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
@@ -114,6 +120,7 @@ class Endpoint:
             first=FirstRequests(settings.stop_after_failures, answered=answered),
             patience=Patience(),
             has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
+            purse=session.spending,
         )
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
@@ -223,6 +230,9 @@ class Endpoint:
 
         try:
             answered = self._client.ask({**asked.body, **self._secret_fields}, note)
+        except LimitReached as reached:
+            self._session.refused(str(reached))
+            raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
             self._stop(str(error))
         self._keep(asked, answered)
@@ -258,6 +268,7 @@ class Endpoint:
             ),
             changed,
         )
+        self._session.spending.answered(self._role, answered.completion)
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
@@ -288,6 +299,10 @@ class Endpoint:
             _say(events.last_words(message, os.environ) if fatal else f"warning: {message}")
             self._events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message)
         raise EndpointStopped(message)
+
+    def ask_no_more(self, limit: str) -> None:
+        """Ask no more: the run's limit is reached. Answers that are kept are given all the same."""
+        self._client.stop(LimitReached(limit))
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         choices = reply.completion.choices

@@ -542,7 +542,7 @@ def test_the_settings_rate_limits_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
     class Stopping(RateLimiter):
         def wait(self, body: Mapping[str, Any], stop: threading.Event) -> None:
-            client._remember(EndpointUnusable("stopped meanwhile"))
+            client.stop(EndpointUnusable("stopped meanwhile"))
 
     transport = Replies(reply(200))
     client = client_of(transport)
