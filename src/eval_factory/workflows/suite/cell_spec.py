@@ -53,8 +53,6 @@ class CellEnd:
     not_reportable: str | None = None
     error_type: str | None = None
     error: str | None = None
-    stopped_by: str | None = None
-    """The limit of the budget that stopped the run, where one did."""
 
     @property
     def has_result(self) -> bool:
@@ -74,5 +72,4 @@ def end_of(returncode: int, record_file: Path) -> CellEnd:
         not_reportable=record.get("not_reportable"),
         error_type=error.get("type"),
         error=error.get("message"),
-        stopped_by=record.get("stopped_by"),
     )
