@@ -121,6 +121,16 @@ class Compared:
         return not self.reasons
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two of several results, each with each: their comparison, or the reasons why there is none."""
+
+    a: Model
+    b: Model
+    comparison: Comparison | None
+    reasons: tuple[Reason, ...] = ()
+
+
 def compare(
     folders: Sequence[Path | str],
     *,
@@ -157,9 +167,34 @@ def compare(
     compared = [_compared(sides[i], sides[j], (models[i], models[j]), name, margin) for i, j in pairs]
     if len(sides) == 2:
         return Compared(models, (), tuple(found), tuple(compared), ())
-    corrected = holm([one.paired.p_value for one in compared])
-    compared = [replace(one, p_holm=p_value) for one, p_value in zip(compared, corrected, strict=True)]
+    p_values = holm([one.paired.p_value for one in compared])
+    compared = [replace(one, p_holm=p_value) for one, p_value in zip(compared, p_values, strict=True)]
     return Compared(models, (), tuple(found), tuple(compared), _ranked(models, dict(zip(pairs, compared, strict=True))))
+
+
+def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
+    """Results by their main metrics, each with each: those that cannot be compared keep no others from it.
+
+    Args:
+        sides: of results that have a main score, with its values.
+    """
+    models = [Model(side.label, side.stored.folder, side.stored.result.provenance.target) for side in sides]
+    pairs = []
+    for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
+        both, name = (model_a, model_b), a.stored.result.main_metric
+        reasons = _lacking(both, (a.stored, b.stored), name, is_main=True) or _reasons((a, b))
+        found = None if reasons else _compared(a, b, both, name, None)
+        pairs.append(Pair(model_a, model_b, found, tuple(reasons)))
+    return corrected(pairs)
+
+
+def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """With p values corrected for the number of these pairs that were compared."""
+    p_values = iter(holm([pair.comparison.paired.p_value for pair in pairs if pair.comparison is not None]))
+    return tuple(
+        replace(pair, comparison=replace(pair.comparison, p_holm=next(p_values))) if pair.comparison else pair
+        for pair in pairs
+    )
 
 
 def _ranked(models: Sequence[Model], compared: Mapping[tuple[int, int], Comparison]) -> tuple[Ranked, ...]:

@@ -20,7 +20,7 @@ from eval_factory.cli.gate_command import gate
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.report_command import report
-from eval_factory.cli.run_output import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE, RecordingCommand, RunOutput
+from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
@@ -39,6 +39,7 @@ from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import write_example
 from eval_factory.tasks.framework import Framework, load_framework
+from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
 
 if TYPE_CHECKING:
     from eval_factory.api import DryRun

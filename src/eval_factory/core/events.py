@@ -35,6 +35,9 @@ BLOCKED = "blocked"
 LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
 """The phases of a run."""
 
+UNREACHABLE, REFUSED_BY_ENDPOINT = "unreachable", "refused"
+"""The `kind` of a fatal event: nobody answers, or somebody who takes no request."""
+
 _STOPS = "eval-factory stops"
 
 PROGRESS_INTERVAL_S = 0.5

@@ -37,6 +37,11 @@ class SuiteDir:
         return self.root / "suite_results.html"
 
     @property
+    def usage_yaml(self) -> Path:
+        """What the cells took: times, requests, attempts. No two runs of a suite have the same."""
+        return self.root / "suite_usage.yaml"
+
+    @property
     def state(self) -> Path:
         """What is no result: the lock, the events, the log, the run configs of the cells."""
         return self.root / ".suite"

@@ -74,6 +74,10 @@ class EndpointUnusable(Exception):
     """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
 
 
+class EndpointGone(EndpointUnusable):
+    """Nobody answers, or not any more; the next try may succeed once it is back."""
+
+
 class _Transient(Exception):
     """This attempt failed; another may not."""
 
@@ -209,7 +213,8 @@ class RetryingClient:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            unusable = EndpointUnusable(self._messages.none_answered(self._first.most, causes))
+            kind = EndpointGone if failed.status is None or failed.status >= 500 else EndpointUnusable
+            unusable = kind(self._messages.none_answered(self._first.most, causes))
             self._remember(unusable)
             raise unusable from failed
         except EndpointUnusable as unusable:
@@ -238,7 +243,7 @@ class RetryingClient:
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
                 if outage:
-                    raise EndpointUnusable(self._outage_message(str(failed))) from None
+                    raise EndpointGone(self._outage_message(str(failed))) from None
                 if pause is None:
                     raise failed from None
                 self._stop.wait(pause)
@@ -260,7 +265,7 @@ class RetryingClient:
 
     def _raise_if_stopped(self) -> None:
         if self._unusable is not None:
-            raise EndpointUnusable(str(self._unusable))
+            raise type(self._unusable)(str(self._unusable))
 
     def _is_outage(self, error: _Transient, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""

@@ -36,7 +36,13 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.endpoint.retrying_client import Answered, EndpointUnusable, RequestFailed, RetryingClient
+from eval_factory.endpoint.retrying_client import (
+    Answered,
+    EndpointGone,
+    EndpointUnusable,
+    RequestFailed,
+    RetryingClient,
+)
 from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
@@ -224,7 +230,8 @@ class Endpoint:
         try:
             answered = self._client.ask({**asked.body, **self._secret_fields}, note)
         except EndpointUnusable as error:
-            self._stop(str(error))
+            gone = isinstance(error, EndpointGone)
+            self._stop(str(error), events.UNREACHABLE if gone else events.REFUSED_BY_ENDPOINT)
         self._keep(asked, answered)
         return _Reply(answered.completion, answered.latency_s, answered.started, cached=False)
 
@@ -279,14 +286,15 @@ class Endpoint:
         if say:
             _say(f"{self._role}: {message}")
 
-    def _stop(self, message: str) -> NoReturn:
+    def _stop(self, message: str, kind: str | None = None) -> NoReturn:
         """End the run: asking on cannot repair it. A judge that cannot be asked ends itself only."""
         with self._lock:
             first, self._stopped = self._stopped is None, message
         if first:
             fatal = self._role == MODEL_ROLE
             _say(events.last_words(message, os.environ) if fatal else f"warning: {message}")
-            self._events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message)
+            told = {"kind": kind} if fatal and kind else {}
+            self._events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message, **told)
         raise EndpointStopped(message)
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:

@@ -82,7 +82,9 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
         ran = finished_before(context, plan, read) if not options.fresh else None
         if ran is None:
             make_room(plan.model.parallelism * len(plan.endpoints))
-            if not options.no_preflight:
+            if options.probed is not None:
+                settings = replace(settings, probed=options.probed)
+            elif not options.no_preflight:
                 settings = replace(settings, probed=probe_all(context, plan.endpoints))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)

@@ -17,6 +17,8 @@ class Options:
     fresh: bool = False
     debug: bool = False
     no_preflight: bool = False
+    probed: frozenset[str] | None = None
+    """Roles whose endpoints are known to answer: whoever says so asked them, and nobody is asked before the run."""
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Is told what will be run and where, once the folder is held and before anything is asked."""
 
