@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
@@ -208,7 +209,7 @@ class CellLoop:
                 if run.attempts >= self.suite.max_attempts:
                     self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
 
-    def _leave(self, runs: list[CellRun], status: str, exit_code: int, reason: str) -> None:
+    def _leave(self, runs: list[CellRun], status: CellStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun, or not again. One that has a result with gaps keeps it."""
         for run in runs:
             self._waiting.pop(run.planned.number, None)
@@ -216,13 +217,13 @@ class CellLoop:
         gone = {id(run) for run in runs}
         self._running = {number: run for number, run in self._running.items() if id(run) not in gone}
 
-    def _end(self, run: CellRun, status: str, exit_code: int, reason: str | None) -> None:
+    def _end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
         cell = run.planned.cell
         self._tell_end(run, status, exit_code, reason)
         self.reports[run.planned.number] = CellReport(
             cell.target, cell.evaluation, status, Path(cell.folder), exit_code, reason, run.begun
         )
 
-    def _tell_end(self, run: CellRun, status: str, exit_code: int, reason: str | None) -> None:
+    def _tell_end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
         told = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
         self.journal.tell(CELL_ENDED, **cell_fields(run.planned.cell), **told, collected=False, reused_from=None)

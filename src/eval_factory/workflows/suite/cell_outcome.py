@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     BusyError,
@@ -18,7 +19,10 @@ from eval_factory.core.errors import (
 )
 from eval_factory.workflows.suite.cell_spec import CellEnd
 
-COMPLETE, PARTIAL, FAILED, MISSING = "complete", "partial", "failed", "missing"
+COMPLETE: CellStatus = "complete"
+PARTIAL: CellStatus = "partial"
+FAILED: CellStatus = "failed"
+MISSING: CellStatus = "missing"
 CRASHES_FORGIVEN = 1
 """helm-run failed, or a process was killed: once it may have been bad luck."""
 
@@ -53,7 +57,7 @@ class Outcome:
     """Of one attempt."""
 
     then: Then
-    status: str
+    status: CellStatus
     """What the cell is if nothing more is done."""
     reason: str | None = None
     exit_code: int = 0
@@ -95,7 +99,7 @@ def _of_result(end: CellEnd, tried: Tried) -> Outcome:
     return Outcome(Then.ASK_AND_AGAIN if again else Then.REST, PARTIAL, gaps, NotReportableError.exit_code)
 
 
-def _of_something_missing(end: CellEnd, status: str, reason: str) -> Outcome:
+def _of_something_missing(end: CellEnd, status: CellStatus, reason: str) -> Outcome:
     code = PrerequisiteError.exit_code
     if end.error_type == EndpointUnreachableError.__name__:
         return Outcome(Then.PAUSE_ENDPOINT, status, reason, code, counts=False)

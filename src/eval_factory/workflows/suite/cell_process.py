@@ -36,8 +36,9 @@ ONE_CELL = "--one-cell"
 WITHOUT_FORK = "--without-fork"
 NEEDED = (
     "eval_factory.workflows.evaluate", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
-    "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics", "eval_factory.scoring.response_statistics",
-    "eval_factory.scoring.run_environment", "eval_factory.scoring.run_files", "scipy.special", "scipy.stats",
+    "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics",
+    "eval_factory.scoring.response_statistics", "eval_factory.scoring.run_environment",
+    "eval_factory.scoring.run_files", "scipy.special", "scipy.stats",
 )  # fmt: skip
 """What a run imports at the latest when it writes its result."""
 SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"

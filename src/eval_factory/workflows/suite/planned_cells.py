@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eval_factory.config.evaluation import build_evaluation
 from eval_factory.config.suite import Cell, Suite
-from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.plan.credentials import credentials_report
-from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.evaluate import look_for_prerequisites
-from eval_factory.workflows.prepare_data import find_bundle
+from eval_factory.plan.run_plan import Plan
+from eval_factory.workflows.suite.checked_cells import checked, refuse_unready
 
 
 @dataclass(frozen=True)
@@ -32,30 +27,10 @@ def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
     Raises:
         ConfigError, PrerequisiteError: cells are wrong; the message says what is wrong with each.
     """
-    planned, wrong, missing = [], [], []
-    for number, cell in enumerate(suite.cells):
-        try:
-            evaluation = build_evaluation(cell.request, load_framework(), env)
-            plan = make_plan(evaluation)
-            credentials_report(plan, env)
-            look_for_prerequisites(evaluation, plan)
-            find_bundle(plan, env)
-        except ConfigError as error:
-            wrong += [f"{cell.name}: {problem}" for problem in error.problems]
-            continue
-        except PrerequisiteError as error:
-            missing.append(f"{cell.name}: {error}")
-            continue
-        planned.append(PlannedCell(number, cell, plan, suite.limit_groups[cell.target]))
-    _raise_for(wrong, missing, len(suite.cells))
-    return tuple(planned)
-
-
-def _raise_for(wrong: Iterable[str], missing: Iterable[str], cells: int) -> None:
-    lines = [*wrong, *missing]
-    if not lines:
-        return
-    text = [*lines, f"  nothing was asked: correct this, or leave these out of the {cells} cells with exclude"]
-    if any(wrong):
-        raise ConfigError(text)
-    raise PrerequisiteError("\n".join(text))
+    cells = checked(suite, env)
+    refuse_unready(cells)
+    return tuple(
+        PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
+        for number, one in enumerate(cells)
+        if one.plan is not None
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.core.suite_dir import SuiteDir
 
 
@@ -26,8 +27,7 @@ class CellReport:
 
     target: str
     evaluation: str
-    status: str
-    """complete, partial, failed or missing."""
+    status: CellStatus
     folder: Path
     exit_code: int
     """As `run_eval` would have ended; 1 where the cell was not begun."""
