@@ -63,9 +63,7 @@ def _meant(path: Path) -> Iterator[Path]:
 def _folders_in(path: Path) -> list[Path]:
     try:
         with os.scandir(path) as entries:
-            found = [
-                Path(entry.path) for entry, _ in zip(entries, range(MOST_LOOKED_AT), strict=False) if entry.is_dir()
-            ]
+            found = [Path(entry.path) for entry in islice(entries, MOST_LOOKED_AT) if entry.is_dir()]
     except OSError:
         return []
     return sorted(found)

@@ -96,7 +96,7 @@ def test_a_part_of_several_names(tmp_path: Path) -> None:
 
 def test_no_such_cell(tmp_path: Path) -> None:
     status = status_of(suite_folder(tmp_path, started([f"t/e{number}" for number in range(12)])))
-    with pytest.raises(ConfigError, match="there is no cell 'x'; the suite has: t/e0, .*, t/e9 and 2 more"):
+    with pytest.raises(ConfigError, match=r"there is no cell 'x'; the suite has: t/e0, .*, t/e9 and 2 more"):
         find_cell(status, "x")
     with pytest.raises(ConfigError, match="the suite has: none yet"):
         find_cell(status_of(suite_folder(tmp_path / "new")), "x")
