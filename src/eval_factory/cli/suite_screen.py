@@ -48,6 +48,7 @@ class SuiteScreen:
         is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
         self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
         self._state = SuiteState()
+        self._folder = folder
         self._cells = CellReader(folder)
         self._clock = clock
         self._last = 0.0
@@ -95,7 +96,7 @@ class SuiteScreen:
     def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
         kind = event.get("event")
         if kind == states.SUITE_STARTED:
-            return [counts_line(self._status())]
+            return [f"{_clean(self._folder.root)}: {counts_line(self._status())}"]
         if kind == states.ENDPOINT_PAUSED:
             pauses = [one for one in self._state.pauses.values() if one.group == event.get("group")]
             return pause_lines(pauses, self._clock())

@@ -10,6 +10,7 @@ from pathlib import Path
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite.suite_state import UNFINISHED
 from eval_factory.workflows.suite.suite_status import CellStatus, SuiteReader, SuiteStatus
 
@@ -50,14 +51,15 @@ class LogTail:
         return part
 
 
-def logs_of(cell: CellStatus) -> tuple[LogTail, ...]:
-    """The program's own log, and HELM's."""
+def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[LogTail, ...]:
+    """What a run by itself would show on the screen, the program's own log, and HELM's."""
     rundir = RunDir(cell.folder)
-    return LogTail(rundir.program_log), LogTail(rundir.helm_log)
+    screen = folder.cell_log(cell.state.target, cell.state.evaluation)
+    return LogTail(screen), LogTail(rundir.program_log), LogTail(rundir.helm_log)
 
 
 def show(reader: SuiteReader, wanted: str, write: Callable[[str], None], *, follow: bool) -> None:
-    """Every line of the cell's logs, the program's own first.
+    """Every line of the cell's logs.
 
     Args:
         follow: go on until the cell has ended, or the suite.
@@ -67,7 +69,7 @@ def show(reader: SuiteReader, wanted: str, write: Callable[[str], None], *, foll
     """
     status = reader.look()
     cell = find_cell(status, wanted)
-    tails = logs_of(cell)
+    tails = logs_of(cell, status.folder)
     if not follow and not any(tail.path.is_file() for tail in tails):
         raise PrerequisiteError(
             f"{cell.state.name}: has no logs yet: {cell.state.status}"

@@ -35,6 +35,14 @@ def test_both_logs(tmp_path: Path) -> None:
     assert shown(folder, "big/qa") == [f"==> {ours} <==", "one", "two", f"==> {helms} <==", "three \\x1b[31m"]
 
 
+def test_what_a_run_by_itself_would_show(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started())
+    screen = folder.cell_log("big", "qa")
+    screen.parent.mkdir(parents=True)
+    screen.write_text("the endpoint refuses\n")
+    assert shown(folder, "big/qa") == [f"==> {screen} <==", "the endpoint refuses"]
+
+
 def test_one_log_is_enough(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started())
     logs(folder, "big/qa")[1].write_text("three\n")
