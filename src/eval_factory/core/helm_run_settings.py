@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eval_factory.core.budget import Budget
+from eval_factory.core.cost import Price
+
 RUN_ID = "EVAL_FACTORY_RUN_ID"
 PARENT = "EVAL_FACTORY_PARENT"
 PROBED = "EVAL_FACTORY_PROBED"
@@ -19,6 +22,9 @@ PROXIES = "EVAL_FACTORY_PROXIES"
 PINS = "EVAL_FACTORY_PINS"
 FILE_LISTS = "EVAL_FACTORY_FILE_LISTS"
 WITHOUT = "EVAL_FACTORY_WITHOUT"
+LIMITS = "EVAL_FACTORY_LIMITS"
+BUDGET = "EVAL_FACTORY_BUDGET"
+PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 
 PROXY_VARIABLES = frozenset(
@@ -41,6 +47,19 @@ class Pins:
 
 
 @dataclass(frozen=True)
+class SharedLimitsSettings:
+    """Where a run asks for its share of the limits that several runs have together."""
+
+    address: str
+    """A socket's path."""
+    groups: Mapping[str, str]
+    """Role -> name of its limits."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"address": self.address, "groups": dict(self.groups)}
+
+
+@dataclass(frozen=True)
 class HelmRunSettings:
     """What helm-run is told. None, or empty: nothing is said."""
 
@@ -60,6 +79,12 @@ class HelmRunSettings:
     """Whether more files are read than GitHub's own list, of 1,000 entries, holds."""
     without: frozenset[str] = frozenset()
     """Patches of HELM that the user switched off."""
+    limits: SharedLimitsSettings | None = None
+    """None: the run has its limits for itself. Not in the file: they end with the runs that share them."""
+    budget: Budget = field(default_factory=Budget)
+    """What the run may ask and cost."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """Role -> what its tokens cost, where that is known."""
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell libraries where data are (HF_HOME ...)."""
 
@@ -77,8 +102,11 @@ class HelmRunSettings:
             PROXIES: None if self.proxies is None else json.dumps(dict(self.proxies)),
             PINS: None if self.pins is None else json.dumps({"files": self.pins.files, "hub": self.pins.hub}),
             FILE_LISTS: self.file_lists,
+            LIMITS: None if self.limits is None else json.dumps(self.limits.as_dict()),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
+            BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
+            PRICES: json.dumps({role: price.as_dict() for role, price in self.prices.items()}) if self.prices else None,
         }
         return {**self.libraries, **{name: value for name, value in said.items() if value is not None}}
 
@@ -89,7 +117,8 @@ class HelmRunSettings:
         Raises:
             ValueError: a variable does not hold what `environment` writes.
         """
-        probed, allowed, proxies, pins = (_json(env, name) for name in (PROBED, OFFLINE, PROXIES, PINS))
+        probed, allowed, proxies, pins, limits = (_json(env, name) for name in (PROBED, OFFLINE, PROXIES, PINS, LIMITS))
+        prices = _json(env, PRICES) or {}
         return cls(
             run_id=env.get(RUN_ID),
             parent=int(env[PARENT]) if PARENT in env else None,
@@ -100,11 +129,14 @@ class HelmRunSettings:
             file_lists=env.get(FILE_LISTS),
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
+            limits=None if limits is None else SharedLimitsSettings(**limits),
+            budget=Budget(**(_json(env, BUDGET) or {})),
+            prices={role: Price.from_dict(price) for role, price in prices.items()},
         )
 
     def file_text(self) -> str:
         """The content of the file. Of proxies it holds what they lead to: their URLs may hold passwords."""
-        variables = {name: value for name, value in self.environment().items() if name != PROXIES}
+        variables = {name: value for name, value in self.environment().items() if name not in (PROXIES, LIMITS)}
         document: dict[str, Any] = {"variables": variables}
         if self.proxies is not None:
             document["through_proxies"] = list(self.proxies)

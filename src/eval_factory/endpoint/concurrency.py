@@ -13,14 +13,12 @@ from contextlib import contextmanager
 DECREASE = 0.7
 
 
-class AdaptiveConcurrency:
-    """Admits up to `most` requests at once, and adapts."""
+class AdaptiveLimit:
+    """How many at once, as the endpoint's answers have it; whoever uses it keeps threads apart."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._allowed = float(most)
-        self._inside = 0
-        self._condition = threading.Condition()
         self._last_decrease = 0.0
 
     @property
@@ -28,11 +26,44 @@ class AdaptiveConcurrency:
         """So many at once; only whole ones are let in."""
         return self._allowed
 
+    @property
+    def places(self) -> int:
+        return max(1, int(self._allowed))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether as many are allowed as ever are."""
+        return self._allowed >= self._most
+
+    def too_many(self, since: float, now: float) -> None:
+        """A request that began at `since` was refused: go down, once for all that were under way together."""
+        if since >= self._last_decrease:
+            self._allowed = max(1.0, self._allowed * DECREASE)
+            self._last_decrease = now
+
+    def answered(self) -> None:
+        """One place more for each round of answers."""
+        self._allowed = min(float(self._most), self._allowed + 1.0 / self._allowed)
+
+
+class AdaptiveConcurrency:
+    """Admits up to `most` requests of one process at once, and adapts."""
+
+    def __init__(self, most: int) -> None:
+        self._limit = AdaptiveLimit(most)
+        self._inside = 0
+        self._condition = threading.Condition()
+
+    @property
+    def allowed(self) -> float:
+        """So many at once; only whole ones are let in."""
+        return self._limit.allowed
+
     @contextmanager
     def slot(self) -> Iterator[float]:
         """Waits for a place; yields the time at which it was given."""
         with self._condition:
-            while self._inside >= max(1, int(self._allowed)):
+            while self._inside >= self._limit.places:
                 self._condition.wait()
             self._inside += 1
         try:
@@ -43,18 +74,16 @@ class AdaptiveConcurrency:
                 self._condition.notify()
 
     def too_many(self, since: float) -> None:
-        """The endpoint refused a request that began at `since`: go down, once for all that were under way together."""
+        """The endpoint refused a request that began at `since`."""
         with self._condition:
-            if since >= self._last_decrease:
-                self._allowed = max(1.0, self._allowed * DECREASE)
-                self._last_decrease = time.monotonic()
+            self._limit.too_many(since, time.monotonic())
 
     def answered(self) -> None:
-        """One place more for each round of answers."""
-        if self._allowed >= self._most:  # read without the lock: the usual case costs nothing
+        """The endpoint answered a request."""
+        if self._limit.is_whole:  # read without the lock: the usual case costs nothing
             return
         with self._condition:
-            before = int(self._allowed)
-            self._allowed = min(float(self._most), self._allowed + 1.0 / self._allowed)
-            if int(self._allowed) > before:
+            before = self._limit.places
+            self._limit.answered()
+            if self._limit.places > before:
                 self._condition.notify()

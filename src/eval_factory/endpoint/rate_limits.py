@@ -10,7 +10,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -28,7 +28,8 @@ MINUTE_MS = 60_000
 GRAINS = 1000
 """Tokens are counted in so many parts of the limit: the limiter keeps a record of each."""
 BYTES_PER_TOKEN = 4
-_POLL_S = 0.05
+POLL_S = 0.05
+"""Between two tries to be let through."""
 
 _PREFIXES = ("", "llm_provider-")
 _RESETS = {
@@ -154,21 +155,22 @@ class RateLimiter:
 
     def __init__(self, requests: int | None, tokens: int | None, *, per_ms: int = MINUTE_MS) -> None:
         """`requests`, `tokens`: so many in any interval of `per_ms`."""
-        self._limits: list[tuple[Any, Callable[[Mapping[str, Any]], int]]] = []
+        self._limits: list[tuple[Any, Callable[[int], int]]] = []
         self._door = threading.Lock()
+        self._counts_tokens = tokens is not None
         if requests is None and tokens is None:
             return
         from pyrate_limiter import Limiter, Rate  # imported here: it takes 150 ms, and few endpoints have such a limit
 
         if requests is not None:
-            self._limits.append((Limiter(Rate(requests, per_ms)), lambda _body: 1))
+            self._limits.append((Limiter(Rate(requests, per_ms)), lambda _tokens: 1))
         if tokens is not None:
             grain = math.ceil(tokens / GRAINS)
             most = tokens // grain
 
-            def grains(body: Mapping[str, Any]) -> int:
+            def grains(estimated: int) -> int:
                 """A request that is larger than the limit takes it whole."""
-                return min(most, max(1, math.ceil(estimated_tokens(body) / grain)))
+                return min(most, max(1, math.ceil(estimated / grain)))
 
             self._limits.append((Limiter(Rate(most, per_ms)), grains))
 
@@ -176,8 +178,17 @@ class RateLimiter:
         """Return when the request may be sent, or when `stop` is set. In the order of coming: nobody starves."""
         if not self._limits:
             return
+        tokens = estimated_tokens(body) if self._counts_tokens else 0
         with self._door:
-            for limiter, weight in self._limits:
-                while not limiter.try_acquire("request", weight(body), blocking=False):
-                    if stop.wait(_POLL_S):
-                        return
+            for _ in self.tries(tokens):
+                if stop.wait(POLL_S):
+                    return
+
+    def tries(self, tokens: int) -> Iterator[None]:
+        """Ends when a request of so many tokens may be sent; where it may not yet, each step asks once more.
+
+        One at a time: whoever came first is let through before the next one tries.
+        """
+        for limiter, weight in self._limits:
+            while not limiter.try_acquire("request", weight(tokens), blocking=False):
+                yield

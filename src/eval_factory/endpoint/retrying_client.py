@@ -17,13 +17,14 @@ from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
+from eval_factory.core.budget import AnyPurse
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.concurrency import AdaptiveConcurrency
+from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
-from eval_factory.endpoint.rate_limits import Patience, RateLimiter, asked_pause
+from eval_factory.endpoint.rate_limits import Patience, asked_pause
 from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
 from eval_factory.endpoint.sign_in import SignInError
 from eval_factory.endpoint.transport import PROXY_LOGIN, Reply, TransportError
@@ -76,6 +77,10 @@ class EndpointUnusable(Exception):
 
 class EndpointGone(EndpointUnusable):
     """Nobody answers, or not any more; the next try may succeed once it is back."""
+
+
+class LimitReached(EndpointUnusable):
+    """The run may ask no more; the message is the name of its limit."""
 
 
 class _Transient(Exception):
@@ -169,12 +174,16 @@ class RetryingClient:
         first: FirstRequests | None = None,
         patience: Patience | None = None,
         has_answered: bool = False,
+        admission: Admission | None = None,
+        purse: AnyPurse | None = None,
     ) -> None:
         """
         Args:
+            purse: is asked before each request that is sent; None: there is no limit.
             first: what stops the run where the first requests all fail; None: nothing does.
             patience: for how long a 429 costs no retry; None: for no time.
             has_answered: it is known to be there, and to take the key and the model.
+            admission: lets requests through; None: within the settings' own limits, for this client alone.
         """
         parallelism = settings.parallelism
         self._connection, self._transport, self._messages = connection, connection.transport, connection.messages
@@ -187,11 +196,10 @@ class RetryingClient:
             backoff_max=BACKOFF_MAX_S,
             allowed_methods=None,
         )
-        self._rate_limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
-        self._concurrency = AdaptiveConcurrency(parallelism)
+        self._admission = admission or LocalAdmission(settings)
         self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=parallelism)
         self._first, self._patience = first or FirstRequests(0), patience
-        self._has_answered = has_answered
+        self._has_answered, self._purse = has_answered, purse
         self._refusals = 0
         self._most_refusals = max(REFUSALS_IN_A_ROW, 2 * parallelism)
         self._lock = threading.Lock()
@@ -215,16 +223,18 @@ class RetryingClient:
                 raise
             kind = EndpointGone if failed.status is None or failed.status >= 500 else EndpointUnusable
             unusable = kind(self._messages.none_answered(self._first.most, causes))
-            self._remember(unusable)
+            self.stop(unusable)
             raise unusable from failed
         except EndpointUnusable as unusable:
-            self._remember(unusable)
+            self.stop(unusable)
             raise
 
-    def _remember(self, unusable: EndpointUnusable) -> None:
+    def stop(self, unusable: EndpointUnusable) -> None:
+        """Send nothing more, and wait for nothing; what was sent is waited for."""
         with self._lock:
             self._unusable = self._unusable or unusable
         self._stop.set()
+        self._admission.stop()
 
     def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         tries, attempt = _Tries(self._retries), 1
@@ -232,10 +242,10 @@ class RetryingClient:
         while True:
             started, clock = time.time(), time.perf_counter()
             try:
-                with self._concurrency.slot() as since:
+                with self._admission.slot() as slot:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    answer, changes = self._attempt(body, own_changes, since)
+                    answer, changes = self._attempt(body, own_changes, slot)
             except _Transient as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
@@ -259,7 +269,6 @@ class RetryingClient:
     def _note_answer(self) -> None:
         self._has_answered, self._refusals = True, 0
         self._first.answered()
-        self._concurrency.answered()
         if self._patience is not None:
             self._patience.answered()
 
@@ -277,7 +286,7 @@ class RetryingClient:
         return self._messages.outage(error) if self._has_answered else self._messages.unreachable(error)
 
     def _attempt(
-        self, body: Mapping[str, Any], own_changes: dict[str, str | None], since: float
+        self, body: Mapping[str, Any], own_changes: dict[str, str | None], slot: float
     ) -> tuple[openai_api.Completion, Changes]:
         """One attempt; more than one request only where the endpoint refuses a parameter and is asked without it.
 
@@ -288,7 +297,7 @@ class RetryingClient:
             changes = {**self._unsupported.changes_for(body), **own_changes}
             sent = openai_api.changed(body, changes)
             try:
-                answer = self._usable(self._send(sent), sent, since)
+                answer = self._usable(self._send(sent), sent, slot)
             except _ParamUnsupported as error:
                 own_changes.update(error.changes)
                 continue
@@ -316,8 +325,10 @@ class RetryingClient:
         if self._use_nvcf:
             hold = min(NVCF_LONGEST_HOLD_S, self._transport.timeout_s / 2)  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
-        self._rate_limiter.wait(body, self._stop)
+        self._admission.wait_for_rate(body)
         self._raise_if_stopped()
+        if self._purse is not None and (limit := self._purse.begin()) is not None:
+            raise LimitReached(limit)
         reply = self._transport.post(self._connection.url, body, headers)
         return self._polled(reply, headers) if self._use_nvcf else reply
 
@@ -344,7 +355,7 @@ class RetryingClient:
                 reply = self._transport.get(f"{status_url}/{waiting}", headers)
         return reply
 
-    def _usable(self, reply: Reply, sent: Mapping[str, Any], since: float) -> openai_api.Completion:
+    def _usable(self, reply: Reply, sent: Mapping[str, Any], slot: float) -> openai_api.Completion:
         if 200 <= reply.status < 300:
             try:
                 return self._reader.answer(reply, sent)
@@ -356,7 +367,7 @@ class RetryingClient:
         text = self._reader.said(reply, sent)
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
-                self._concurrency.too_many(since)
+                self._admission.too_many(slot, _asked(reply.headers))
             named = " (rate limit)" if reply.status == 429 else ""
             message = f"HTTP {reply.status}{named}: {text}"
             raise _Transient(message, reply.status, reply.headers, said=text)
@@ -382,5 +393,10 @@ class RetryingClient:
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
     """Seconds: as many as the endpoint asks for, up to a limit, or the backoff says."""
+    asked = _asked(headers)
+    return retries.get_backoff_time() if asked is None else asked
+
+
+def _asked(headers: Mapping[str, str]) -> float | None:
     asked = asked_pause(headers)
-    return min(asked, RETRY_AFTER_MAX_S) if asked else retries.get_backoff_time()
+    return min(asked, RETRY_AFTER_MAX_S) if asked else None

@@ -40,6 +40,7 @@ from eval_factory.endpoint.retrying_client import (
     Answered,
     EndpointGone,
     EndpointUnusable,
+    LimitReached,
     RequestFailed,
     RetryingClient,
 )
@@ -120,6 +121,8 @@ class Endpoint:
             first=FirstRequests(settings.stop_after_failures, answered=answered),
             patience=Patience(),
             has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
+            admission=None if session.limits is None else session.limits.admission(settings.role),
+            purse=session.spending,
         )
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
@@ -229,6 +232,9 @@ class Endpoint:
 
         try:
             answered = self._client.ask({**asked.body, **self._secret_fields}, note)
+        except LimitReached as reached:
+            self._session.refused(str(reached))
+            raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
             gone = isinstance(error, EndpointGone)
             self._stop(str(error), events.UNREACHABLE if gone else events.REFUSED_BY_ENDPOINT)
@@ -265,6 +271,7 @@ class Endpoint:
             ),
             changed,
         )
+        self._session.spending.answered(self._role, answered.completion)
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
@@ -296,6 +303,10 @@ class Endpoint:
             told = {"kind": kind} if fatal and kind else {}
             self._events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message, **told)
         raise EndpointStopped(message)
+
+    def ask_no_more(self, limit: str) -> None:
+        """Ask no more: the run's limit is reached. Answers that are kept are given all the same."""
+        self._client.stop(LimitReached(limit))
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         choices = reply.completion.choices

@@ -11,6 +11,7 @@ from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableEr
 from eval_factory.core.failure_causes import shortened
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
+from eval_factory.endpoint.admission import Admission
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.retrying_client import (
@@ -32,11 +33,15 @@ _OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
 
 
 def probe(
-    endpoint: EndpointSettings, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None]
+    endpoint: EndpointSettings,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    say: Callable[[str], None],
+    admission: Admission | None = None,
 ) -> str | None:
     """Ask for one token. Returns a warning where no answer came, but may later: the endpoint is slow or busy.
 
-    `say` is told how a sign-in goes.
+    `say` is told how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
 
     Raises:
         PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
@@ -47,7 +52,7 @@ def probe(
         requests_per_minute=None, tokens_per_minute=None,
     )  # fmt: skip
     connection = connection_to(settings, env=env, redactor=redactor, say=say)
-    client = RetryingClient(settings, connection)
+    client = RetryingClient(settings, connection, admission=admission)
     failure = _failure_of(client, _body(settings, env, FEW_TOKENS))
     if failure is not None and failure.status in STATUSES_OF_A_BODY:
         failure = _failure_of(client, _body(settings, env, MORE_TOKENS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -15,15 +16,18 @@ from eval_factory.core import events as event_names
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.rundir import write_atomic
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import read_answers_by_role
+from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.executors.open_files import make_room
 from eval_factory.executors.process import git_hash
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.preflight import probe
+from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import forget_checksums, write_checksums
 from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
@@ -39,6 +43,7 @@ from eval_factory.workflows.failures import (
 from eval_factory.workflows.helm_run import HelmRun, run_helm
 from eval_factory.workflows.imports_ahead import ImportsAhead
 from eval_factory.workflows.launch_record import launch_record
+from eval_factory.workflows.limit_stop import raise_if_limit_reached
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
@@ -71,11 +76,13 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
     argv = command_line(plan, debug=options.debug)
     show_warnings(evaluation, screen)
     look_for_prerequisites(evaluation, plan)
+    refuse_what_cannot_be_held(plan)
     bundle = find_bundle(plan, env)
     with hold(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
         settings = settings_of(plan, bundle, context.env)
+        settings = replace(settings, limits=options.limits, budget=budget_of(plan))
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
@@ -85,7 +92,8 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
             if options.probed is not None:
                 settings = replace(settings, probed=options.probed)
             elif not options.no_preflight:
-                settings = replace(settings, probed=probe_all(context, plan.endpoints))
+                settings = replace(settings, probed=probe_all(context, plan.endpoints, options.limits))
+            settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
             ahead = ImportsAhead(NEEDED_TO_REPORT)
@@ -118,24 +126,30 @@ def finished_before(context: RunContext, plan: Plan, read: DataRead) -> Ran | No
     return Ran(tuple(folders), state.run_id, state.wall_s)
 
 
-def probe_all(context: RunContext, endpoints: Collection[EndpointSettings]) -> frozenset[str]:
+def probe_all(
+    context: RunContext, endpoints: Collection[EndpointSettings], limits: SharedLimitsSettings | None = None
+) -> frozenset[str]:
     """One cheap question to each endpoint. Returns the roles whose endpoints answered.
+
+    `limits`: within which they are asked, where other runs ask them too.
 
     Raises:
         PrerequisiteError: one of them cannot be asked at all.
     """
     silent = set()
-    for endpoint in endpoints:
-        if endpoint.url.startswith("demo:"):
-            continue
-        try:
-            warning = probe(endpoint, context.env, context.redactor, context.log.info)
-        except PrerequisiteError as error:
-            context.log.error(str(error))
-            raise
-        if warning:
-            context.warn(warning)
-            silent.add(endpoint.role)  # a leaderboard may have several models
+    with nullcontext() if limits is None else SharedLimits(limits) as shared:
+        for endpoint in endpoints:
+            if endpoint.url.startswith("demo:"):
+                continue
+            admission = None if shared is None else shared.admission(endpoint.role)
+            try:
+                warning = probe(endpoint, context.env, context.redactor, context.log.info, admission)
+            except PrerequisiteError as error:
+                context.log.error(str(error))
+                raise
+            if warning:
+                context.warn(warning)
+                silent.add(endpoint.role)  # a leaderboard may have several models
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 
@@ -143,6 +157,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
     """The runs of a helm-run that did what it was to do.
 
     Raises:
+        NotReportableError: a limit of the run was reached.
         ConfigError, PrerequisiteError, HelmError: it did not.
     """
     raise_for_failure(context, plan, run)
@@ -156,6 +171,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
 
 def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:
     """Raises what `checked` raises."""
+    raise_if_limit_reached(plan, run.events, context.log)
     raise_if_stopped(run.events, run.last_words, context.log)
     if blocked := blocked_places(run.events):
         failed = next((event["error"] for event in run.events if event["event"] == event_names.RUN_FAILED), None)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 
@@ -19,6 +20,8 @@ class Options:
     no_preflight: bool = False
     probed: frozenset[str] | None = None
     """Roles whose endpoints are known to answer: whoever says so asked them, and nobody is asked before the run."""
+    limits: SharedLimitsSettings | None = None
+    """What this run shares with others; None: it has its limits for itself."""
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Is told what will be run and where, once the folder is held and before anything is asked."""
 

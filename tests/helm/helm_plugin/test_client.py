@@ -15,9 +15,12 @@ import pytest
 from helm.common.request import Request
 
 from eval_factory.core.events import WARNING
-from eval_factory.core.helm_run_settings import PROBED
+from eval_factory.core.helm_run_settings import LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.limit_groups import LimitOf
+from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin import client, session
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
@@ -311,3 +314,25 @@ def test_a_secret_in_the_requests_is_sent_and_neither_kept_nor_shown(
     (kept,) = kept_in(tmp_path)
     assert kept["account"] == "${CANARY}"
     assert secret not in session.session_for(tmp_path).redactor.text(f"an endpoint repeats {secret}")
+
+
+def test_a_run_that_shares_its_limits_asks_within_them(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LimitServer({"g": LimitOf(1)}) as limits:
+        shared = SharedLimitsSettings(limits.address, {"model": "g"})
+        monkeypatch.setenv(LIMITS, HelmRunSettings(limits=shared).environment()[LIMITS])
+        endpoint = endpoint_at(server, tmp_path, parallelism=9)
+        judge = endpoint_at(server, tmp_path, role="judge")
+        with SharedLimits(shared) as other, ThreadPoolExecutor(1) as pool:
+            admission = other.admission("model")
+            assert admission is not None
+            with admission.slot():
+                asked = pool.submit(endpoint.make_request, REQUEST)
+                assert judge.make_request(REQUEST).success  # it shares nothing
+                assert len(server.requests) == 1
+                assert not asked.done()
+            assert asked.result(30).success
+    with pytest.raises(EndpointStopped, match="run its command again"):
+        endpoint.make_request(dataclasses.replace(REQUEST, prompt="another"))
+    assert len(server.requests) == 2

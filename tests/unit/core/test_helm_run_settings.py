@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, read_file
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SharedLimitsSettings, read_file
 
 EVERYTHING = HelmRunSettings(
     run_id="r1",
@@ -18,6 +18,7 @@ EVERYTHING = HelmRunSettings(
     file_lists="/lists",
     all_files=False,
     without=frozenset({"read_yaml_with_the_c_parser", "all"}),
+    limits=SharedLimitsSettings("/run/x/s", {"model": "https://host.example/v1"}),
 )
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0,"), min_size=1, max_size=9)
 
@@ -31,6 +32,7 @@ def test_each_setting_is_one_variable() -> None:
         "EVAL_FACTORY_PROXIES": '{"https://host.example": "http://user:secret@proxy.example:3128"}',
         "EVAL_FACTORY_PINS": '{"files": {"https://a/main/x": "https://a/0123/x"}, "hub": {"org/data": "abc"}}',
         "EVAL_FACTORY_FILE_LISTS": "/lists",
+        "EVAL_FACTORY_LIMITS": '{"address": "/run/x/s", "groups": {"model": "https://host.example/v1"}}',
         "MEDICAL_DATA_ALL_FILES": "0",
         "EVAL_FACTORY_WITHOUT": "all,read_yaml_with_the_c_parser",
     }
@@ -60,6 +62,7 @@ def test_nothing_allowed_and_nobody_probed_are_said() -> None:
         file_lists=st.none() | TEXTS,
         all_files=st.none() | st.booleans(),
         without=st.frozensets(TEXTS),
+        limits=st.none() | st.builds(SharedLimitsSettings, TEXTS, st.dictionaries(TEXTS, TEXTS)),
     )
 )
 def test_the_environment_says_it_all(settings: HelmRunSettings) -> None:
@@ -76,13 +79,13 @@ def test_all_files_is_asked_for_with_a_1(text: str) -> None:
     assert HelmRunSettings.from_environment({"MEDICAL_DATA_ALL_FILES": text}).all_files is (text == "1")
 
 
-def test_the_file_says_all_but_where_proxies_are() -> None:
+def test_the_file_says_all_but_where_proxies_are_and_what_ends_with_other_runs() -> None:
     text = EVERYTHING.file_text()
     assert "secret" not in text
     found = read_file(text)
     assert found.through_proxies == ("https://host.example",)
     variables = EVERYTHING.environment()
-    del variables["EVAL_FACTORY_PROXIES"]
+    del variables["EVAL_FACTORY_PROXIES"], variables["EVAL_FACTORY_LIMITS"]
     assert found.variables == variables
     assert "through_proxies" not in json.loads(HelmRunSettings(run_id="x").file_text())
     assert read_file(HelmRunSettings(run_id="x").file_text()).through_proxies is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 import time
 
-from eval_factory.endpoint.concurrency import DECREASE, AdaptiveConcurrency
+from eval_factory.endpoint.concurrency import DECREASE, AdaptiveConcurrency, AdaptiveLimit
 
 
 def test_no_more_than_the_limit_are_inside() -> None:
@@ -58,3 +58,22 @@ def test_one_place_more_for_a_round_of_answers_not_for_each() -> None:
     for _ in range(int(before)):
         concurrency.answered()
     assert before < concurrency.allowed <= before + 1
+
+
+def test_a_limit_counts_whole_places_and_one_at_least() -> None:
+    limit = AdaptiveLimit(3)
+    assert (limit.places, limit.is_whole) == (3, True)
+    limit.too_many(1.0, 2.0)
+    assert (limit.allowed, limit.places, limit.is_whole) == (3 * DECREASE, 2, False)
+    limit.too_many(1.9, 2.5)  # it was under way already
+    assert limit.places == 2
+    limit.too_many(2.0, 3.0)
+    limit.too_many(3.0, 4.0)
+    limit.too_many(4.0, 5.0)
+    assert (limit.allowed, limit.places) == (1.0, 1)
+    limit.answered()
+    assert (limit.allowed, limit.is_whole) == (2.0, False)
+    limit.answered()
+    limit.answered()
+    limit.answered()
+    assert (limit.allowed, limit.is_whole) == (3.0, True)

@@ -170,3 +170,13 @@ def test_whoever_waits_for_a_turn_is_let_go_when_all_is_over() -> None:
     stop.set()
     waiting.join(10)
     assert not waiting.is_alive()
+
+
+def test_each_step_tries_once_more_until_it_ends() -> None:
+    limiter = RateLimiter(1, 4000, per_ms=60_000)
+    assert list(limiter.tries(4000)) == []
+    waiting = limiter.tries(1)
+    assert [next(waiting), next(waiting), next(waiting)] == [None, None, None]
+    by_tokens = RateLimiter(None, 4000)
+    assert list(by_tokens.tries(2000)) == list(by_tokens.tries(2000)) == []
+    assert next(by_tokens.tries(1), "through") is None

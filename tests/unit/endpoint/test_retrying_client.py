@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,9 +12,10 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
+from eval_factory.endpoint.admission import LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.rate_limits import Patience, RateLimiter
+from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.retrying_client import EndpointUnusable, RequestFailed, RetryingClient
 from eval_factory.endpoint.sign_in import KeySignIn
 from eval_factory.endpoint.stop_messages import StopMessages
@@ -55,7 +56,7 @@ def reply(status: int, body: Any = None, **headers: str) -> Reply:
     return Reply(status, headers, json.dumps(GOOD if body is None else body).encode())
 
 
-OPTIONS = {"first", "patience", "has_answered"}
+OPTIONS = {"first", "patience", "has_answered", "admission"}
 
 
 def client_of(transport: Replies, **given: Any) -> RetryingClient:
@@ -532,24 +533,52 @@ def test_one_answer_among_the_first_lets_the_run_go_on() -> None:
     assert outcomes == ["failed", "answered", "failed", "failed", "failed", "failed"]
 
 
-def test_the_settings_rate_limits_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[int | None, int | None]] = []
-    monkeypatch.setattr(retrying_client, "RateLimiter", lambda *limits: given.append(limits))
-    client_of(Replies(), requests_per_minute=3, tokens_per_minute=4)
-    assert given == [(3, 4)]
+class Admitting(LocalAdmission):
+    """Writes down what it is told."""
+
+    def __init__(self, in_turn: Callable[[], None] = lambda: None) -> None:
+        super().__init__(endpoint_settings(parallelism=1))
+        self.told: list[Any] = []
+        self._in_turn = in_turn
+
+    @contextmanager
+    def slot(self) -> Iterator[float]:
+        with super().slot() as since:
+            self.told.append("in")
+            yield since
+        self.told.append("answered")
+
+    def wait_for_rate(self, body: Mapping[str, Any]) -> None:
+        self.told.append(dict(body))
+        self._in_turn()
+
+    def too_many(self, slot: float, pause: float | None) -> None:
+        super().too_many(slot, pause)
+        self.told.append(pause)
+
+    def stop(self) -> None:
+        self.told.append("stop")
+
+
+def test_whoever_lets_requests_through_knows_each_attempt() -> None:
+    admission = Admitting()
+    refused = [reply(status, **{"Retry-After": pause}) for status, pause in ((429, "7"), (503, "500"), (529, "0"))]
+    transport = Replies(*refused, reply(500, **{"Retry-After": "9"}), reply(200))
+    client_of(transport, max_retries=5, admission=admission).ask(BODY, lambda *_: None)
+    capped = retrying_client.RETRY_AFTER_MAX_S
+    assert admission.told == [
+        "in", BODY, 7.0, "in", BODY, capped, "in", BODY, None, "in", BODY, "in", BODY, "answered",
+    ]  # fmt: skip
 
 
 def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
-    class Stopping(RateLimiter):
-        def wait(self, body: Mapping[str, Any], stop: threading.Event) -> None:
-            client._remember(EndpointUnusable("stopped meanwhile"))
-
+    admission = Admitting(lambda: client.stop(EndpointUnusable("stopped meanwhile")))
     transport = Replies(reply(200))
-    client = client_of(transport)
-    client._rate_limiter = Stopping(None, None)
+    client = client_of(transport, admission=admission)
     with pytest.raises(EndpointUnusable, match="stopped meanwhile"):
         client.ask(BODY, lambda *_: None)
     assert transport.sent == []
+    assert admission.told[:3] == ["in", BODY, "stop"]
 
 
 def test_an_answer_far_larger_than_its_tokens_is_none() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.redaction import Redactor
+from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.retrying_client import RetryingClient
@@ -125,9 +126,10 @@ def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
 ) -> None:
     asked: list[EndpointSettings] = []
 
-    def client(settings: EndpointSettings, connection: Connection) -> RetryingClient:
+    def client(settings: EndpointSettings, connection: Connection, *, admission: Admission | None) -> RetryingClient:
         asked.append(settings)
         assert connection.transport.timeout_s == settings.request_timeout
+        assert admission is None
         return RetryingClient(settings, connection)
 
     monkeypatch.setattr(preflight, "RetryingClient", client)
@@ -138,6 +140,20 @@ def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
     for settings in asked:
         assert (settings.requests_per_minute, settings.tokens_per_minute) == (None, None)
         assert (settings.max_retries, settings.parallelism) == (0, 1)
+
+
+def test_where_others_ask_too_the_probe_is_let_through_with_them(gateway: Gateway) -> None:
+    class Counting(LocalAdmission):
+        asked = 0
+
+        def wait_for_rate(self, body: Mapping[str, Any]) -> None:
+            assert body["max_tokens"] == FEW_TOKENS
+            self.asked += 1
+
+    endpoint = plan({"target.api_endpoint.url": gateway.url}).model
+    admission = Counting(endpoint)
+    assert probe(endpoint, {}, Redactor(), lambda _line: None, admission) is None
+    assert admission.asked == len(gateway.granted) == 1
 
 
 def test_the_probe_is_sent_the_secrets_of_the_requests(gateway: Gateway) -> None:

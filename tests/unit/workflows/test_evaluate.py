@@ -12,12 +12,16 @@ import pytest
 from eval_factory.config.evaluation import Request
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
+from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.admission import Admission
+from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.failures import raise_if_stopped
 from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.options import Options
 from finished_folder import finished_folder
-from unit.builders import MINIMAL, context, plan
+from unit.builders import MINIMAL, context, endpoint_settings, plan
 
 FATAL = {"event": events.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
 
@@ -66,3 +70,38 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     done: Any = {"event": events.RUN_DONE, "path": "runs/s/r"}
     ran = workflow.checked(context(made.rundir), made, HelmRun("run", 18.45317671599496, 0, (), (done,)))
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
+
+
+SHARED = SharedLimitsSettings("/nobody/is/here", {"model": "g"})
+
+
+def test_what_a_run_shares_with_others_is_told_to_helm_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[SharedLimitsSettings | None] = []
+
+    def prepare(*arguments: Any, **_: Any) -> None:
+        told.append(next(given for given in arguments if isinstance(given, HelmRunSettings)).limits)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
+    monkeypatch.setattr(workflow, "prepare", prepare)
+    request = Request(flags={**MINIMAL, "config.output_dir": str(tmp_path / "out")})
+    for options in (Options(limits=SHARED), Options()):
+        with pytest.raises(KeyboardInterrupt):
+            workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
+    assert told == [SHARED, None]
+
+
+def test_probes_are_let_through_with_what_other_runs_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is at the address: a probe that goes out all the same would be outside of the limits."""
+    made = context(RunDir(tmp_path / "out"))
+    model, judge = endpoint_settings(), endpoint_settings(role="judge")
+    let_through: list[Admission | None] = []
+    monkeypatch.setattr(workflow, "probe", lambda *arguments: let_through.append(arguments[-1]))
+    assert workflow.probe_all(made, [model, judge], SHARED) == {"model", "judge"}
+    shared, alone = let_through
+    assert alone is None
+    assert isinstance(shared, SharedAdmission)
+    with pytest.raises(LimitsLost), shared.slot():
+        pytest.fail("nobody let it in")
+    workflow.probe_all(made, [model])
+    assert let_through[2:] == [None]

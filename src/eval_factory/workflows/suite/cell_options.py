@@ -11,4 +11,5 @@ def options_of(spec: CellSpec) -> Options:
         fresh=spec.fresh,
         debug=spec.debug,
         probed=None if spec.probed is None else frozenset(spec.probed),
+        limits=spec.limits,
     )

@@ -1,0 +1,243 @@
+"""Limits that several helm-run processes have together: a server in the process that runs them.
+
+It listens at a Unix socket in a folder that only this user can enter. A process has one connection for all its threads;
+when it closes, whatever the reason, its places are free again. Messages are JSON, one a line:
+
+    {"do": "slot", "id": 1, "group": G}                   answered {"id": 1} when it is this request's turn
+    {"do": "too_many", "id": 1, "pause": seconds or null}
+    {"do": "leave", "id": 1, "answered": true}            gives a place back, or waits no more for whatever it was
+    {"do": "rate", "id": 2, "group": G, "tokens": 300}    answered {"id": 2} when it is within the limits a minute
+    {"do": "begin", "id": 3}                              answered {"id": 3, "reached": a limit's name or null}
+    {"do": "spend", "tokens": 20, "cost": 0.01}
+
+What a connection is told first: which groups there are, and what each counts a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+from typing_extensions import Self
+
+from eval_factory.core.budget import Purse
+from eval_factory.endpoint.limit_groups import LimitOf
+from eval_factory.endpoint.rate_limits import POLL_S, RateLimiter
+from eval_factory.endpoint.shared_slots import SharedRate, SharedSlots
+
+LONGEST_PATH = 100
+"""Bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)."""
+LONGEST_LINE = 65536
+BACKLOG = 128
+"""Processes that connect at the same moment."""
+SOCKET = "s"
+SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
+
+
+class LimitServer:
+    """Serves in a thread of its own from `with` on to its end."""
+
+    def __init__(self, limits: Mapping[str, LimitOf], purse: Purse | None = None) -> None:
+        """`limits`: by the name of the group that shares them; `purse`: the budget of all together."""
+        self._desk = _Desk({name: _Group(limit) for name, limit in limits.items()}, purse)
+        self._address: str | None = None
+        self._end = ExitStack()
+
+    @property
+    def address(self) -> str:
+        """The path of its socket."""
+        if self._address is None:
+            raise RuntimeError("the server has not begun")
+        return self._address
+
+    def __enter__(self) -> Self:
+        """
+        Raises:
+            OSError: there is no place for a socket.
+        """
+        with ExitStack() as end:
+            folder = _private_folder()
+            end.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._address = str(folder / SOCKET)
+            listening = end.enter_context(socket.socket(socket.AF_UNIX))
+            listening.bind(self._address)
+            listening.listen(BACKLOG)
+            loop, ready = asyncio.new_event_loop(), threading.Event()
+            thread = threading.Thread(target=self._serve, args=(loop, listening, ready), name="limits", daemon=True)
+            thread.start()
+            ready.wait()
+            end.callback(thread.join)
+            end.callback(loop.call_soon_threadsafe, loop.stop)
+            self._end = end.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.close()
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, listening: socket.socket, ready: threading.Event) -> None:
+        """In a thread, for the caller's own may have a loop that runs (a notebook's)."""
+        server = loop.run_until_complete(loop.create_unix_server(lambda: _Link(self._desk), sock=listening))
+        ready.set()
+        try:
+            loop.run_forever()
+        finally:
+            server.close()
+            self._desk.close()
+            loop.run_until_complete(asyncio.sleep(0))  # connections are closed in the loop's next round
+            loop.close()
+
+
+def _private_folder() -> Path:
+    """Only this user can enter it, and a socket's path in it is short enough."""
+    folder = Path(tempfile.mkdtemp(prefix="ef-"))
+    if len(os.fsencode(folder / SOCKET)) > LONGEST_PATH:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="ef-", dir=SHORT_FOLDER))
+    return folder
+
+
+class _Group:
+    """The limits of one endpoint."""
+
+    def __init__(self, limit: LimitOf) -> None:
+        self.slots = SharedSlots(limit.parallelism)
+        self.rate = SharedRate(RateLimiter(limit.requests_per_minute, limit.tokens_per_minute))
+        self.told = {
+            "rate": limit.requests_per_minute is not None or limit.tokens_per_minute is not None,
+            "tokens": limit.tokens_per_minute is not None,
+        }
+        self.will_open: asyncio.TimerHandle | None = None
+        """After a pause that the endpoint asked for."""
+        self.will_try: asyncio.TimerHandle | None = None
+        """To let the next request through that waits for its minute."""
+
+
+class _Link(asyncio.Protocol):
+    """The connection of one process."""
+
+    def __init__(self, desk: _Desk) -> None:
+        self._desk, self._rest = desk, b""
+        self._transport: asyncio.Transport | None = None
+        self.groups: dict[int, _Group] = {}
+        """Of each request that waits or has a place."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._desk.greet(self)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        try:
+            for line in lines:
+                self._desk.take(self, json.loads(line))
+        except (ValueError, TypeError, KeyError):  # none of our clients
+            self.close()
+        if len(self._rest) > LONGEST_LINE:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever the reason
+        self._desk.forget(self)
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        if self._transport is not None:
+            self._transport.write(json.dumps(message).encode() + b"\n")
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Desk:
+    """Takes messages, in the one thread of the server."""
+
+    def __init__(self, groups: Mapping[str, _Group], purse: Purse | None) -> None:
+        self._groups, self._purse = groups, purse
+        self._links: set[_Link] = set()
+        self._takers: dict[str, Callable[[_Link, Mapping[str, Any]], None]] = {
+            "slot": self._slot, "leave": self._leave, "too_many": self._too_many, "rate": self._rate,
+            "begin": self._begin, "spend": self._spend,
+        }  # fmt: skip
+
+    def greet(self, link: _Link) -> None:
+        self._links.add(link)
+        told = {name: group.told for name, group in self._groups.items()}
+        link.tell({"groups": told, "purse": self._purse is not None})
+
+    def take(self, link: _Link, message: Mapping[str, Any]) -> None:
+        """Raises ValueError, TypeError or KeyError where it is no message of ours."""
+        self._takers[message["do"]](link, message)
+
+    def forget(self, link: _Link) -> None:
+        """Its process is gone, or has all it wanted."""
+        self._links.discard(link)
+        groups, link.groups = link.groups, {}
+        for number, group in groups.items():
+            group.slots.leave((link, number))
+            group.rate.leave((link, number))
+        for group in set(groups.values()):
+            self._let_in(group)
+
+    def close(self) -> None:
+        for link in list(self._links):
+            link.close()
+
+    def _slot(self, link: _Link, message: Mapping[str, Any]) -> None:
+        group = link.groups[message["id"]] = self._groups[message["group"]]
+        group.slots.want((link, message["id"]))
+        self._let_in(group)
+
+    def _leave(self, link: _Link, message: Mapping[str, Any]) -> None:
+        group = link.groups.pop(message["id"], None)
+        if group is not None:
+            group.slots.leave((link, message["id"]), answered=message["answered"])
+            group.rate.leave((link, message["id"]))
+            self._let_in(group)
+
+    def _too_many(self, link: _Link, message: Mapping[str, Any]) -> None:
+        group = link.groups.get(message["id"])
+        if group is not None:
+            group.slots.too_many((link, message["id"]), message["pause"])
+
+    def _rate(self, link: _Link, message: Mapping[str, Any]) -> None:
+        group = link.groups[message["id"]] = self._groups[message["group"]]
+        group.rate.want((link, message["id"]), message["tokens"])
+        if group.will_try is None:
+            self._let_through(group)
+
+    def _begin(self, link: _Link, message: Mapping[str, Any]) -> None:
+        link.tell({"id": message["id"], "reached": None if self._purse is None else self._purse.begin()})
+
+    def _spend(self, _link: _Link, message: Mapping[str, Any]) -> None:
+        if self._purse is not None:
+            self._purse.spend(tokens=message["tokens"], cost=message["cost"])
+
+    def _let_in(self, group: _Group) -> None:
+        """Whoever has a turn. While the endpoint is left alone, once more when that is over."""
+        for key in group.slots.let_in():
+            link, number = cast("tuple[_Link, int]", key)
+            link.tell({"id": number})
+        closed = group.slots.closed_for()
+        if closed and group.will_open is None:
+            group.will_open = asyncio.get_running_loop().call_later(closed, self._open, group)
+
+    def _open(self, group: _Group) -> None:
+        group.will_open = None
+        self._let_in(group)
+
+    def _let_through(self, group: _Group) -> None:
+        group.will_try = None
+        for key in group.rate.let_through():
+            link, number = cast("tuple[_Link, int]", key)
+            link.groups.pop(number, None)
+            link.tell({"id": number})
+        if group.rate.anybody_waits:
+            group.will_try = asyncio.get_running_loop().call_later(POLL_S, self._let_through, group)

@@ -1,0 +1,87 @@
+"""The limits of one endpoint as several processes have them together: who is in, who is next, until when nobody is.
+
+No thread and no socket is in here: one thread (`eval_factory.endpoint.limit_server`) asks, and keeps the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+
+from eval_factory.endpoint.concurrency import AdaptiveLimit
+from eval_factory.endpoint.rate_limits import RateLimiter
+
+_THROUGH = object()
+
+
+class SharedSlots:
+    """Places of requests that go on at once, given in the order of coming."""
+
+    def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit, self._clock = AdaptiveLimit(most), clock
+        self._waiting: OrderedDict[Hashable, None] = OrderedDict()
+        self._since: dict[Hashable, float] = {}
+        """Whoever is in -> since when, by this process's clock: others may have another one."""
+        self._closed_until: float | None = None
+
+    def want(self, key: Hashable) -> None:
+        self._waiting[key] = None
+
+    def leave(self, key: Hashable, *, answered: bool = False) -> None:
+        """Give the place back, or wait no more. `answered`: the endpoint did."""
+        self._waiting.pop(key, None)
+        if self._since.pop(key, None) is not None and answered:
+            self._limit.answered()
+
+    def too_many(self, key: Hashable, pause: float | None) -> None:
+        """The endpoint refused a request; where it asks to wait for so many seconds, nobody is let in meanwhile."""
+        since = self._since.get(key)
+        if since is None:
+            return
+        now = self._clock()
+        self._limit.too_many(since, now)
+        if pause is not None:
+            self._closed_until = max(self._closed_until or now, now + pause)
+
+    def let_in(self) -> Iterator[Hashable]:
+        """Those that have their turn now."""
+        if self.closed_for():
+            return
+        while self._waiting and len(self._since) < self._limit.places:
+            key, _ = self._waiting.popitem(last=False)
+            self._since[key] = self._clock()
+            yield key
+
+    def closed_for(self) -> float:
+        """Seconds until somebody is let in again; 0 where the endpoint asked for no pause, or it is over."""
+        return max(0.0, self._closed_until - self._clock()) if self._closed_until is not None else 0.0
+
+
+class SharedRate:
+    """So many requests and tokens a minute, in the order of coming."""
+
+    def __init__(self, limiter: RateLimiter) -> None:
+        self._limiter = limiter
+        self._waiting: OrderedDict[Hashable, Iterator[None]] = OrderedDict()
+
+    def want(self, key: Hashable, tokens: int) -> None:
+        """`tokens`: that the request may use."""
+        self._waiting[key] = self._limiter.tries(tokens)
+
+    def leave(self, key: Hashable) -> None:
+        """Wait no more."""
+        self._waiting.pop(key, None)
+
+    def let_through(self) -> Iterator[Hashable]:
+        """Those that may send now."""
+        while self._waiting:
+            key, tries = next(iter(self._waiting.items()))
+            if next(tries, _THROUGH) is not _THROUGH:
+                return
+            del self._waiting[key]
+            yield key
+
+    @property
+    def anybody_waits(self) -> bool:
+        return bool(self._waiting)

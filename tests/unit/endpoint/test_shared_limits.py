@@ -1,0 +1,312 @@
+"""Clients of one server, each as in a process of its own: each has its connection."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.budget import Budget, Purse, Spending
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.endpoint import limit_server
+from eval_factory.endpoint.limit_groups import LimitOf
+from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.retrying_client import EndpointUnusable
+from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission, SharedLimits
+
+NOT_S = 0.1
+"""So long nothing is to happen."""
+
+
+def limits_at(address: str) -> SharedLimits:
+    return SharedLimits(SharedLimitsSettings(address, {"model": "g", "judge": "h", "free": "f"}))
+
+
+def admission_of(limits: SharedLimits, role: str = "model") -> SharedAdmission:
+    admission = limits.admission(role)
+    assert admission is not None
+    return admission
+
+
+@contextmanager
+def processes(server: LimitServer, number: int) -> Iterator[list[SharedLimits]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(limits_at(server.address)) for _ in range(number)]
+
+
+class Failed(Exception):
+    pass
+
+
+class InThread:
+    """Runs a function in a thread; `raised`: what ended it."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.raised: BaseException | None = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            self.raised = error
+
+    def goes_on(self) -> bool:
+        self._thread.join(NOT_S)
+        return self._thread.is_alive()
+
+    def ended(self) -> bool:
+        self._thread.join(30)
+        return not self._thread.is_alive()
+
+
+def take(admission: SharedAdmission) -> Callable[[], None]:
+    def enter() -> None:
+        with admission.slot():
+            pass
+
+    return enter
+
+
+def hold(admission: SharedAdmission) -> tuple[InThread, threading.Event]:
+    """A thread that is in, until the event is set."""
+    entered, go = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with admission.slot():
+            entered.set()
+            go.wait(30)
+
+    thread = InThread(stay)
+    assert entered.wait(30)
+    return thread, go
+
+
+def test_many_threads_of_several_processes_are_within_one_limit() -> None:
+    inside, most, done, lock = 0, 0, 0, threading.Lock()
+
+    def work(admission: SharedAdmission) -> None:
+        nonlocal inside, most, done
+        for _ in range(5):
+            with admission.slot():
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                time.sleep(0.001)
+                with lock:
+                    inside -= 1
+                    done += 1
+
+    with LimitServer({"g": LimitOf(3)}) as server, processes(server, 3) as all_limits:
+        admissions = [admission_of(limits) for limits in all_limits]
+        threads = [InThread(lambda admission=admission: work(admission)) for admission in admissions * 8]  # type: ignore[misc]
+        assert all(thread.ended() and thread.raised is None for thread in threads)
+    assert (most, done) == (3, 3 * 8 * 5)
+
+
+def test_a_process_that_ends_gives_back_what_it_has() -> None:
+    with LimitServer({"g": LimitOf(1)}) as server, processes(server, 2) as (killed, other):
+        holding, go = hold(admission_of(killed))
+        waiting = InThread(take(admission_of(other)))
+        assert waiting.goes_on()
+        killed.close()
+        assert waiting.ended()
+        assert waiting.raised is None
+        go.set()
+        assert holding.ended()
+        assert holding.raised is None  # it was in: what it asked comes to its end
+        with pytest.raises(LimitsLost):
+            take(admission_of(killed))()
+
+
+def test_an_exit_without_an_exception_is_an_answer() -> None:
+    with LimitServer({"g": LimitOf(2)}) as server, processes(server, 2) as (one, other):
+        admission = admission_of(one)
+        with contextlib.suppress(Failed), admission.slot() as slot:
+            admission.too_many(slot, None)
+            raise Failed
+        with contextlib.suppress(Failed), admission.slot():
+            raise Failed  # no answer: it stays at one place
+        holding, go = hold(admission)
+        waiting = InThread(take(admission_of(other)))
+        assert waiting.goes_on()
+        go.set()
+        assert waiting.ended()
+        assert holding.ended()
+        holding, go = hold(admission)
+        take(admission_of(other))()  # there are two places again
+        go.set()
+        assert holding.ended()
+
+
+def test_a_pause_that_one_is_asked_for_is_all_others() -> None:
+    with LimitServer({"g": LimitOf(2), "h": LimitOf(2)}) as server, processes(server, 2) as (one, other):
+        admission = admission_of(one)
+        with admission.slot() as slot:
+            admission.too_many(slot, 1.0)
+        waiting = InThread(take(admission_of(other)))
+        take(admission_of(other, "judge"))()
+        assert waiting.goes_on()
+        assert waiting.ended()
+        assert waiting.raised is None
+
+
+def test_a_minute_is_all_others_too() -> None:
+    with LimitServer({"g": LimitOf(9, 3), "h": LimitOf(9, None, 4000)}) as server, processes(server, 2) as (one, other):
+        for limits in (one, other, one):
+            admission_of(limits).wait_for_rate({})
+        waiting = InThread(lambda: admission_of(other).wait_for_rate({}))
+        assert waiting.goes_on()
+        judge = admission_of(one, "judge")
+        judge.wait_for_rate({"max_tokens": 4000})
+        stopped = InThread(lambda: judge.wait_for_rate({"max_tokens": 1}))
+        assert stopped.goes_on()
+        judge.stop()
+        assert stopped.ended()
+        assert stopped.raised is None
+        assert waiting.goes_on()
+
+
+def test_what_is_not_limited_is_not_asked_for() -> None:
+    with LimitServer({"g": LimitOf(9)}) as server:
+        limits = limits_at(server.address)
+        admission = admission_of(limits)
+        assert limits.admission("no_role_of_ours") is None
+    admission.wait_for_rate({"max_tokens": 1})  # nobody is there to ask
+    limits.close()
+
+
+def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
+    with LimitServer({"g": LimitOf(1), "h": LimitOf(1)}) as server, processes(server, 1) as (limits,):
+        model, judge = admission_of(limits), admission_of(limits, "judge")
+        (one, go_on), (two, go) = hold(model), hold(judge)
+        waiting, waiting_too = [InThread(take(model)) for _ in range(3)], InThread(take(judge))
+        assert all(thread.goes_on() for thread in waiting)
+        model.stop()
+        assert all(thread.ended() and thread.raised is None for thread in waiting)
+        take(model)()  # whoever comes later waits no more either
+        assert waiting_too.goes_on()
+        go.set()
+        go_on.set()
+        assert waiting_too.ended()
+        assert one.ended()
+        assert two.ended()
+        with limits_at(server.address) as another:
+            take(admission_of(another))()  # those that were let go on have no place
+
+
+def test_when_the_server_is_gone_nobody_waits_and_nobody_goes_on() -> None:
+    with LimitServer({"g": LimitOf(1)}, Purse(Budget())) as server:
+        limits = limits_at(server.address)
+        admission, purse = admission_of(limits), limits.purse
+        assert purse is not None
+        holding, go = hold(admission)
+        waiting = [InThread(take(admission)) for _ in range(2)]
+        assert all(thread.goes_on() for thread in waiting)
+    for thread in waiting:
+        assert thread.ended()
+        assert isinstance(thread.raised, EndpointUnusable)
+        assert "run its command again" in str(thread.raised)
+    go.set()
+    assert holding.ended()
+    assert holding.raised is None  # its answer is kept
+    purse.spend(tokens=1, cost=0.1)
+    for ask in (take(admission), purse.begin):
+        with pytest.raises(LimitsLost):
+            ask()
+    limits.close()
+
+
+def test_nobody_at_the_address(tmp_path: Path) -> None:
+    limits = limits_at(str(tmp_path / "s"))
+    assert limits.purse is not None
+    for ask in (take(admission_of(limits)), limits.purse.begin):
+        with pytest.raises(LimitsLost):
+            ask()
+    limits.close()
+
+
+def test_somebody_else_at_the_address(tmp_path: Path) -> None:
+    address = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(address)
+        stranger.listen()
+
+        def talk() -> None:
+            connection, _ = stranger.accept()
+            with connection:
+                connection.sendall(b"220 mail.example ESMTP\r\n")
+
+        talking = InThread(talk)
+        limits = limits_at(address)
+        assert talking.ended()
+    with pytest.raises(LimitsLost):
+        take(admission_of(limits))()
+
+
+def test_limits_that_the_server_does_not_have_let_nothing_through() -> None:
+    with LimitServer({"other": LimitOf(1)}) as server, processes(server, 1) as (limits,):
+        take_one = take(admission_of(limits))
+        with pytest.raises(LimitsLost):
+            take_one()
+
+
+def test_one_budget_for_all() -> None:
+    local = Purse(Budget(max_requests=60))
+    with LimitServer({}, local) as server, processes(server, 3) as all_limits:
+        reached: list[str | None] = []
+
+        def spend(limits: SharedLimits) -> None:
+            purse = limits.purse
+            assert purse is not None
+            for _ in range(10):
+                reached.append(purse.begin())
+                purse.spend(tokens=2, cost=0.5)
+
+        threads = [InThread(lambda limits=limits: spend(limits)) for limits in all_limits * 3]  # type: ignore[misc]
+        assert all(thread.ended() and thread.raised is None for thread in threads)
+        for limits in all_limits:
+            purse = limits.purse
+            assert purse is not None
+            assert purse.begin() == "max_requests"  # and all that was said before is counted
+    assert (reached.count(None), reached.count("max_requests")) == (60, 30)
+    assert local.spent == Spending(60, 180, 45.0)
+
+
+def test_no_budget_is_no_purse() -> None:
+    with LimitServer({}) as server, processes(server, 1) as (limits,):
+        assert limits.purse is None
+
+
+def test_a_process_has_one_connection_and_one_thread_for_it() -> None:
+    with LimitServer({"g": LimitOf(4), "h": LimitOf(1)}, Purse(Budget())) as server:
+        threads, files = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+        with limits_at(server.address) as limits:
+            holding = [hold(admission_of(limits)) for _ in range(4)]
+            hold_judge = hold(admission_of(limits, "judge"))
+            assert limits.purse is not None
+            assert limits.purse.begin() is None
+            assert threading.active_count() == threads + 1 + 5
+            assert len(list(Path("/proc/self/fd").iterdir())) == files + 2  # its end and the server's
+            for thread, go in [*holding, hold_judge]:
+                go.set()
+                assert thread.ended()
+
+
+def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "g" * 20_000
+    monkeypatch.setattr(limit_server, "LONGEST_LINE", 30_000)
+    with (
+        LimitServer({name: LimitOf(1)}) as server,
+        SharedLimits(SharedLimitsSettings(server.address, {"model": name})) as limits,
+    ):
+        take(admission_of(limits))()
+        take(admission_of(limits))()
