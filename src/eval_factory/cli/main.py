@@ -22,6 +22,7 @@ from eval_factory.cli.paths import HomePath
 from eval_factory.cli.report_command import report
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
+from eval_factory.cli.suite_command import run_suite
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
 from eval_factory.cli.view_command import view
@@ -244,6 +245,8 @@ cli.add_command(gate)
 cli.add_command(verify)
 cli.add_command(reproduce)
 cli.add_command(view)
+cli.add_command(run_suite)
+cli.add_command(LazyGroup("suite", "eval_factory.cli.suite_command:suite", "Look at a suite of runs; stop it."))
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("export", "eval_factory.cli.export:export", "Results in the formats of other programs."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))
