@@ -25,7 +25,7 @@ from eval_factory.analysis.comparison import compare as compare_results
 from eval_factory.analysis.gate import GateResult, hold
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.analysis.policy_lock import check as check_lock
-from eval_factory.config.evaluation import Request
+from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.given_mapping import plain_document
 from eval_factory.core.errors import (
     BusyError,
@@ -37,6 +37,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
 from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
 from eval_factory.workflows import dry_run as workflow
@@ -46,6 +47,7 @@ from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions,
 from eval_factory.workflows.verify import Finding, Verified
 
 if TYPE_CHECKING:
+    from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.view import Pages
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "Verified",
     "compare",
     "dry_run",
+    "estimate",
     "evaluate",
     "export_pages",
     "gate",
@@ -176,6 +179,25 @@ def dry_run(
     """
     request = _request(run_config, output_dir, flags, overrides)
     return workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+
+
+def estimate(
+    run_config: Path | str | Mapping[str, Any] | None = None,
+    *,
+    output_dir: Path | str | None = None,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> Estimate:
+    """What a run will ask, take and cost; no endpoint is asked, nothing is downloaded.
+
+    Raises:
+        ConfigError: what `evaluate` would raise of the configuration.
+    """
+    from eval_factory.workflows.estimate import estimate as look
+
+    request = _request(run_config, output_dir, flags, overrides)
+    return look(build_evaluation(request, load_framework(), _env(env)), _env(env))
 
 
 def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:

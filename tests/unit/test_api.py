@@ -107,8 +107,8 @@ def test_all_that_it_promises_is_there() -> None:
         "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
         "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
         "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "SuiteOptions", "SuiteReport", "TaskInfo",
-        "Verified", "compare", "dry_run", "evaluate", "export_pages", "gate", "list_tasks", "load_result", "reproduce",
-        "run_again", "run_suite", "served_pages", "verify",
+        "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks", "load_result",
+        "reproduce", "run_again", "run_suite", "served_pages", "verify",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)
 

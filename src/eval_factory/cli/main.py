@@ -22,6 +22,7 @@ from eval_factory.cli.paths import HomePath
 from eval_factory.cli.report_command import report
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
+from eval_factory.cli.suite_command import run_suite
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
 from eval_factory.cli.view_command import view
@@ -123,6 +124,10 @@ FLAGS = {
     "request_timeout": "config.params.request_timeout",
     "temperature": "config.params.temperature",
     "top_p": "config.params.top_p",
+    "max_cost": "config.params.extra.max_cost",
+    "max_requests": "config.params.extra.max_requests",
+    "max_tokens_total": "config.params.extra.max_tokens_total",
+    "max_wall_s": "config.params.extra.max_wall_s",
 }
 
 
@@ -148,8 +153,13 @@ FLAGS = {
 )
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
+@click.option("--max_cost", type=float, default=None, help="US dollars at which the run stops, judges included.")
+@click.option("--max_requests", type=int, default=None, help="Requests after which the run stops, retries included.")
+@click.option("--max_tokens_total", type=int, default=None, help="Tokens of prompts and answers at which it stops.")
+@click.option("--max_wall_s", type=float, default=None, help="Seconds after which nothing more is asked.")
 @click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
+@click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint.")
 @click.option("--fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.option("--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else.")
@@ -162,6 +172,7 @@ def run_eval(
     run_config: Path | None,
     overrides: tuple[str, ...],
     dry_run: bool,
+    estimate: bool,
     fresh: bool,
     no_preflight: bool,
     offline: bool,
@@ -193,6 +204,10 @@ def run_eval(
             raise ConfigError("run_eval: --dry_run prints a configuration to read: leave out --quiet and --json")
         if dry_run:
             show_dry_run(api.dry_run(run_config, **asked), asked["screen"])
+            return
+        if estimate:
+            found = api.estimate(run_config, flags=given, overrides=overrides)
+            click.echo(json.dumps(found.as_dict()) if as_json else found.to_text())
             return
         evaluated = api.evaluate(run_config, **asked)
         output.ended(evaluated)
@@ -232,6 +247,8 @@ cli.add_command(gate)
 cli.add_command(verify)
 cli.add_command(reproduce)
 cli.add_command(view)
+cli.add_command(run_suite)
+cli.add_command(LazyGroup("suite", "eval_factory.cli.suite_command:suite", "Look at a suite of runs; stop it."))
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("export", "eval_factory.cli.export:export", "Results in the formats of other programs."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))

@@ -66,3 +66,7 @@ class SuiteDir:
     def cell_config(self, target: str, evaluation: str) -> Path:
         """The run config of a cell, for `run_eval`."""
         return self.state / "cells" / target / f"{evaluation}.yml"
+
+    def cell_log(self, target: str, evaluation: str) -> Path:
+        """What `run_eval` would have shown of the cell, of all its attempts."""
+        return self.state / "cells" / target / f"{evaluation}.log"

@@ -17,6 +17,7 @@ from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
+from eval_factory.core.budget import AnyPurse
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
@@ -76,6 +77,14 @@ class EndpointUnusable(Exception):
 
 class EndpointGone(EndpointUnusable):
     """Nobody answers, or not any more; the next try may succeed once it is back."""
+
+
+class NoneAnswered(EndpointUnusable):
+    """The first requests were all refused: of this benchmark, or of any, nobody knows."""
+
+
+class LimitReached(EndpointUnusable):
+    """The run may ask no more; the message is the name of its limit."""
 
 
 class _Transient(Exception):
@@ -170,9 +179,11 @@ class RetryingClient:
         patience: Patience | None = None,
         has_answered: bool = False,
         admission: Admission | None = None,
+        purse: AnyPurse | None = None,
     ) -> None:
         """
         Args:
+            purse: is asked before each request that is sent; None: there is no limit.
             first: what stops the run where the first requests all fail; None: nothing does.
             patience: for how long a 429 costs no retry; None: for no time.
             has_answered: it is known to be there, and to take the key and the model.
@@ -192,7 +203,7 @@ class RetryingClient:
         self._admission = admission or LocalAdmission(settings)
         self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=parallelism)
         self._first, self._patience = first or FirstRequests(0), patience
-        self._has_answered = has_answered
+        self._has_answered, self._purse = has_answered, purse
         self._refusals = 0
         self._most_refusals = max(REFUSALS_IN_A_ROW, 2 * parallelism)
         self._lock = threading.Lock()
@@ -214,15 +225,16 @@ class RetryingClient:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            kind = EndpointGone if failed.status is None or failed.status >= 500 else EndpointUnusable
+            kind = EndpointGone if failed.status is None or failed.status >= 500 else NoneAnswered
             unusable = kind(self._messages.none_answered(self._first.most, causes))
-            self._remember(unusable)
+            self.stop(unusable)
             raise unusable from failed
         except EndpointUnusable as unusable:
-            self._remember(unusable)
+            self.stop(unusable)
             raise
 
-    def _remember(self, unusable: EndpointUnusable) -> None:
+    def stop(self, unusable: EndpointUnusable) -> None:
+        """Send nothing more, and wait for nothing; what was sent is waited for."""
         with self._lock:
             self._unusable = self._unusable or unusable
         self._stop.set()
@@ -319,6 +331,8 @@ class RetryingClient:
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
         self._admission.wait_for_rate(body)
         self._raise_if_stopped()
+        if self._purse is not None and (limit := self._purse.begin()) is not None:
+            raise LimitReached(limit)
         reply = self._transport.post(self._connection.url, body, headers)
         return self._polled(reply, headers) if self._use_nvcf else reply
 

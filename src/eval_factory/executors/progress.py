@@ -20,11 +20,11 @@ NARROWEST_BAR = 8
 
 
 class EventTail:
-    """New whole lines of an events file, of one run."""
+    """New whole lines of an events file, of one run; where that is None, every line, from the file's first."""
 
-    def __init__(self, path: Path, run_id: str) -> None:
+    def __init__(self, path: Path, run_id: str | None) -> None:
         self._path, self._run_id = path, run_id
-        self._offset = path.stat().st_size if path.exists() else 0
+        self._offset = path.stat().st_size if run_id is not None and path.exists() else 0
         self._rest = b""
 
     def new(self) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ class EventTail:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read()
-        except FileNotFoundError:
+        except OSError:
             return []
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -42,7 +42,7 @@ class EventTail:
                 event = json.loads(line)
             except ValueError:
                 continue
-            if event.get("run_id") == self._run_id:
+            if isinstance(event, dict) and self._run_id in (None, event.get("run_id")):
                 events.append(event)
         return events
 

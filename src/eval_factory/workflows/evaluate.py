@@ -27,6 +27,7 @@ from eval_factory.executors.process import git_hash
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.preflight import probe
+from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import forget_checksums, write_checksums
 from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
@@ -42,6 +43,7 @@ from eval_factory.workflows.failures import (
 from eval_factory.workflows.helm_run import HelmRun, run_helm
 from eval_factory.workflows.imports_ahead import ImportsAhead
 from eval_factory.workflows.launch_record import launch_record
+from eval_factory.workflows.limit_stop import raise_if_limit_reached
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
@@ -74,11 +76,13 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
     argv = command_line(plan, debug=options.debug)
     show_warnings(evaluation, screen)
     look_for_prerequisites(evaluation, plan)
+    refuse_what_cannot_be_held(plan)
     bundle = find_bundle(plan, env)
     with hold(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
-        settings = replace(settings_of(plan, bundle, context.env), limits=options.limits)
+        settings = settings_of(plan, bundle, context.env)
+        settings = replace(settings, limits=options.limits, budget=budget_of(plan))
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
@@ -89,6 +93,7 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
                 settings = replace(settings, probed=options.probed)
             elif not options.no_preflight:
                 settings = replace(settings, probed=probe_all(context, plan.endpoints, options.limits))
+            settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
             ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())
@@ -154,6 +159,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
     """The runs of a helm-run that did what it was to do.
 
     Raises:
+        NotReportableError: a limit of the run was reached.
         ConfigError, PrerequisiteError, HelmError: it did not.
     """
     raise_for_failure(context, plan, run)
@@ -167,6 +173,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
 
 def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:
     """Raises what `checked` raises."""
+    raise_if_limit_reached(plan, run.events, context.log)
     raise_if_stopped(run.events, run.last_words, context.log)
     if blocked := blocked_places(run.events):
         failed = next((event["error"] for event in run.events if event["event"] == event_names.RUN_FAILED), None)

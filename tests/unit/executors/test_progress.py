@@ -205,3 +205,15 @@ def test_durations(seconds: float, told: str) -> None:
 )
 def test_short_numbers(count: int, told: str) -> None:
     assert short_number(count) == told
+
+
+def test_tail_of_every_run_begins_with_the_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event": "a", "run_id": "x"}\n[1]\n"text"\n{"event": "b"}\n{"ev')
+    tail = EventTail(path, None)
+    assert [event["event"] for event in tail.new()] == ["a", "b"]
+    assert tail.new() == []
+
+
+def test_tail_of_what_cannot_be_read_has_nothing(tmp_path: Path) -> None:
+    assert EventTail(tmp_path, None).new() == []

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
+from eval_factory.report.cost_line import cost_line
 from eval_factory.report.page import plain_words
 from eval_factory.report.page.instance_data import InstanceBlocks
 from eval_factory.report.page.usage_rows import usage_rows
@@ -79,7 +80,8 @@ def page(
     text = page_environment().get_template("page.html.j2").render(
         shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
         data=Markup(DATA), policy=policy(style, script), words=plain_words,  # noqa: S704
-        spent_names=[field.name for field in fields(Spent)], usage_rows=usage_rows, asdict=asdict,
+        spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=cost_line,
+        usage_rows=usage_rows, asdict=asdict,
         labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
     )  # fmt: skip
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.config.suite import Suite
+from eval_factory.core.budget import Purse
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, Outcome, Then, Tried, outcome_of
@@ -18,6 +19,7 @@ from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.finished_cells import has_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_journal import (
     CELL_ENDED,
     CELL_STARTED,
@@ -71,10 +73,12 @@ class CellLoop:
     pauses: EndpointPauses
     probed: Mapping[int, frozenset[str] | None]
     """Number of a cell -> roles whose endpoints answered the suite's probe; None: nobody was asked."""
-    limits: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
     reports: dict[int, CellReport] = field(default_factory=dict)
     """Of the cells that have ended, by number."""
+    purse: Purse | None = None
+    """The budget of all cells; None: there is none."""
     stopped: str | None = None
     """Why no cell is begun any more."""
     _waiting: dict[int, CellRun] = field(default_factory=dict)
@@ -99,6 +103,7 @@ class CellLoop:
                 for happened in self.host.wait(TICK_S):
                     self._take(happened)
                 self._look_at_pauses()
+                self._look_at_budget()
                 if self.stopped is not None:
                     self._leave(list(self._waiting.values()), MISSING, NotReportableError.exit_code, self.stopped)
                 self.journal.tick()
@@ -168,7 +173,7 @@ class CellLoop:
 
     def _follow(self, run: CellRun, outcome: Outcome) -> None:
         """Do what the outcome says is done next."""
-        if outcome.then in (Then.REST, Then.STOP_TARGET, Then.STOP_SUITE):
+        if outcome.then in (Then.REST, Then.STOP_TARGET):
             self._end(run, outcome.status, outcome.exit_code, outcome.reason)
         else:
             self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason)
@@ -178,8 +183,6 @@ class CellLoop:
             target = run.planned.cell.target
             others = [other for other in self._waiting.values() if other.planned.cell.target == target]
             self._leave(others, FAILED, outcome.exit_code, f"{NOT_BEGUN}: {reason}")
-        elif outcome.then is Then.STOP_SUITE:
-            self.stopped = self.stopped or f"{NOT_BEGUN}: {reason}"
         elif outcome.then in (Then.PAUSE_ENDPOINT, Then.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
         elif outcome.then is Then.WAIT_FOR_FOLDER:
@@ -220,6 +223,16 @@ class CellLoop:
                 run.attempts += 1
                 if run.attempts >= self.suite.max_attempts:
                     self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
+
+    def _look_at_budget(self) -> None:
+        """Where nothing more may be asked no cell is begun; those that run see it at their next request."""
+        if self.purse is None or self.stopped is not None:
+            return
+        spent, seconds = self.purse.spent, self.purse.seconds_left
+        reached = limit_reached(self.suite.budget, spent, seconds)
+        if reached is not None:
+            self.journal.say(f"{reached}: no more cells are begun")
+            self.stopped = f"{NOT_BEGUN}: {reached}"
 
     def _leave(self, runs: list[CellRun], status: CellStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun, or not again. One that has a result with gaps keeps it."""

@@ -12,4 +12,5 @@ def options_of(spec: CellSpec) -> Options:
         debug=spec.debug,
         own_process=True,
         probed=None if spec.probed is None else frozenset(spec.probed),
+        limits=spec.limits,
     )

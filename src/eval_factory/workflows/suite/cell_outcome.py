@@ -36,7 +36,6 @@ class Then(Enum):
     WAIT_FOR_FOLDER = "the cell is begun again when nobody else holds its folder"
     PAUSE_ENDPOINT = "the endpoint's cells wait until it is back"
     STOP_TARGET = "the target's cells are not begun"
-    STOP_SUITE = "no cell is begun any more"
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
     code, reason = end.returncode, _one_line(end)
     status = PARTIAL if tried.has_result else FAILED
     if code == NotReportableError.exit_code:
-        return Outcome(Then.STOP_SUITE, PARTIAL if tried.has_result else MISSING, reason, code)
+        return Outcome(Then.REST, PARTIAL if tried.has_result else MISSING, reason, code)  # at a limit of cost
     if code == BusyError.exit_code:
         return Outcome(Then.WAIT_FOR_FOLDER, status, reason, code, counts=False)
     if code == PrerequisiteError.exit_code:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class CellSpec:
     debug: bool = False
     probed: tuple[str, ...] | None = None
     """Roles whose endpoints answered the suite's own probe; None: the run asks them itself."""
-    limits: Mapping[str, Any] | None = None
-    """The address of the shared limits, and role -> name of its limits there."""
+    limits: SharedLimitsSettings | None = None
+    """What the cell's requests share with those of others."""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -33,8 +34,12 @@ class CellSpec:
     @classmethod
     def of_line(cls, line: str | bytes) -> CellSpec:
         fields = json.loads(line)
-        probed = fields.pop("probed")
-        return cls(**fields, probed=None if probed is None else tuple(probed))
+        probed, limits = fields.pop("probed"), fields.pop("limits")
+        return cls(
+            **fields,
+            probed=None if probed is None else tuple(probed),
+            limits=None if limits is None else SharedLimitsSettings(**limits),
+        )
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,6 @@ class CellEnd:
     not_reportable: str | None = None
     error_type: str | None = None
     error: str | None = None
-    stopped_by: str | None = None
-    """The limit of the budget that stopped the run, where one did."""
 
     @property
     def has_result(self) -> bool:
@@ -69,5 +72,4 @@ def end_of(returncode: int, record_file: Path) -> CellEnd:
         not_reportable=record.get("not_reportable"),
         error_type=error.get("type"),
         error=error.get("message"),
-        stopped_by=record.get("stopped_by"),
     )

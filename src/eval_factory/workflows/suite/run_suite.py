@@ -14,11 +14,17 @@ from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_records import FinishedCell
 from eval_factory.analysis.suite_results import suite_results
 from eval_factory.config.suite import Suite
+from eval_factory.core.budget import Purse
 from eval_factory.core.errors import ConfigError, EndpointUnreachableError, InterruptedRunError, NotReportableError
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
+from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.endpoint.response_cache import read_roles
+from eval_factory.plan.prices import prices_of
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
@@ -27,6 +33,7 @@ from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
+from eval_factory.workflows.suite.suite_budget import total
 from eval_factory.workflows.suite.suite_configs import write_configs
 from eval_factory.workflows.suite.suite_hold import held
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SUITE_ENDED, SUITE_STARTED, SuiteJournal, cell_fields
@@ -135,13 +142,20 @@ def run_cells(work: Work) -> None:
     probe = EndpointProbe(work.env, work.redactor, journal.say)
     if not work.options.no_preflight:
         probe.all_of(work.left)
+    groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in work.left)
     with contextlib.ExitStack() as stack:
+        purse = purse_of(work)
+        server = stack.enter_context(LimitServer(groups.limits, purse))
+        limits = {
+            planned.number: SharedLimitsSettings(server.address, roles)
+            for planned, roles in zip(work.left, groups.of_runs, strict=True)
+        }
         host = stack.enter_context(CellHost(work.env, suite.folder.log))
         pauses = EndpointPauses(lambda planned: ask_again(work, probe, planned), suite.max_outage_s)
         stack.callback(pauses.close)
         asked = not work.options.no_preflight
         probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in work.left}
-        loop = CellLoop(suite, work.options, host, journal, pauses, probed, reports=work.reports)
+        loop = CellLoop(suite, work.options, host, journal, pauses, probed, limits, work.reports, purse)
         loop.add(work.left)
         there_before = groups_that_answered(work.cells)
         for planned in work.left:
@@ -150,6 +164,15 @@ def run_cells(work: Work) -> None:
             loop.run()
         finally:
             work.stopped = loop.stopped
+
+
+def purse_of(work: Work) -> Purse | None:
+    """The budget of all cells, and what they have used of it in earlier invocations; None where there is no limit."""
+    if not work.suite.budget:
+        return None
+    plans = [planned.plan for planned in work.cells]
+    spent = total(spent_so_far(plan.rundir.cache_db, prices_of(plan).known) for plan in plans)
+    return Purse(work.suite.budget, spent, began=work.began)
 
 
 def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> Answer:

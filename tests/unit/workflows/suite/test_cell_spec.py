@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.workflows.suite.cell_spec import CellEnd, CellSpec, end_of
 
 
@@ -12,7 +13,7 @@ from eval_factory.workflows.suite.cell_spec import CellEnd, CellSpec, end_of
     "spec",
     [
         CellSpec(1, "a.yml", "a.log", "a.json"),
-        CellSpec(2, "b\n.yml", "b", "c", True, True, ("gpt", "model"), {"address": "/s", "groups": {"model": "g"}}),
+        CellSpec(2, "b\n.yml", "b", "c", True, True, ("gpt", "model"), SharedLimitsSettings("/s", {"model": "g"})),
         CellSpec(3, "c", "d", "e", probed=()),
     ],
     ids=["plain", "whole", "nobody answered"],

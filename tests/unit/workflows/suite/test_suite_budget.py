@@ -12,18 +12,18 @@ def test_all_cells_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "said"),
+    ("budget", "left", "said"),
     [
-        (Budget(), None),
-        (Budget(max_cost=2.0), None),
-        (Budget(max_cost=1.5), "max_cost (1.5) of the suite is reached"),
-        (Budget(max_requests=11), None),
-        (Budget(max_requests=10), "max_requests (10) of the suite is reached"),
-        (Budget(max_tokens_total=99, max_wall_s=60.0), "max_tokens_total (99) of the suite is reached"),
-        (Budget(max_wall_s=60.5), None),
-        (Budget(max_wall_s=60.0), "max_wall_s (60) of the suite is reached"),
+        (Budget(), None, None),
+        (Budget(max_cost=2.0), None, None),
+        (Budget(max_cost=1.5), None, "max_cost (1.5) of the suite is reached"),
+        (Budget(max_requests=11), None, None),
+        (Budget(max_requests=10), None, "max_requests (10) of the suite is reached"),
+        (Budget(max_tokens_total=99, max_wall_s=60.0), 0.0, "max_tokens_total (99) of the suite is reached"),
+        (Budget(max_wall_s=60.5), 0.5, None),
+        (Budget(max_wall_s=60.0), 0.0, "max_wall_s (60) of the suite is reached"),
     ],
     ids=str,
 )
-def test_the_limit_that_is_used_up(budget: Budget, said: str | None) -> None:
-    assert limit_reached(budget, Spending(10, 100, 1.5), 60.0) == said
+def test_the_limit_that_is_used_up(budget: Budget, left: float | None, said: str | None) -> None:
+    assert limit_reached(budget, Spending(10, 100, 1.5), left) == said
