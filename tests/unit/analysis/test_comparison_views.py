@@ -78,7 +78,13 @@ def test_a_notebook_shows_pairs_and_ranks(folders: list[Path]) -> None:
     three = compare(folders)._repr_html_()
     assert "<p>A: rank 2 to 3; B: rank 1; C: rank 2 to 3</p>" in three
     assert "<td>no</td>" in three
-    assert f"<td>{compare(folders).comparisons[0].p_holm:.4f}</td>" in three
+
+
+def test_the_p_value_of_several_is_the_corrected_one(tmp_path: Path) -> None:
+    few = [right_or_wrong(tmp_path / values, values) for values in ("1101101", "1111101", "0001101")]
+    (*_, last) = compare(few).comparisons
+    assert (last.paired.p_value, last.p_holm) == (0.25, 0.75)
+    assert "<td>0.7500</td><td>7</td><td>no</td>" in compare(few)._repr_html_()
 
 
 def hostile(*, comparable: bool) -> Compared:
