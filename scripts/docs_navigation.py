@@ -31,6 +31,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "verify.md": "was a result altered; how to sign it, and to do it again",
         "leaderboards.md": "HELM's public leaderboards, for your model",
         "exports.md": "results for other programs",
+        "python.md": "runs, results and comparisons in programs and notebooks; data frames",
     },
     "Reference": {
         "tasks.md": "every task, its data, and how it was tried",

@@ -83,6 +83,7 @@ def test_framework_yml_is_found_in_a_wheel(root: Path, tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
+    assert (tmp_path / "site" / "eval_factory" / "py.typed").is_file()
     finished = subprocess.run(
         [sys.executable, "-m", "eval_factory", "ls"],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "site")},

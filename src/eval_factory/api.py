@@ -1,12 +1,13 @@
 """The program for other programs: evaluate, see what a run would do, read a result. Returns records, prints nothing.
 
-    from eval_factory import api
+    from eval_factory import evaluate, load_result  # what is used most; all is here
 
-    evaluated = api.evaluate(run_config="run_config.yml", flags={"config.output_dir": "out"})
+    evaluated = evaluate("run_config.yml", output_dir="out")
     print(evaluated.result.scores[evaluated.result.main_metric].value, evaluated.not_reportable)
-    stored = api.load_result("out")
+    stored = load_result("out")
 
-What goes wrong is raised as a subclass of `EvalFactoryError`, whose `exit_code` is that of the command line.
+What goes wrong is raised as a subclass of `EvalFactoryError`, whose `exit_code` is that of the command line; nothing
+here ends the process. It may be called in a notebook, in several threads at once, and as often as one likes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import io
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -23,45 +25,74 @@ from eval_factory.analysis.comparison import compare as compare_results
 from eval_factory.analysis.gate import GateResult, hold
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.analysis.policy_lock import check as check_lock
-from eval_factory.config.evaluation import Request
-from eval_factory.core.errors import EvalFactoryError
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.given_mapping import plain_document
+from eval_factory.core.errors import (
+    BusyError,
+    ConfigError,
+    EvalFactoryError,
+    HelmError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
+from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
 from eval_factory.workflows import dry_run as workflow
 from eval_factory.workflows.options import DryRun, Evaluated, Options
 from eval_factory.workflows.reproduce import Reproduction, Reran
+from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
 from eval_factory.workflows.verify import Finding, Verified
 
 if TYPE_CHECKING:
+    from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.view import Pages
 
 __all__ = [
+    "BusyError",
+    "CellReport",
     "Compared",
+    "ConfigError",
     "DryRun",
     "EvalFactoryError",
     "Evaluated",
     "Finding",
     "GateResult",
+    "HelmError",
+    "InterruptedRunError",
+    "NotReportableError",
     "Options",
+    "ParameterInfo",
+    "PrerequisiteError",
     "Reproduction",
     "Reran",
     "StoredResult",
+    "SuiteOptions",
+    "SuiteReport",
+    "TaskInfo",
     "Verified",
     "compare",
     "dry_run",
+    "estimate",
     "evaluate",
     "export_pages",
     "gate",
+    "list_tasks",
     "load_result",
     "reproduce",
     "run_again",
+    "run_suite",
     "served_pages",
     "verify",
 ]
 
 
 def evaluate(
-    run_config: Path | str | None = None,
+    run_config: Path | str | Mapping[str, Any] | None = None,
     *,
+    output_dir: Path | str | None = None,
     flags: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
     options: Options | None = None,
@@ -71,25 +102,70 @@ def evaluate(
     """Run one evaluation to its end, or collect it again where it is complete already.
 
     Args:
-        run_config: the YAML file.
+        run_config: the YAML file, or what one would hold: `{"config": ..., "target": ...}`. It is not changed.
+        output_dir: over that of the run config; relative to the current folder.
         flags: path of a value (`config.params.limit_samples`) -> value; over the file's.
         overrides: `path.to.key=value,...`, over everything else, as `--overrides`.
         env: where keys are looked for; this process's own if not given.
-        screen: where progress and warnings are shown; nowhere if not given.
+        screen: where progress and warnings are shown, such as `sys.stderr`; nowhere if not given.
 
     Raises:
         EvalFactoryError: with the exit code of what went wrong. A result that is not reportable raises nothing:
             `not_reportable` says why.
+        InterruptedRunError: among them; Ctrl-C, or a notebook's stop button, while helm-run works. helm-run is ended.
+        KeyboardInterrupt: the same at another time.
     """
     from eval_factory.workflows.evaluate import evaluate as run  # imports what asks endpoints: a dry run does without
 
-    request = _request(run_config, flags, overrides)
+    request = _request(run_config, output_dir, flags, overrides)
     return run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
 
 
-def dry_run(
-    run_config: Path | str | None = None,
+def run_suite(
+    run_config: Path | str | Mapping[str, Any] | None = None,
     *,
+    preset: str | None = None,
+    output_dir: Path | str | None = None,
+    flags: Mapping[str, Any] | None = None,
+    options: SuiteOptions | None = None,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> SuiteReport:
+    """Run every evaluation of every target of a suite, each in a process of its own, and write one table.
+
+    Args:
+        run_config: the YAML file, or what one would hold: `{"suite": ...}`. It is not changed.
+        preset: a suite that comes with eval-factory, as the base of this one.
+        output_dir: over that of the file; relative to the current folder.
+        flags: path of a value (`suite.params.limit_samples`) -> value; over the file's.
+        options: to begin anew, to take finished runs over from other folders.
+        env: where keys are looked for; this process's own if not given.
+        screen: where a line is shown as each cell begins and ends; nowhere if not given.
+
+    Raises:
+        EvalFactoryError: the suite could not be run at all, with the exit code of why. A cell that fails raises
+            nothing: its `reason`, and the report's `exit_code`, say so.
+        InterruptedRunError: among them; the cells that ran were ended, and the table holds what is finished.
+    """
+    from eval_factory.config.suite import build_suite
+    from eval_factory.workflows.suite.run_suite import run_suite as run
+    from eval_factory.workflows.suite.screen_lines import ScreenLines
+
+    given = plain_document(flags or {})
+    given |= {} if preset is None else {"suite.preset": preset}
+    given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
+    document = plain_document(run_config) if isinstance(run_config, Mapping) else None
+    path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
+    suite = build_suite(path, document=document, flags=given, env=_env(env))
+    chosen = options or SuiteOptions()
+    chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
+    return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
+
+
+def dry_run(
+    run_config: Path | str | Mapping[str, Any] | None = None,
+    *,
+    output_dir: Path | str | None = None,
     flags: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
     options: Options | None = None,
@@ -101,8 +177,39 @@ def dry_run(
     Raises:
         ConfigError: what `evaluate` would raise of the configuration.
     """
-    request = _request(run_config, flags, overrides)
+    request = _request(run_config, output_dir, flags, overrides)
     return workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+
+
+def estimate(
+    run_config: Path | str | Mapping[str, Any] | None = None,
+    *,
+    output_dir: Path | str | None = None,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> Estimate:
+    """What a run will ask, take and cost; no endpoint is asked, nothing is downloaded.
+
+    Raises:
+        ConfigError: what `evaluate` would raise of the configuration.
+    """
+    from eval_factory.workflows.estimate import estimate as look
+
+    request = _request(run_config, output_dir, flags, overrides)
+    return look(build_evaluation(request, load_framework(), _env(env)), _env(env))
+
+
+def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
+    """The tasks that `config.type` may name, as `eval-factory ls` lists them.
+
+    Args:
+        tag: only those that have it.
+
+    Raises:
+        ConfigError: none has it.
+    """
+    return tasks_of_framework(tag)
 
 
 def compare(
@@ -216,9 +323,19 @@ def served_pages(
     return served([Path(one) for one in folders], port=port, env=_env(env), screen=screen or io.StringIO())
 
 
-def _request(run_config: Path | str | None, flags: Mapping[str, Any] | None, overrides: Iterable[str]) -> Request:
-    path = None if run_config is None else Path(run_config)
-    return Request(run_config=path, flags=dict(flags or {}), overrides=tuple(overrides))
+def _request(
+    run_config: Path | str | Mapping[str, Any] | None,
+    output_dir: Path | str | None,
+    flags: Mapping[str, Any] | None,
+    overrides: Iterable[str],
+) -> Request:
+    given = plain_document(flags or {})
+    if output_dir is not None:
+        given["config.output_dir"] = os.fspath(output_dir)
+    texts = (overrides,) if isinstance(overrides, str) else tuple(overrides)
+    if isinstance(run_config, Mapping):
+        return Request(document=run_config, flags=given, overrides=texts)
+    return Request(run_config=None if run_config is None else Path(run_config), flags=given, overrides=texts)
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import copy
 import io
 import os
 from pathlib import Path
@@ -10,10 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
+import eval_factory
 from eval_factory import api
 from eval_factory.config.evaluation import Request
-from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.config.suite import Suite
+from eval_factory.core import errors
+from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
+from eval_factory.tasks.task_info import list_tasks
 from eval_factory.workflows.options import Options
+from eval_factory.workflows.suite.suite_options import SuiteOptions
 from unit.builders import MINIMAL
 
 
@@ -97,8 +104,228 @@ def test_errors_are_the_programs_with_its_exit_codes(tmp_path: Path) -> None:
 
 def test_all_that_it_promises_is_there() -> None:
     assert set(api.__all__) == {
-        "Compared", "DryRun", "EvalFactoryError", "Evaluated", "Finding", "GateResult", "Options", "Reproduction", "Reran",
-        "StoredResult", "Verified", "compare", "dry_run", "evaluate", "export_pages", "gate", "load_result",
-        "reproduce", "run_again", "served_pages", "verify",
+        "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
+        "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
+        "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "SuiteOptions", "SuiteReport", "TaskInfo",
+        "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks", "load_result",
+        "reproduce", "run_again", "run_suite", "served_pages", "verify",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)
+
+
+def test_the_package_offers_what_is_used_most() -> None:
+    assert {"evaluate", "run_suite", "compare", "load_result", "list_tasks", "ConfigError"} < set(eval_factory.__all__)
+    assert set(eval_factory.__all__) - {"__version__"} <= set(api.__all__)
+    for name in eval_factory.__all__:
+        assert getattr(eval_factory, name) is getattr(api, name, eval_factory.__version__)
+    assert set(eval_factory.__all__) < set(dir(eval_factory))
+    with pytest.raises(AttributeError, match="module 'eval_factory' has no attribute 'evaluat'"):
+        _ = eval_factory.evaluat  # type: ignore[attr-defined]
+
+
+def test_what_type_checkers_see_is_what_is_offered() -> None:
+    tree = ast.parse(Path(eval_factory.__file__).read_text("utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = [alias.name for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert [*imported, "__version__"] == sorted(set(eval_factory.__all__), key=[*imported, "__version__"].index)
+    assert sorted(eval_factory.__all__) == eval_factory.__all__
+
+
+def test_every_error_of_an_exit_code_can_be_caught_by_its_name() -> None:
+    classes = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+    known = {name for name in classes if getattr(errors, name).__module__ == errors.__name__}
+    codes = {getattr(errors, name).exit_code for name in known}
+    assert codes == {getattr(api, name).exit_code for name in known & set(api.__all__)}
+    assert all(issubclass(getattr(api, name), EvalFactoryError) for name in known & set(api.__all__))
+
+
+DOCUMENT: dict[str, Any] = {
+    "config": {"type": "pubmed_qa", "output_dir": "results/x", "params": {"limit_samples": 7}},
+    "target": {"api_endpoint": {"url": "https://host.example/v1", "model_id": "org/model", "api_key_name": "MY_KEY"}},
+}
+
+
+def test_a_mapping_is_a_run_config_and_stays_as_it_is() -> None:
+    given = copy.deepcopy(DOCUMENT)
+    found = api.dry_run(given, env={})
+    assert "limit_samples: 7" in found.text
+    assert "api_key: MY_KEY" in found.text
+    assert given == DOCUMENT
+
+
+def test_a_mapping_and_a_file_say_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "x.yml"
+    file.write_text(yaml.safe_dump(DOCUMENT))
+    assert api.dry_run(DOCUMENT, env={}).text == api.dry_run(file, env={}).text
+
+
+def test_what_is_wrong_with_a_mapping_is_said_without_a_file(tmp_path: Path) -> None:
+    wrong = copy.deepcopy(DOCUMENT)
+    wrong["config"]["params"] = {"limit_sample": 7, "parallelism": 0}
+    with pytest.raises(ConfigError) as told:
+        api.evaluate(wrong, env={})
+    first, second = sorted(told.value.problems)
+    assert first.startswith("config.params.parallelism: ")
+    assert second == "unknown key config.params.limit_sample, did you mean 'limit_samples'?"
+    with pytest.raises(ConfigError, match=r"^config.type: is missing"):
+        api.evaluate({}, env={})
+
+
+@pytest.mark.parametrize("name", ["evaluate", "dry_run"])
+def test_the_output_folder_is_over_file_and_flags(name: str, asked: list[Any]) -> None:
+    flags = {"config.output_dir": "b", "config.params.limit_samples": 1}
+    for folder in ("c", Path("c")):
+        with pytest.raises(Asked):
+            getattr(api, name)(DOCUMENT, output_dir=folder, flags=flags, overrides="x=1,y=2")
+        request = asked.pop()[0]
+        assert request.flags == {"config.output_dir": "c", "config.params.limit_samples": 1}
+        assert request.document is DOCUMENT
+        assert request.run_config is None
+        assert request.overrides == ("x=1,y=2",)
+    assert flags["config.output_dir"] == "b"
+
+
+def test_flags_are_what_a_file_would_hold(asked: list[Any]) -> None:
+    with pytest.raises(Asked):
+        api.evaluate(flags={"config.output_dir": Path("a")})
+    assert asked[0][0].flags == {"config.output_dir": "a"}
+    with pytest.raises(ConfigError, match=r"^config.type: is of the type set;"):
+        api.evaluate(flags={"config.type": {1}})
+
+
+def test_tasks() -> None:
+    assert api.list_tasks() == list_tasks()
+    assert api.list_tasks("jury") == list_tasks("jury")
+    with pytest.raises(ConfigError):
+        api.list_tasks("no such tag")
+
+
+@pytest.fixture
+def suites(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions, Any, Any]]:
+    """What the runner of suites was asked."""
+    found: list[tuple[Suite, SuiteOptions, Any, Any]] = []
+
+    def run(suite: Suite, options: SuiteOptions, *, env: Any, screen: Any) -> None:
+        found.append((suite, options, env, screen))
+        raise Asked
+
+    monkeypatch.setattr("eval_factory.workflows.suite.run_suite.run_suite", run)
+    return found
+
+
+SUITE: dict[str, Any] = {
+    "suite": {
+        "output_dir": "a",
+        "evaluations": ["pubmed_qa", "medec"],
+        "targets": [{"name": "t", "api_endpoint": {"url": "https://host.example/v1", "model_id": "m", "type": "chat"}}],
+    }
+}
+
+
+def test_a_suite_is_a_mapping_a_file_or_a_preset(suites: list[Any], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "suite.yml"
+    file.write_text(yaml.safe_dump(SUITE))
+    given = copy.deepcopy(SUITE)
+    flags = {"suite.output_dir": "b", "suite.params.limit_samples": 3}
+    for run_config in (given, file, str(file)):
+        with pytest.raises(Asked):
+            api.run_suite(run_config, output_dir=Path("c"), flags=flags, env={})
+    with pytest.raises(Asked):
+        api.run_suite(preset="smoke", output_dir="d", env={})
+    of_mapping, of_file, of_text, of_preset = (asked[0] for asked in suites)
+    assert of_mapping.document == of_file.document == of_text.document
+    assert [cell.name for cell in of_mapping.cells] == ["t/pubmed_qa", "t/medec"]
+    assert of_mapping.folder.root == tmp_path / "c"
+    assert of_mapping.cells[0].document["config"]["params"]["limit_samples"] == 3
+    assert of_preset.folder.root == tmp_path / "d"
+    assert "demo_chat/sample_medical_qa" in [cell.name for cell in of_preset.cells]
+    assert given == SUITE
+    assert flags["suite.output_dir"] == "b"
+
+
+def test_how_a_suite_is_run_and_where_it_is_shown(suites: list[Any]) -> None:
+    screen = io.StringIO()
+    with pytest.raises(Asked):
+        api.run_suite(SUITE, options=SuiteOptions(fresh=True, reuse=(Path("x"),)), env={"KEY": "v"}, screen=screen)
+    with pytest.raises(Asked):
+        api.run_suite(SUITE)
+    (_, options, env, observer), (_, no_options, own, nobody) = suites
+    assert (options, env) == (SuiteOptions(fresh=True, reuse=(Path("x"),)), {"KEY": "v"})
+    assert (no_options, own) == (SuiteOptions(), os.environ)
+    observer.say("said")
+    nobody.say("said to nobody")
+    assert screen.getvalue() == "said\n"
+
+
+def test_folders_to_reuse_may_be_texts(suites: list[Any]) -> None:
+    texts: Any = ("x", "y")
+    with pytest.raises(Asked):
+        api.run_suite(SUITE, options=SuiteOptions(reuse=texts))
+    assert suites[0][1].reuse == (Path("x"), Path("y"))
+
+
+def test_what_is_wrong_with_a_suite_is_raised(tmp_path: Path) -> None:
+    for wrong in ({}, {"suite": {"targets": {1}}}, tmp_path / "none.yml"):
+        with pytest.raises(ConfigError):
+            api.run_suite(wrong, env={})
+    with pytest.raises(ConfigError, match="no preset 'smok', did you mean 'smoke'"):
+        api.run_suite(preset="smok", output_dir="x", env={})
+
+
+WRONG: dict[str, Any] = {
+    "nothing": {},
+    "no mapping in it": {"config": 7, "target": []},
+    "a file that is not there": "no/such/file.yml",
+    "a folder": "/",
+    "an unknown task": {**DOCUMENT, "config": {"type": "no such task", "output_dir": "x"}},
+    "an unknown run spec": {**DOCUMENT, "config": {"type": "helm:no_such", "output_dir": "x"}},
+    "a key in the place of its name": {
+        **DOCUMENT, "target": {"api_endpoint": {"url": "u", "model_id": "m", "api_key": "sk-0123456789abcdef0123"}},
+    },
+    "no key": DOCUMENT,
+    "a folder that cannot be": {**DOCUMENT, "config": {**DOCUMENT["config"], "output_dir": "/proc/no/such"}},
+    "a benchmark that is not there": {
+        **DOCUMENT, "config": {"type": "custom", "output_dir": "x", "params": {"extra": {"benchmark": "no.yaml"}}},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_raised_and_ends_no_process(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EvalFactoryError) as told:
+        api.evaluate(WRONG[name], env={})
+    assert told.value.exit_code in (2, 3)
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+ENDS = {"exit", "quit", "sys.exit", "os._exit", "os.abort"}
+
+
+def ends_a_process(file: Path) -> list[str]:
+    """What in a file would end the process that imports it, and imports of click, which does."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            found += [called] if (called := ast.unparse(node.func)) in ENDS else []
+        elif isinstance(node, ast.Name) and node.id == "SystemExit":
+            found.append(node.id)
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name in ("click", "argparse")]
+        elif isinstance(node, ast.ImportFrom) and node.module in ("click", "argparse"):
+            found.append(node.module)
+    return found
+
+
+def test_nothing_below_the_api_ends_the_process() -> None:
+    """`cli` does; what runs inside helm-run, or as a process of its own, may."""
+    package = Path(eval_factory.__file__).parent
+    own_processes = {package / "__main__.py", package / "workflows" / "suite" / "cell_process.py"}
+    files = {file for file in package.rglob("*.py") if file.relative_to(package).parts[0] not in ("cli", "helm_plugin")}
+    ending = {file.relative_to(package).as_posix(): ends_a_process(file) for file in files - own_processes}
+    assert {name: found for name, found in ending.items() if found} == {}
+    assert all(ends_a_process(file) for file in (package / "cli" / "main.py", max(own_processes)))

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED, REASONS, Reason, Side, reasons_against, reasons_of
 from eval_factory.analysis.instance_values import InstanceValues, Key, values_of
@@ -24,6 +25,9 @@ from eval_factory.analysis.ranks import holm, rank_intervals
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import Score
 from eval_factory.report.reader import StoredResult, load_result
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class Ranked:
     worst: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compared:
     """What came of it. Where the results are not comparable there are reasons and no comparisons."""
 
@@ -119,6 +123,46 @@ class Compared:
     @property
     def comparable(self) -> bool:
         return not self.reasons
+
+    def to_frame(self, *, instances: bool = False) -> DataFrame:
+        """A row a pair; with `instances`, as `instances_frame`.
+
+        Raises:
+            PrerequisiteError: pandas is not installed.
+        """
+        from eval_factory.analysis import comparison_views
+
+        return self.instances_frame() if instances else comparison_views.pairs_frame(self)
+
+    def instances_frame(self) -> DataFrame:
+        """A row for each instance of a pair whose values differ, with the label of the better one.
+
+        Raises:
+            PrerequisiteError: pandas is not installed.
+        """
+        from eval_factory.analysis import comparison_views
+
+        return comparison_views.flips_frame(self)
+
+    def _repr_html_(self) -> str:
+        from eval_factory.analysis import comparison_views
+
+        return comparison_views.compared_html(self)
+
+    def __repr__(self) -> str:
+        from eval_factory.analysis import comparison_views
+
+        return comparison_views.in_a_line(self)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two of several results, each with each: their comparison, or the reasons why there is none."""
+
+    a: Model
+    b: Model
+    comparison: Comparison | None
+    reasons: tuple[Reason, ...] = ()
 
 
 def compare(
@@ -157,9 +201,34 @@ def compare(
     compared = [_compared(sides[i], sides[j], (models[i], models[j]), name, margin) for i, j in pairs]
     if len(sides) == 2:
         return Compared(models, (), tuple(found), tuple(compared), ())
-    corrected = holm([one.paired.p_value for one in compared])
-    compared = [replace(one, p_holm=p_value) for one, p_value in zip(compared, corrected, strict=True)]
+    p_values = holm([one.paired.p_value for one in compared])
+    compared = [replace(one, p_holm=p_value) for one, p_value in zip(compared, p_values, strict=True)]
     return Compared(models, (), tuple(found), tuple(compared), _ranked(models, dict(zip(pairs, compared, strict=True))))
+
+
+def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
+    """Results by their main metrics, each with each: those that cannot be compared keep no others from it.
+
+    Args:
+        sides: of results that have a main score, with its values.
+    """
+    models = [Model(side.label, side.stored.folder, side.stored.result.provenance.target) for side in sides]
+    pairs = []
+    for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
+        both, name = (model_a, model_b), a.stored.result.main_metric
+        reasons = _lacking(both, (a.stored, b.stored), name, is_main=True) or _reasons((a, b))
+        found = None if reasons else _compared(a, b, both, name, None)
+        pairs.append(Pair(model_a, model_b, found, tuple(reasons)))
+    return corrected(pairs)
+
+
+def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """With p values corrected for the number of these pairs that were compared."""
+    p_values = iter(holm([pair.comparison.paired.p_value for pair in pairs if pair.comparison is not None]))
+    return tuple(
+        replace(pair, comparison=replace(pair.comparison, p_holm=next(p_values))) if pair.comparison else pair
+        for pair in pairs
+    )
 
 
 def _ranked(models: Sequence[Model], compared: Mapping[tuple[int, int], Comparison]) -> tuple[Ranked, ...]:

@@ -20,8 +20,9 @@ from eval_factory.cli.gate_command import gate
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.report_command import report
-from eval_factory.cli.run_output import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE, RecordingCommand, RunOutput
+from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
+from eval_factory.cli.suite_command import run_suite
 from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
 from eval_factory.cli.view_command import view
@@ -39,6 +40,8 @@ from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import write_example
 from eval_factory.tasks.framework import Framework, load_framework
+from eval_factory.tasks.task_info import tasks_with
+from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
 
 if TYPE_CHECKING:
     from eval_factory.api import DryRun
@@ -95,10 +98,7 @@ def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
-    tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
-    if not tasks:
-        tags = sorted({name for task in framework.evaluations for name in task.about.tags})
-        raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
+    tasks = tasks_with(tag, framework)
     if as_json:
         click.echo(json.dumps([task_listing.task_record(task) for task in tasks], indent=2))
     elif sys.stdout.isatty():
@@ -124,6 +124,10 @@ FLAGS = {
     "request_timeout": "config.params.request_timeout",
     "temperature": "config.params.temperature",
     "top_p": "config.params.top_p",
+    "max_cost": "config.params.extra.max_cost",
+    "max_requests": "config.params.extra.max_requests",
+    "max_tokens_total": "config.params.extra.max_tokens_total",
+    "max_wall_s": "config.params.extra.max_wall_s",
 }
 
 
@@ -149,8 +153,13 @@ FLAGS = {
 )
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
+@click.option("--max_cost", type=float, default=None, help="US dollars at which the run stops, judges included.")
+@click.option("--max_requests", type=int, default=None, help="Requests after which the run stops, retries included.")
+@click.option("--max_tokens_total", type=int, default=None, help="Tokens of prompts and answers at which it stops.")
+@click.option("--max_wall_s", type=float, default=None, help="Seconds after which nothing more is asked.")
 @click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
+@click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint.")
 @click.option("--fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.option("--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else.")
@@ -163,6 +172,7 @@ def run_eval(
     run_config: Path | None,
     overrides: tuple[str, ...],
     dry_run: bool,
+    estimate: bool,
     fresh: bool,
     no_preflight: bool,
     offline: bool,
@@ -182,7 +192,11 @@ def run_eval(
         given["config.params.extra.allow_code_execution"] = True
     output = RunOutput(quiet=quiet, as_json=as_json)
     options = api.Options(
-        fresh=fresh, debug=debug or ctx.obj["debug"], no_preflight=no_preflight, on_launch=output.launched
+        fresh=fresh,
+        debug=debug or ctx.obj["debug"],
+        no_preflight=no_preflight,
+        on_launch=output.launched,
+        own_process=True,
     )
     asked: dict[str, Any] = {"flags": given, "overrides": overrides, "options": options, "screen": output.screen()}
     with output.failures_told():
@@ -190,6 +204,10 @@ def run_eval(
             raise ConfigError("run_eval: --dry_run prints a configuration to read: leave out --quiet and --json")
         if dry_run:
             show_dry_run(api.dry_run(run_config, **asked), asked["screen"])
+            return
+        if estimate:
+            found = api.estimate(run_config, flags=given, overrides=overrides)
+            click.echo(json.dumps(found.as_dict()) if as_json else found.to_text())
             return
         evaluated = api.evaluate(run_config, **asked)
         output.ended(evaluated)
@@ -229,6 +247,8 @@ cli.add_command(gate)
 cli.add_command(verify)
 cli.add_command(reproduce)
 cli.add_command(view)
+cli.add_command(run_suite)
+cli.add_command(LazyGroup("suite", "eval_factory.cli.suite_command:suite", "Look at a suite of runs; stop it."))
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("export", "eval_factory.cli.export:export", "Results in the formats of other programs."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))

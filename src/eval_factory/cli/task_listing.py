@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.validation_messages import did_you_mean
-from eval_factory.tasks.code_execution import FLAG, KEY, executed_by, how_executed, needs_permission
+from eval_factory.tasks.code_execution import FLAG, KEY, how_executed, needs_permission
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import FileLayout, Framework, ScenarioParameter, Task
 from eval_factory.tasks.run_entry import (
@@ -24,6 +24,7 @@ from eval_factory.tasks.run_entry import (
     signature,
 )
 from eval_factory.tasks.run_specs import RunSpec, load_index
+from eval_factory.tasks.task_info import erratum_record, task_info
 from eval_factory.tasks.user_data.layout import described
 
 COMMENT_WIDTH = 110
@@ -41,37 +42,11 @@ Record = dict[str, Any]
 
 def task_record(task: Task) -> Record:
     """Everything about a task of framework.yml."""
-    return {
-        "name": task.name,
-        "type": f"helm.{task.name}",
-        "description": task.description,
-        "endpoint_types": list(task.endpoint_types),
-        "judges": list(task.helm.judges),
-        "main_metric": task.helm.main_metric,
-        "run_spec": task.helm.run_spec,
-        "access": task.about.access,
-        "source": task.about.source,
-        "licence": task.about.licence,
-        "revision": task.about.revision,
-        "instances": task.about.instances,
-        "size_mb": task.about.size_mb,
-        "tags": list(task.about.tags),
-        "parameters": {name: _parameter_record(task, name) for name in task.helm.parameters},
-        "tried": task.about.tried,
-        "notes": list(task.about.notes),
-        "errata": _errata(task.helm.run_spec, task.helm.fixed),
-        "executes": dict(executed_by(task.helm.run_spec, task.helm.arguments)),
-    }
+    return task_info(task).as_dict()
 
 
-def _parameter_record(task: Task, name: str) -> Record:
-    rule = task.helm.parameters[name]
-    layout = [entry.model_dump(exclude_defaults=True) for entry in rule.layout]
-    return {**rule.model_dump(exclude={"layout"}), "layout": layout, "default": task.default_of(name)}
-
-
-def _errata(run_spec: str, arguments: dict[str, str] | None = None) -> list[Record]:
-    return [erratum.model_dump(exclude_none=True) for erratum in load_errata().of(run_spec, arguments)]
+def _errata(run_spec: str) -> list[Record]:
+    return [erratum_record(erratum) for erratum in load_errata().of(run_spec, None)]
 
 
 def run_spec_record(name: str, spec: RunSpec, framework: Framework) -> Record:

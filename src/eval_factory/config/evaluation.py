@@ -6,7 +6,6 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from eval_factory.config import foreign_keys
 from eval_factory.config.benchmark_path import find_benchmark
+from eval_factory.config.given_mapping import plain_document
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
@@ -159,7 +159,7 @@ def build_evaluation(
 def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[tuple[Source, dict[str, Any]]]:
     layers: list[tuple[Source, dict[str, Any]]] = []
     if request.document is not None:
-        layers.append((Source.FILE, deepcopy(dict(request.document))))
+        layers.append((Source.FILE, plain_document(request.document)))
     elif request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
     flags: dict[str, Any] = {}

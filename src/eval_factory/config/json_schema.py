@@ -33,7 +33,7 @@ _PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{"} | dict.fromk
 _PATTERN_OF_JUDGES_NAME = rf"^(?!{MODEL_ROLE}$)[a-z][a-z0-9_-]{{0,40}}$|\$\{{"
 
 _ENDPOINT, _EXTRA, _JUDGE = "target.api_endpoint", "config.params.extra", "config.params.extra.judges"
-_ADAPTER = f"{_ENDPOINT}.adapter_config"
+_ADAPTER, _PRICE = f"{_ENDPOINT}.adapter_config", f"{_EXTRA}.prices"
 DESCRIPTIONS = {
     "config": "What is evaluated and how.",
     "config.type": "The task ('eval-factory ls' lists them), or helm:RUN_ENTRY for any of HELM's. Flag: --eval_type.",
@@ -83,6 +83,15 @@ DESCRIPTIONS = {
     f"{_EXTRA}.max_judge_failures": "The share of answers that a judge may say nothing usable of.",
     f"{_EXTRA}.max_model_mismatch": "The share of answers that may state another model than was asked for.",
     f"{_EXTRA}.max_unreadable": "The share of answers that may say nothing that can be scored.",
+    _PRICE: "What models cost, judges among them; what is known of the endpoint's provider if not given.",
+    f"{_PRICE}.model_id": "The model's id, as the target or a judge has it.",
+    f"{_PRICE}.input_per_million": "US dollars for a million tokens of prompts.",
+    f"{_PRICE}.output_per_million": "US dollars for a million tokens of answers.",
+    f"{_PRICE}.cached_input_per_million": "Of prompts from the endpoint's own cache; the same as others if not given.",
+    f"{_EXTRA}.max_cost": "US dollars, all runs in the folder and judges among them; there the run stops.",
+    f"{_EXTRA}.max_requests": "Requests, retries and judges' among them; there the run stops.",
+    f"{_EXTRA}.max_tokens_total": "Tokens of prompts and answers, judges' among them; there the run stops.",
+    f"{_EXTRA}.max_wall_s": "Seconds of one invocation, after which nothing more is asked.",
     "target": "The model that is evaluated.",
     _ENDPOINT: "An OpenAI-compatible endpoint.",
     f"{_ENDPOINT}.url": "Base URL, or with /chat/completions; demo://baseline is embedded. Flag: --model_url.",

@@ -142,6 +142,30 @@ def _different_names(judges: list[Judge] | None) -> list[Judge] | None:
 
 Jury = Annotated[list[Judge], Field(min_length=1)]
 
+Amount = Annotated[Number, Field(ge=0.0, le=float(MOST))]
+"""US dollars; nothing costs less than nothing."""
+SomeMoney = Annotated[Number, Field(gt=0.0, le=float(MOST))]
+
+
+class TokenPrice(StrictModel):
+    """One of `config.params.extra.prices`: what a model costs, in US dollars for a million tokens."""
+
+    model_id: Line
+    input_per_million: Amount
+    output_per_million: Amount
+    cached_input_per_million: Amount | None = None
+
+
+def _different_models(prices: list[TokenPrice] | None) -> list[TokenPrice] | None:
+    models = [price.model_id for price in prices or []]
+    twice = sorted({model for model in models if models.count(model) > 1})
+    if twice:
+        raise ValueError(f"two prices have the model_id {', '.join(twice)}")
+    return prices
+
+
+PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
+
 
 class Extra(StrictModel):
     """`config.params.extra`."""
@@ -170,6 +194,11 @@ class Extra(StrictModel):
     max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
+    prices: Annotated[PriceTable | None, AfterValidator(_different_models)]
+    max_cost: SomeMoney | None
+    max_requests: Positive | None
+    max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None
+    max_wall_s: SomeMoney | None
 
 
 class Params(StrictModel):

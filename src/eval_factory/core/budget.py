@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
+
+MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL = "max_cost", "max_requests", "max_tokens_total", "max_wall_s"
 
 
 @dataclass(frozen=True)
@@ -33,17 +38,46 @@ class Spending:
     """US dollars; of what has a known price."""
 
 
+class AnyPurse(Protocol):
+    """What a client asks before it sends a request, and tells what an answer took."""
+
+    def begin(self) -> str | None:
+        """None: it may be sent, and is counted. Else the name of the limit that is reached."""
+        ...
+
+    def spend(self, *, tokens: int, cost: float) -> None: ...
+
+
 class Purse:
     """A budget that is used up by many threads; whoever sends a request asks it first."""
 
-    def __init__(self, budget: Budget, spent: Spending = Spending()) -> None:
-        """`spent`: by earlier invocations."""
+    def __init__(
+        self,
+        budget: Budget,
+        spent: Spending = Spending(),
+        *,
+        began: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            spent: by earlier invocations.
+            began: when this invocation did, by `clock`; now if not given.
+        """
         self._budget, self._spent = budget, spent
+        self._clock = clock
+        self._began = clock() if began is None else began
         self._lock = threading.Lock()
 
     @property
     def spent(self) -> Spending:
         return self._spent
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of max_wall_s, 0 at the least; None where there is no such limit."""
+        most = self._budget.max_wall_s
+        return None if most is None else max(0.0, most - self._elapsed())
 
     def begin(self) -> str | None:
         """One more request is about to be sent: it is counted. Else the name of the limit that is reached."""
@@ -59,10 +93,35 @@ class Purse:
             spent = self._spent
             self._spent = replace(spent, tokens=spent.tokens + tokens, cost=spent.cost + cost)
 
+    def _elapsed(self) -> float:
+        return self._clock() - self._began
+
     def _reached(self) -> str | None:
         limits = {
-            "max_cost": (self._spent.cost, self._budget.max_cost),
-            "max_requests": (self._spent.requests, self._budget.max_requests),
-            "max_tokens_total": (self._spent.tokens, self._budget.max_tokens_total),
+            MAX_COST: (self._spent.cost, self._budget.max_cost),
+            MAX_REQUESTS: (self._spent.requests, self._budget.max_requests),
+            MAX_TOKENS: (self._spent.tokens, self._budget.max_tokens_total),
+            MAX_WALL: (self._elapsed(), self._budget.max_wall_s),
         }
         return next((name for name, (used, most) in limits.items() if most is not None and used >= most), None)
+
+
+@dataclass(frozen=True)
+class Purses:
+    """Several budgets that all have to allow a request: a run's own, and that of the suite that it is part of."""
+
+    purses: tuple[AnyPurse, ...]
+
+    def begin(self) -> str | None:
+        """Those before the one that refuses have counted a request that is not sent: at most one for each thread."""
+        return next((reached for purse in self.purses if (reached := purse.begin()) is not None), None)
+
+    def spend(self, *, tokens: int, cost: float) -> None:
+        for purse in self.purses:
+            purse.spend(tokens=tokens, cost=cost)
+
+
+def together(*purses: AnyPurse | None) -> AnyPurse | None:
+    """Of those that there are; None where there is none."""
+    known = tuple(purse for purse in purses if purse is not None)
+    return Purses(known) if len(known) > 1 else next(iter(known), None)

@@ -31,6 +31,14 @@ class PrerequisiteError(EvalFactoryError):
     exit_code = 3
 
 
+class EndpointUnreachableError(PrerequisiteError):
+    """Nobody answers at an endpoint, or not any more: the same run may go on once it is back."""
+
+
+class EndpointRefusedError(PrerequisiteError):
+    """An endpoint is there and takes no request: the key, the model or the address is wrong."""
+
+
 class HelmError(EvalFactoryError):
     """helm-run failed."""
 

@@ -29,11 +29,18 @@ REFUSED = "refused"
 LEFT_OUT = "left_out"
 """One run of many asks a model for more than text."""
 WARNING = "warning"
+MEASURED = "measured"
+"""The requests of a run were made to be counted; none was sent."""
+LIMIT_REACHED = "limit_reached"
+"""Nothing more was asked: the run's own limit of cost, requests, tokens or time."""
 BLOCKED = "blocked"
 """Offline, something wanted a host that is not an endpoint's."""
 
 LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
 """The phases of a run."""
+
+UNREACHABLE, REFUSED_BY_ENDPOINT = "unreachable", "refused"
+"""The `kind` of a fatal event: nobody answers, or somebody who takes no request."""
 
 _STOPS = "eval-factory stops"
 

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eval_factory.core.budget import Budget
+from eval_factory.core.cost import Price
+
 RUN_ID = "EVAL_FACTORY_RUN_ID"
 PARENT = "EVAL_FACTORY_PARENT"
 PROBED = "EVAL_FACTORY_PROBED"
@@ -20,6 +23,8 @@ PINS = "EVAL_FACTORY_PINS"
 FILE_LISTS = "EVAL_FACTORY_FILE_LISTS"
 WITHOUT = "EVAL_FACTORY_WITHOUT"
 LIMITS = "EVAL_FACTORY_LIMITS"
+BUDGET = "EVAL_FACTORY_BUDGET"
+PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 
 PROXY_VARIABLES = frozenset(
@@ -76,6 +81,10 @@ class HelmRunSettings:
     """Patches of HELM that the user switched off."""
     limits: SharedLimitsSettings | None = None
     """None: the run has its limits for itself. Not in the file: they end with the runs that share them."""
+    budget: Budget = field(default_factory=Budget)
+    """What the run may ask and cost."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """Role -> what its tokens cost, where that is known."""
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell libraries where data are (HF_HOME ...)."""
 
@@ -96,6 +105,8 @@ class HelmRunSettings:
             LIMITS: None if self.limits is None else json.dumps(self.limits.as_dict()),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
+            BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
+            PRICES: json.dumps({role: price.as_dict() for role, price in self.prices.items()}) if self.prices else None,
         }
         return {**self.libraries, **{name: value for name, value in said.items() if value is not None}}
 
@@ -107,6 +118,7 @@ class HelmRunSettings:
             ValueError: a variable does not hold what `environment` writes.
         """
         probed, allowed, proxies, pins, limits = (_json(env, name) for name in (PROBED, OFFLINE, PROXIES, PINS, LIMITS))
+        prices = _json(env, PRICES) or {}
         return cls(
             run_id=env.get(RUN_ID),
             parent=int(env[PARENT]) if PARENT in env else None,
@@ -118,6 +130,8 @@ class HelmRunSettings:
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
             limits=None if limits is None else SharedLimitsSettings(**limits),
+            budget=Budget(**(_json(env, BUDGET) or {})),
+            prices={role: Price.from_dict(price) for role, price in prices.items()},
         )
 
     def file_text(self) -> str:

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, RunDir
 
 
-def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool, beginning: Iterable[str] = ()) -> logging.Logger:
-    """logs/eval-factory.log: every line redacted, only the owner may read it."""
-    logger = logging.getLogger("eval_factory.run")
-    logger.setLevel(logging.DEBUG if debug else logging.INFO)
-    logger.propagate = False
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
+@contextmanager
+def open_log(
+    rundir: RunDir, redactor: Redactor, *, debug: bool, beginning: Iterable[str] = ()
+) -> Iterator[logging.Logger]:
+    """logs/eval-factory.log: every line redacted, only the owner may read it.
+
+    The logger is of this run alone, not one of a name that all share: runs of several threads each write into their own
+    folder.
+    """
+    logger = logging.Logger("eval_factory.run", logging.DEBUG if debug else logging.INFO)
     rundir.program_log.touch(mode=PRIVATE)
-    handler = logging.FileHandler(rundir.program_log, encoding="utf-8")
-    handler.setFormatter(_RedactingFormatter(redactor))
-    logger.addHandler(handler)
-    if debug:
-        screen_handler = logging.StreamHandler()
-        screen_handler.setFormatter(_RedactingFormatter(redactor))
-        logger.addHandler(screen_handler)
-    for line in beginning:
-        logger.info(line)
-    return logger
+    file = logging.FileHandler(rundir.program_log, encoding="utf-8")
+    handlers: list[logging.Handler] = [file, *([logging.StreamHandler()] if debug else [])]
+    for handler in handlers:
+        handler.setFormatter(_RedactingFormatter(redactor))
+        logger.addHandler(handler)
+    try:
+        for line in beginning:
+            logger.info(line)
+        yield logger
+    finally:
+        for handler in handlers:
+            logger.removeHandler(handler)
+            handler.close()
 
 
 class _RedactingFormatter(logging.Formatter):

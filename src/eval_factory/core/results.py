@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eval_factory.core.cost import Cost
+
 MODEL_ROLE = "model"
 """The evaluated model among the endpoints of a run; every other role is a judge's name."""
 
@@ -216,6 +218,8 @@ class Spent:
     latency_p50_s: float | None
     """Of answers that were paid for; None where there were none."""
     latency_p95_s: float | None
+    cost: Cost | None = None
+    """None where nothing is known of it."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +241,8 @@ class Usage:
     """How many runs these are."""
     wall_s: float
     """Seconds of this run."""
+    cost_unknown: str | None = None
+    """Why answers that somebody may have paid for have no known cost."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ def not_to_be_hung_up() -> Iterator[None]:
     if _HANGUP is None or threading.current_thread() is not threading.main_thread():
         yield
         return
+    if signal.getsignal(_HANGUP) is None:  # the handler of a program in C that Python runs in: it could not be put back
+        yield
+        return
     before = signal.signal(_HANGUP, signal.SIG_IGN)
     try:
         yield

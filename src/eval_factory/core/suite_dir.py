@@ -37,6 +37,11 @@ class SuiteDir:
         return self.root / "suite_results.html"
 
     @property
+    def usage_yaml(self) -> Path:
+        """What the cells took: times, requests, attempts. No two runs of a suite have the same."""
+        return self.root / "suite_usage.yaml"
+
+    @property
     def state(self) -> Path:
         """What is no result: the lock, the events, the log, the run configs of the cells."""
         return self.root / ".suite"
@@ -61,3 +66,7 @@ class SuiteDir:
     def cell_config(self, target: str, evaluation: str) -> Path:
         """The run config of a cell, for `run_eval`."""
         return self.state / "cells" / target / f"{evaluation}.yml"
+
+    def cell_log(self, target: str, evaluation: str) -> Path:
+        """What `run_eval` would have shown of the cell, of all its attempts."""
+        return self.state / "cells" / target / f"{evaluation}.log"

@@ -17,6 +17,7 @@ from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
+from eval_factory.core.budget import AnyPurse
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
@@ -72,6 +73,18 @@ class RequestFailed(Exception):
 
 class EndpointUnusable(Exception):
     """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
+
+
+class EndpointGone(EndpointUnusable):
+    """Nobody answers, or not any more; the next try may succeed once it is back."""
+
+
+class NoneAnswered(EndpointUnusable):
+    """The first requests were all refused: of this benchmark, or of any, nobody knows."""
+
+
+class LimitReached(EndpointUnusable):
+    """The run may ask no more; the message is the name of its limit."""
 
 
 class _Transient(Exception):
@@ -166,9 +179,11 @@ class RetryingClient:
         patience: Patience | None = None,
         has_answered: bool = False,
         admission: Admission | None = None,
+        purse: AnyPurse | None = None,
     ) -> None:
         """
         Args:
+            purse: is asked before each request that is sent; None: there is no limit.
             first: what stops the run where the first requests all fail; None: nothing does.
             patience: for how long a 429 costs no retry; None: for no time.
             has_answered: it is known to be there, and to take the key and the model.
@@ -188,7 +203,7 @@ class RetryingClient:
         self._admission = admission or LocalAdmission(settings)
         self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=parallelism)
         self._first, self._patience = first or FirstRequests(0), patience
-        self._has_answered = has_answered
+        self._has_answered, self._purse = has_answered, purse
         self._refusals = 0
         self._most_refusals = max(REFUSALS_IN_A_ROW, 2 * parallelism)
         self._lock = threading.Lock()
@@ -210,14 +225,16 @@ class RetryingClient:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            unusable = EndpointUnusable(self._messages.none_answered(self._first.most, causes))
-            self._remember(unusable)
+            kind = EndpointGone if failed.status is None or failed.status >= 500 else NoneAnswered
+            unusable = kind(self._messages.none_answered(self._first.most, causes))
+            self.stop(unusable)
             raise unusable from failed
         except EndpointUnusable as unusable:
-            self._remember(unusable)
+            self.stop(unusable)
             raise
 
-    def _remember(self, unusable: EndpointUnusable) -> None:
+    def stop(self, unusable: EndpointUnusable) -> None:
+        """Send nothing more, and wait for nothing; what was sent is waited for."""
         with self._lock:
             self._unusable = self._unusable or unusable
         self._stop.set()
@@ -240,7 +257,7 @@ class RetryingClient:
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
                 if outage:
-                    raise EndpointUnusable(self._outage_message(str(failed))) from None
+                    raise EndpointGone(self._outage_message(str(failed))) from None
                 if pause is None:
                     raise failed from None
                 self._stop.wait(pause)
@@ -261,7 +278,7 @@ class RetryingClient:
 
     def _raise_if_stopped(self) -> None:
         if self._unusable is not None:
-            raise EndpointUnusable(str(self._unusable))
+            raise type(self._unusable)(str(self._unusable))
 
     def _is_outage(self, error: _Transient, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
@@ -314,6 +331,8 @@ class RetryingClient:
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
         self._admission.wait_for_rate(body)
         self._raise_if_stopped()
+        if self._purse is not None and (limit := self._purse.begin()) is not None:
+            raise LimitReached(limit)
         reply = self._transport.post(self._connection.url, body, headers)
         return self._polled(reply, headers) if self._use_nvcf else reply
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from types import ModuleType
+
 from eval_factory.core.errors import PrerequisiteError
 
 ALWAYS_OPEN = 64
 """What helm-run has open beside its requests: logs, data, pipes; 9 were counted, and libraries may have theirs."""
 OPEN_PER_REQUEST = 3
 """A connection, and for the thread that waits for it cache.db with its write-ahead log."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""The limit is the process's: of two runs in two threads, none may take back what the other was given."""
 
 
 def make_room(requests_at_once: int) -> None:
@@ -20,6 +26,11 @@ def make_room(requests_at_once: int) -> None:
         import resource
     except ImportError:  # Windows has no such limit
         return
+    with _ONE_AT_A_TIME:
+        _raise_limit(resource, requests_at_once)
+
+
+def _raise_limit(resource: ModuleType, requests_at_once: int) -> None:
     needed = ALWAYS_OPEN + OPEN_PER_REQUEST * requests_at_once
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

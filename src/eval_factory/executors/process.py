@@ -6,9 +6,10 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -100,6 +101,44 @@ def end_group(process: subprocess.Popen[str]) -> None:
                 return
         except subprocess.TimeoutExpired:
             continue
+
+
+def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -> subprocess.Popen[bytes]:
+    """Start a program that is told what to do on its standard input, and answers on its standard output.
+
+    It has a group of its own, so that Ctrl-C does not reach it, and is to end where its standard input does. What it
+    says on standard error is added to `log`.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    try:
+        return subprocess.Popen(
+            list(argv),
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def start_python(arguments: Sequence[str], *, said: str, inherited: Collection[int]) -> int:
+    """Start this Python again with this environment, in a group of its own. Returns its pid; the caller waits for it.
+
+    Args:
+        said: what it reads on its standard input.
+        inherited: descriptors that it has too.
+    """
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdin=subprocess.PIPE, pass_fds=tuple(inherited), start_new_session=True
+    )
+    if process.stdin is not None:
+        with process.stdin as source:
+            source.write(said.encode())
+    process.returncode = 0  # so that nobody but the caller waits for it
+    return process.pid
 
 
 def git_hash(folder: Path) -> str | None:

@@ -20,11 +20,11 @@ NARROWEST_BAR = 8
 
 
 class EventTail:
-    """New whole lines of an events file, of one run."""
+    """New whole lines of an events file, of one run; where that is None, every line, from the file's first."""
 
-    def __init__(self, path: Path, run_id: str) -> None:
+    def __init__(self, path: Path, run_id: str | None) -> None:
         self._path, self._run_id = path, run_id
-        self._offset = path.stat().st_size if path.exists() else 0
+        self._offset = path.stat().st_size if run_id is not None and path.exists() else 0
         self._rest = b""
 
     def new(self) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ class EventTail:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read()
-        except FileNotFoundError:
+        except OSError:
             return []
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -42,7 +42,7 @@ class EventTail:
                 event = json.loads(line)
             except ValueError:
                 continue
-            if event.get("run_id") == self._run_id:
+            if isinstance(event, dict) and self._run_id in (None, event.get("run_id")):
                 events.append(event)
         return events
 
@@ -52,7 +52,10 @@ class ProgressDisplay:
 
     def __init__(self, stream: TextIO) -> None:
         is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
-        self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
+        # in a notebook rich would show everything in the cell, wherever `stream` leads
+        self._console = Console(
+            file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal, force_jupyter=False
+        )
         self._phase_started = 0.0
         self._last_line = 0.0
         self._bar: Progress | None = None

@@ -11,6 +11,7 @@ MEASURED_HELM = "0.5.16"
 
 CLIENT_CLASS = "eval_factory.helm_plugin.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"
+MEASURING_RUNNER_CLASS = "eval_factory.helm_plugin.measuring_runner.MeasuringRunner"
 HELM_NAMED_RUNNER_CLASS = "eval_factory.helm_plugin.runner.HelmNamedRunner"
 PLUGIN_MODULE = "eval_factory.helm_plugin.plugin"
 LOG_FILTER_CLASS = "eval_factory.helm_plugin.log_filter.WithholdText"

@@ -36,7 +36,14 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.endpoint.retrying_client import Answered, EndpointUnusable, RequestFailed, RetryingClient
+from eval_factory.endpoint.retrying_client import (
+    Answered,
+    EndpointGone,
+    EndpointUnusable,
+    LimitReached,
+    RequestFailed,
+    RetryingClient,
+)
 from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
@@ -46,6 +53,8 @@ OWN_TEXT_END = "<|endoftext|>"
 
 TOO_MANY_REQUESTS = 429
 SAY_BUSY_EVERY_S = 10.0
+KINDS = {EndpointGone: events.UNREACHABLE, EndpointUnusable: events.REFUSED_BY_ENDPOINT}
+"""What a fatal event says of the endpoint; nothing where it may be the benchmark's own requests."""
 
 
 class EndpointStopped(NonRetriableException):  # type: ignore[misc]
@@ -115,6 +124,7 @@ class Endpoint:
             patience=Patience(),
             has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
             admission=None if session.limits is None else session.limits.admission(settings.role),
+            purse=session.spending,
         )
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply]] = {}
@@ -224,8 +234,11 @@ class Endpoint:
 
         try:
             answered = self._client.ask({**asked.body, **self._secret_fields}, note)
+        except LimitReached as reached:
+            self._session.refused(str(reached))
+            raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
-            self._stop(str(error))
+            self._stop(str(error), KINDS.get(type(error)))
         self._keep(asked, answered)
         return _Reply(answered.completion, answered.latency_s, answered.started, cached=False)
 
@@ -259,6 +272,7 @@ class Endpoint:
             ),
             changed,
         )
+        self._session.spending.answered(self._role, answered.completion)
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
@@ -280,15 +294,20 @@ class Endpoint:
         if say:
             _say(f"{self._role}: {message}")
 
-    def _stop(self, message: str) -> NoReturn:
+    def _stop(self, message: str, kind: str | None = None) -> NoReturn:
         """End the run: asking on cannot repair it. A judge that cannot be asked ends itself only."""
         with self._lock:
             first, self._stopped = self._stopped is None, message
         if first:
             fatal = self._role == MODEL_ROLE
             _say(events.last_words(message, os.environ) if fatal else f"warning: {message}")
-            self._events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message)
+            told = {"kind": kind} if fatal and kind else {}
+            self._events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message, **told)
         raise EndpointStopped(message)
+
+    def ask_no_more(self, limit: str) -> None:
+        """Ask no more: the run's limit is reached. Answers that are kept are given all the same."""
+        self._client.stop(LimitReached(limit))
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         choices = reply.completion.choices

@@ -88,6 +88,8 @@ def _ratings_of(
         try:
             result = ask(request)
         except Exception as error:  # a judge that cannot be asked at all said so already; the others go on
+            if current_session().limit_reached is not None:
+                raise
             return _NotRated(one_line(str(error)))
         if not result.success or not result.completions:
             return _NotRated(result.error or "it gave no answer")

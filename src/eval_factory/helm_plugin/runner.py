@@ -121,6 +121,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._report_failure(run_spec, error)
                 if _cause_of_kind(error, EndpointStopped) or _cause_of_kind(error, PrerequisiteError):
                     break  # the next would be told the same
+            finally:
+                self._session.tell_limit()
         if failed:
             sys.exit(1)
 

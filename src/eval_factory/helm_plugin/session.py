@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.events import EventWriter, run_id
+from eval_factory.core.budget import together
+from eval_factory.core.events import LIMIT_REACHED, EventWriter, run_id
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.shared_limits import SharedLimits
+from eval_factory.helm_plugin.run_spending import RunSpending, purse_of
 
 
 @dataclass
@@ -36,12 +38,16 @@ class Session:
     events: EventWriter
     redactor: Redactor
     """Knows the keys of all clients."""
+    spending: RunSpending
+    """One for all clients."""
     counters: dict[str, Counters] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
     """Role -> its client."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     limits: SharedLimits | None = None
     """What this run shares with others; None: it has its limits for itself."""
+    limit_reached: str | None = None
+    """The name of the run's limit at which nothing more is asked."""
 
     def start_counting(self) -> None:
         """Counts are of one run; several may follow each other."""
@@ -70,6 +76,25 @@ class Session:
             counters.completion_tokens += tokens[1] or 0
         self.report(role)
 
+    def refused(self, limit: str) -> None:
+        """A request was not sent, for this limit is reached: no other is."""
+        with self.lock:
+            first, self.limit_reached = self.limit_reached is None, limit
+        if first:
+            self.ask_no_more(limit)
+
+    def ask_no_more(self, limit: str) -> None:
+        """Whatever is still to be asked will be refused; what was sent is waited for."""
+        for client in list(self.clients.values()):
+            client.ask_no_more(limit)
+
+    def tell_limit(self) -> None:
+        """At the end of a run: that a limit kept something from being asked, and how far each role came."""
+        if self.limit_reached is not None:
+            answered = {role: counters.done - counters.failed for role, counters in self.counters.items()}
+            countable = self.spending.is_countable
+            self.events.emit(LIMIT_REACHED, limit=self.limit_reached, countable=countable, answered=answered)
+
     def report(self, role: str, *, final: bool = False) -> None:
         counters = self.counters.get(role)
         if counters is not None:
@@ -89,9 +114,13 @@ def session_for(root: Path) -> Session:
             this_run = run_id()
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, this_run, redactor)
-            shared = HelmRunSettings.from_environment(os.environ).limits
-            limits = None if shared is None else SharedLimits(shared)
-            session = Session(ResponseCache(rundir.cache_db, this_run), events, redactor, limits=limits)
+            cache = ResponseCache(rundir.cache_db, this_run)
+            told = HelmRunSettings.from_environment(os.environ)
+            limits = None if told.limits is None else SharedLimits(told.limits)
+            purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.purse)
+            spending = RunSpending(told, rundir.cache_db, this_run, purse)
+            session = Session(cache, events, redactor, spending, limits=limits)
+            spending.watch(session.ask_no_more)
             _sessions[root] = session
         return session
 

@@ -7,14 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.failure_causes import shortened
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.admission import Admission
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, EndpointUnusable, RequestFailed, RetryingClient
+from eval_factory.endpoint.retrying_client import (
+    RETRIED_STATUSES,
+    EndpointGone,
+    EndpointUnusable,
+    RequestFailed,
+    RetryingClient,
+)
 from eval_factory.endpoint.stop_messages import StopMessages
 
 PROMPT = "ping"
@@ -58,7 +64,8 @@ def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFaile
     try:
         client.ask(body, lambda *_: None)
     except EndpointUnusable as error:
-        raise PrerequisiteError(str(error)) from error
+        kind = EndpointUnreachableError if isinstance(error, EndpointGone) else EndpointRefusedError
+        raise kind(str(error)) from error
     except RequestFailed as error:
         return error
     return None
@@ -69,7 +76,7 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
     status = failure.status or 0
     of_tokens = status in STATUSES_OF_A_BODY and _OF_TOKENS.search(failure.said)
     if 400 <= status < 500 and status not in RETRIED_STATUSES and not of_tokens:
-        raise PrerequisiteError(messages.refused_probe(status, failure.said))
+        raise EndpointRefusedError(messages.refused_probe(status, failure.said))
     who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
     stop = endpoint.stop_after_failures
     after = f"; the run begins all the same, and stops where its first {stop} requests all fail" if stop else ""

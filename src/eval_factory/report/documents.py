@@ -19,6 +19,7 @@ from eval_factory.core.results import (
     Provenance,
     Score,
     Scores,
+    Spent,
     SpentByRole,
     TaskResult,
     Usage,
@@ -144,8 +145,9 @@ def _provenance(record: Provenance) -> dict[str, Any]:
 def usage(record: Usage) -> dict[str, Any]:
     """At the top the figures of this run; by role, and of all runs, where these are others."""
     return {
-        **rounded_fields(asdict(record.this_run.total)),
+        **_spent(record.this_run.total),
         "wall_s": seconds(record.wall_s),
+        **({} if record.cost_unknown is None else {"cost_unknown": record.cost_unknown}),
         **({} if _is_model_alone(record.this_run) else {"this_run": {"roles": _roles(record.this_run)}}),
         **({} if record.runs == 1 and record.all_runs == record.this_run else {"all_runs": _all_runs(record)}),
     }
@@ -153,11 +155,21 @@ def usage(record: Usage) -> dict[str, Any]:
 
 def _all_runs(record: Usage) -> dict[str, Any]:
     roles = {} if _is_model_alone(record.all_runs) else {"roles": _roles(record.all_runs)}
-    return {"runs": record.runs, **rounded_fields(asdict(record.all_runs.total)), **roles}
+    return {"runs": record.runs, **_spent(record.all_runs.total), **roles}
 
 
 def _roles(spent: SpentByRole) -> dict[str, Any]:
-    return {role: rounded_fields(asdict(one)) for role, one in spent.roles.items()}
+    return {role: _spent(one) for role, one in spent.roles.items()}
+
+
+def _spent(spent: Spent) -> dict[str, Any]:
+    """The cost only where something of it is known; its price to the last digit: from it the cost is made again."""
+    fields_of_it = rounded_fields({name: value for name, value in asdict(spent).items() if name != "cost"})
+    if spent.cost is None:
+        return fields_of_it
+    price = {} if spent.cost.price is None else {"price": spent.cost.price.as_written()}
+    cost = rounded_fields({name: value for name, value in vars(spent.cost).items() if name != "price"})
+    return {**fields_of_it, "cost": {**cost, **price}}
 
 
 def _is_model_alone(spent: SpentByRole) -> bool:

@@ -11,6 +11,7 @@ from html import escape
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import Provenance, Score, Scores, TaskResult
+from eval_factory.report.cost_line import cost_line
 from eval_factory.report.markdown_text import code, prose, table
 from eval_factory.report.run_facts import counted, number
 from eval_factory.tasks.errata import CORRECTED
@@ -105,6 +106,8 @@ def _validity(result: TaskResult) -> Iterator[str]:
     if record is not None and record.medhelm_settings is not None:
         unlike = ", ".join(prose(one.setting) for one in record.deviations)
         yield f"\nSettings of MedHELM's leaderboard: {'yes' if record.medhelm_settings else f'no ({unlike})'}"
+    if (cost := cost_line(result.usage)) is not None:
+        yield f"\n{prose(cost)}"
 
 
 def _failures(result: TaskResult) -> Iterator[str]:

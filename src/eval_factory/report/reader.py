@@ -26,12 +26,13 @@ from eval_factory.core.results import (
 )
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import documents
+from eval_factory.report.result_views import ResultViews
 
 _EXTRA = "extra."
 
 
-@dataclass(frozen=True)
-class StoredResult:
+@dataclass(frozen=True, repr=False)
+class StoredResult(ResultViews):
     """One output folder, read."""
 
     result: TaskResult
@@ -211,7 +212,11 @@ def _scores(metrics: Mapping[str, Any], of_task: Mapping[str, Score], main_split
 
 def _usage(document: Mapping[str, Any]) -> Usage:
     """What is not written by role, or of all runs, is what stands at the top."""
-    top = {name: value for name, value in document.items() if name not in ("this_run", "all_runs", "wall_s")}
+    top = {
+        name: value
+        for name, value in document.items()
+        if name not in ("this_run", "all_runs", "wall_s", "cost_unknown")
+    }
     this_run = _spent_by_role({**top, **document.get("this_run", {})})
     all_runs = document.get("all_runs")
     return Usage(
@@ -219,6 +224,7 @@ def _usage(document: Mapping[str, Any]) -> Usage:
         all_runs=this_run if all_runs is None else _spent_by_role(all_runs),
         runs=1 if all_runs is None else all_runs["runs"],
         wall_s=document["wall_s"],
+        cost_unknown=document.get("cost_unknown"),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
+from eval_factory.report.cost_line import cost_line
 from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5
@@ -129,6 +130,8 @@ def _usage(usage: Usage) -> Iterator[str]:
         yield from (f"    {role}: {_spent(spent)}" for role, spent in usage.this_run.roles.items())
     if usage.runs > 1:
         yield f"  with the {usage.runs - 1} {_plural(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
+    if (cost := cost_line(usage)) is not None:
+        yield f"  {cost}"
 
 
 def _comparability(record: Comparability | None) -> Iterator[str]:

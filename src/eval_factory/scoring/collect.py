@@ -42,7 +42,7 @@ from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, judge_names, tally_requests
-from eval_factory.scoring.usage import usage_of
+from eval_factory.scoring.usage import usage_of, with_costs
 from eval_factory.tasks.errata import CORRECTED
 
 
@@ -154,7 +154,7 @@ def collect(
             not_reportable,
             floors,
         ),
-        usage=usage,
+        usage=with_costs(usage, plan, run_id),
         provenance=provenance,
         instances=InstanceRecords(run, metrics, answers, tally, jury_metric, readability, judge_names(plan, run.jury)),
         reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),

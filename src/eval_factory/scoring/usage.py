@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from eval_factory.core.results import MODEL_ROLE, Spent, SpentByRole, Usage
 from eval_factory.endpoint import response_cache
+from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.costs import CostTally, RunAndRole, chosen, tally_costs, why_unknown
 from eval_factory.scoring.statistics import percentile
 
 ANSWERED, CACHED, RETRIED, FAILED = "answered", "cached", "retried", "failed"
@@ -33,6 +36,23 @@ class _Tally:
         if outcome == ANSWERED:
             self.tokens.append((attempt["prompt_tokens"], attempt["completion_tokens"]))
             self.latencies.append(attempt["latency_s"])
+
+
+def with_costs(usage: Usage, plan: Plan, run_id: str) -> Usage:
+    """The same with what answers cost, as far as it is known."""
+    costs = tally_costs(plan.rundir.cache_db, table_prices(plan))
+    hosted = hosted_roles(plan)
+    return replace(
+        usage,
+        this_run=_priced(usage.this_run, costs, run_id),
+        all_runs=_priced(usage.all_runs, costs, None),
+        cost_unknown=why_unknown(costs, lambda role: unknown_price(hosted[role]) if role in hosted else None),
+    )
+
+
+def _priced(spent: SpentByRole, costs: Mapping[RunAndRole, CostTally], run_id: str | None) -> SpentByRole:
+    roles = {role: replace(one, cost=chosen(costs, run_id, role)) for role, one in spent.roles.items()}
+    return SpentByRole(replace(spent.total, cost=chosen(costs, run_id, None)), roles)
 
 
 def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[str]]:

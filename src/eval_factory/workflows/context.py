@@ -81,8 +81,10 @@ def hold(
     for key in keys.found.values():
         redactor.learn(key)
     claim(plan.rundir, fresh=fresh)
-    with plan.rundir.locked(lambda text: print(text, file=screen)) as lock:
-        log = open_log(plan.rundir, redactor, debug=debug, beginning=[*warnings_of(plan.evaluation), *keys.lines])
+    with (
+        plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
+        open_log(plan.rundir, redactor, debug=debug, beginning=[*warnings_of(plan.evaluation), *keys.lines]) as log,
+    ):
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         yield RunContext(plan.rundir, lock, env, redactor, log, screen)

@@ -27,6 +27,7 @@ from eval_factory.executors.process import git_hash
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.preflight import probe
+from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import forget_checksums, write_checksums
 from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
@@ -42,6 +43,7 @@ from eval_factory.workflows.failures import (
 from eval_factory.workflows.helm_run import HelmRun, run_helm
 from eval_factory.workflows.imports_ahead import ImportsAhead
 from eval_factory.workflows.launch_record import launch_record
+from eval_factory.workflows.limit_stop import raise_if_limit_reached
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
@@ -74,25 +76,32 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
     argv = command_line(plan, debug=options.debug)
     show_warnings(evaluation, screen)
     look_for_prerequisites(evaluation, plan)
+    refuse_what_cannot_be_held(plan)
     bundle = find_bundle(plan, env)
     with hold(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
-        settings = replace(settings_of(plan, bundle, context.env), limits=options.limits)
+        settings = settings_of(plan, bundle, context.env)
+        settings = replace(settings, limits=options.limits, budget=budget_of(plan))
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
         ran = finished_before(context, plan, read) if not options.fresh else None
         if ran is None:
             make_room(plan.model.parallelism * len(plan.endpoints))
-            if not options.no_preflight:
+            if options.probed is not None:
+                settings = replace(settings, probed=options.probed)
+            elif not options.no_preflight:
                 settings = replace(settings, probed=probe_all(context, plan.endpoints, options.limits))
+            settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
-            ahead = ImportsAhead(NEEDED_TO_REPORT)
+            ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())
             ended = run_helm(context, evaluation, argv, settings, on_event=ahead)
             ahead.wait()
             ran = checked(context, plan, ended)
+        if options.own_process:
+            collect_rarely()  # the records of a run live to its end
         with not_to_be_hung_up():
             return report(context, plan, argv, ran, read)
 
@@ -150,6 +159,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
     """The runs of a helm-run that did what it was to do.
 
     Raises:
+        NotReportableError: a limit of the run was reached.
         ConfigError, PrerequisiteError, HelmError: it did not.
     """
     raise_for_failure(context, plan, run)
@@ -163,6 +173,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
 
 def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:
     """Raises what `checked` raises."""
+    raise_if_limit_reached(plan, run.events, context.log)
     raise_if_stopped(run.events, run.last_words, context.log)
     if blocked := blocked_places(run.events):
         failed = next((event["error"] for event in run.events if event["event"] == event_names.RUN_FAILED), None)
@@ -191,7 +202,6 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     from eval_factory.scoring.run_environment import installed_packages
     from eval_factory.scoring.run_files import with_run_files
 
-    collect_rarely()  # the records of a run live to its end
     started = time.monotonic()
     home = framework_path().parent
     commit = git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout

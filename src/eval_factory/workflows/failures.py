@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval_factory.core import events as event_names
-from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
+from eval_factory.core.errors import (
+    ConfigError,
+    EndpointRefusedError,
+    EndpointUnreachableError,
+    EvalFactoryError,
+    HelmError,
+    PrerequisiteError,
+)
 from eval_factory.core.foreign_text import printable
 from eval_factory.data.place import how_to_get
 from eval_factory.helm.packages import module_named_in, not_installed
@@ -25,6 +32,12 @@ DATA_ERRORS = frozenset(
     }
 )  # fmt: skip
 """What is raised where data are not there or cannot be downloaded."""
+
+ENDPOINT_ERRORS: Mapping[str | None, type[PrerequisiteError]] = {
+    event_names.UNREACHABLE: EndpointUnreachableError,
+    event_names.REFUSED_BY_ENDPOINT: EndpointRefusedError,
+}
+"""By the kind of a fatal event."""
 
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
 ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
@@ -146,7 +159,7 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None
         if event["event"] == event_names.FATAL:
             message = event["message"] + _refused_here(event["message"], blocked_places(events))
             log.error(message)
-            raise PrerequisiteError(message)
+            raise ENDPOINT_ERRORS.get(event.get("kind"), PrerequisiteError)(message)
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
+from eval_factory.report.result_views import ResultViews
 
 
 @dataclass(frozen=True)
@@ -18,10 +20,15 @@ class Options:
     fresh: bool = False
     debug: bool = False
     no_preflight: bool = False
+    probed: frozenset[str] | None = None
+    """Roles whose endpoints are known to answer: whoever says so asked them, and nobody is asked before the run."""
     limits: SharedLimitsSettings | None = None
     """What this run shares with others; None: it has its limits for itself."""
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Is told what will be run and where, once the folder is held and before anything is asked."""
+    own_process: bool = False
+    """Whether this process does nothing but this run. It then imports in another thread while helm-run works, and looks
+    for garbage rarely: both is of the whole process, and is left alone in a notebook or a server."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,8 @@ class DryRun:
     """What is wrong with the user's own data: a run would end with it."""
 
 
-@dataclass(frozen=True)
-class Evaluated:
+@dataclass(frozen=True, repr=False)
+class Evaluated(ResultViews):
     """A result that was written."""
 
     result: TaskResult
@@ -44,3 +51,8 @@ class Evaluated:
     """For the screen; redacted."""
     not_reportable: str | None
     """Why no score of it may be reported, and what to do; None where they may."""
+
+    @property
+    def folder(self) -> Path:
+        """The output folder."""
+        return self.rundir.root

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+import logging
 from pathlib import Path
+
+import pytest
 
 from eval_factory.core.logs import open_log
 from eval_factory.core.redaction import REDACTED, Redactor
@@ -12,11 +16,46 @@ KEY = "a-known-key-value-1"
 def test_a_line_of_the_log_is_redacted_printable_and_cannot_be_imitated(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
     rundir.create()
-    log = open_log(rundir, Redactor([KEY]), debug=False, beginning=["begun"])
-    log.error("first %s \x1b[2J\u2028\n  second\n2026-01-01 00:00:00,000 ERROR a false one", KEY)
+    with open_log(rundir, Redactor([KEY]), debug=False, beginning=["begun"]) as log:
+        log.error("first %s \x1b[2J\u2028\n  second\n2026-01-01 00:00:00,000 ERROR a false one", KEY)
     begun, first, second, third = rundir.program_log.read_text("utf-8").rstrip("\n").split("\n")
     assert begun.endswith(" INFO begun")
     assert first.endswith(f" ERROR first {REDACTED} \\x1b[2J\\u2028")
     assert second == "  second"
     assert third == "  2026-01-01 00:00:00,000 ERROR a false one"
     assert rundir.program_log.stat().st_mode & 0o777 == 0o600
+
+
+def test_two_runs_at_once_write_each_into_its_own_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [RunDir(tmp_path / name) for name in ("a", "b")]
+    for folder in folders:
+        folder.create()
+    a, b = folders
+    with open_log(a, Redactor(), debug=False) as first, open_log(b, Redactor(), debug=False) as second:
+        first.info("of the first")
+        second.warning("of the second")
+        first.debug("unseen")
+    written = [folder.program_log.read_text("utf-8") for folder in folders]
+    assert [line.count("\n") for line in written] == [1, 1]
+    assert written[0].endswith(" INFO of the first\n")
+    assert written[1].endswith(" WARNING of the second\n")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_a_log_leaves_nothing_behind_in_the_process(
+    *, debug: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rundir = RunDir(tmp_path)
+    rundir.create()
+    known = set(logging.root.manager.loggerDict)
+    with contextlib.suppress(KeyError), open_log(rundir, Redactor([KEY]), debug=debug) as log:
+        log.debug("in detail %s", KEY)
+        (file, *screen) = log.handlers
+        raise KeyError
+    assert log.handlers == []
+    assert isinstance(file, logging.FileHandler)
+    assert file.stream is None
+    assert (f" DEBUG in detail {REDACTED}\n" in capsys.readouterr().err) is debug
+    assert len(screen) == debug
+    assert set(logging.root.manager.loggerDict) == known

@@ -572,7 +572,7 @@ def test_whoever_lets_requests_through_knows_each_attempt() -> None:
 
 
 def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
-    admission = Admitting(lambda: client._remember(EndpointUnusable("stopped meanwhile")))
+    admission = Admitting(lambda: client.stop(EndpointUnusable("stopped meanwhile")))
     transport = Replies(reply(200))
     client = client_of(transport, admission=admission)
     with pytest.raises(EndpointUnusable, match="stopped meanwhile"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from eval_factory.executors.progress import (
     EventTail,
@@ -43,6 +44,23 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert lines == [
         "asking the model: 100 requests ...", "  100/100 done, 10.0/s, 0 failed", "warning: [bold]look",
     ]  # fmt: skip
+
+
+def test_in_a_notebook_nothing_is_shown_but_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """rich asks whether it is in a notebook, and if so shows everything in the cell, whatever its file is."""
+
+    class ZMQInteractiveShell:
+        pass
+
+    monkeypatch.setattr("builtins.get_ipython", ZMQInteractiveShell, raising=False)
+    assert Console().is_jupyter
+    screen = io.StringIO()
+    with ProgressDisplay(screen) as display:
+        display.show({"event": "phase", "phase": "asking the model", "total": 100, "time": 5.0})
+    assert screen.getvalue() == "asking the model: 100 requests ...\n"
+    assert capsys.readouterr().out == ""
 
 
 def test_tail_gives_whole_lines_of_its_run(tmp_path: Path) -> None:
@@ -187,3 +205,15 @@ def test_durations(seconds: float, told: str) -> None:
 )
 def test_short_numbers(count: int, told: str) -> None:
     assert short_number(count) == told
+
+
+def test_tail_of_every_run_begins_with_the_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event": "a", "run_id": "x"}\n[1]\n"text"\n{"event": "b"}\n{"ev')
+    tail = EventTail(path, None)
+    assert [event["event"] for event in tail.new()] == ["a", "b"]
+    assert tail.new() == []
+
+
+def test_tail_of_what_cannot_be_read_has_nothing(tmp_path: Path) -> None:
+    assert EventTail(tmp_path, None).new() == []

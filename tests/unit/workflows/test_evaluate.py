@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,36 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     done: Any = {"event": events.RUN_DONE, "path": "runs/s/r"}
     ran = workflow.checked(context(made.rundir), made, HelmRun("run", 18.45317671599496, 0, (), (done,)))
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
+
+
+@pytest.mark.parametrize("own_process", [True, False])
+def test_what_is_of_the_whole_process_is_left_alone_where_others_work_in_it(
+    *, own_process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+
+    class Ahead:
+        def __init__(self, modules: Sequence[str]) -> None:
+            told.append(tuple(modules))
+
+        def wait(self) -> None:
+            pass
+
+    rundir = finished_folder(tmp_path / "out")
+    monkeypatch.setattr(workflow, "ImportsAhead", Ahead)
+    monkeypatch.setattr(workflow, "collect_rarely", lambda: told.append("rarely"))
+    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
+    monkeypatch.setattr(workflow, "finished_before", lambda *_: None)
+    ended = HelmRun("run", 1.0, 0, (), ({"event": events.RUN_DONE, "path": "runs/s/r"},))
+    monkeypatch.setattr(workflow, "run_helm", lambda *_, **__: ended)
+    reported: Any = object()
+    monkeypatch.setattr(workflow, "report", lambda *_: reported)
+    request = Request(flags={**MINIMAL, "config.output_dir": str(rundir.root)})
+    options = Options(no_preflight=True, own_process=own_process)
+    done = workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
+    assert done is reported
+    assert told == ([workflow.NEEDED_TO_REPORT, "rarely"] if own_process else [()])
+    assert Options().own_process is False
 
 
 SHARED = SharedLimitsSettings("/nobody/is/here", {"model": "g"})

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
+from eval_factory.report.cost_line import cost_line
 from eval_factory.report.page import plain_words
 from eval_factory.report.page.instance_data import InstanceBlocks
 from eval_factory.report.page.usage_rows import usage_rows
@@ -76,10 +77,11 @@ def page(
         beside: of two results or more.
     """
     style, script = page_style(), page_script()
-    text = _environment().get_template("page.html.j2").render(
+    text = page_environment().get_template("page.html.j2").render(
         shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
         data=Markup(DATA), policy=policy(style, script), words=plain_words,  # noqa: S704
-        spent_names=[field.name for field in fields(Spent)], usage_rows=usage_rows, asdict=asdict,
+        spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=cost_line,
+        usage_rows=usage_rows, asdict=asdict,
         labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
     )  # fmt: skip
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)
@@ -110,6 +112,12 @@ def page_style() -> str:
 
 
 @cache
+def tables_style() -> str:
+    """Of a page of tables alone."""
+    return f"{page_style()}{_file('suite.css')}"
+
+
+@cache
 def page_script() -> str:
     return f"\n{_file('page.js')}"
 
@@ -119,7 +127,8 @@ def _file(name: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """Of the templates beside this module: everything is escaped, foreign text printable."""
     environment = Environment(
         loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,

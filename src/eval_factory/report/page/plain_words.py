@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from eval_factory.core.results import Floor, Instances, Score, TaskResult
 from eval_factory.tasks.errata import CORRECTED
@@ -30,7 +31,16 @@ def about(task: str) -> str:
     return next((one.description for one in load_framework().evaluations if one.name == task), "")
 
 
-def amount(value: float, score: Score) -> str:
+class Scaled(Protocol):
+    """What knows how its values are counted."""
+
+    @property
+    def unit(self) -> str | None: ...
+    @property
+    def scale(self) -> tuple[float, float] | None: ...
+
+
+def amount(value: float, score: Scaled) -> str:
     """A score as somebody says it: 41.2 %, 3.42 of 5, 0.412."""
     if score.unit == _SHARE and score.scale == (0.0, 1.0):
         return f"{value * 100:.1f} %"

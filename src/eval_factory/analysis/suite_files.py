@@ -1,0 +1,24 @@
+"""Writes a suite's table into its folder: each file whole or not at all."""
+
+from __future__ import annotations
+
+from eval_factory.analysis.suite_document import csv_text, document, rows, usage_document
+from eval_factory.analysis.suite_markdown import markdown
+from eval_factory.analysis.suite_page import suite_page
+from eval_factory.analysis.suite_records import SuiteResults
+from eval_factory.core.rundir import write_atomic
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.report.documents import to_yaml
+
+
+def write_suite_results(results: SuiteResults, folder: SuiteDir) -> None:
+    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    write_atomic(folder.results_csv, csv_text(rows(results, folder.root)))
+    write_atomic(folder.results_md, markdown(results, folder.root))
+    write_atomic(folder.results_html, suite_page(results, folder.root))
+    write_atomic(folder.usage_yaml, to_yaml(usage_document(results)))
+    write_atomic(folder.results_yaml, to_yaml(document(results, folder.root)))

@@ -1,0 +1,255 @@
+"""The finished runs of a suite -> one table: values, comparisons of the models, win rates, and what is missing.
+
+Reads the cells' output folders and writes nothing. The same folders give the same results: what depends on when and how
+long something ran is kept apart (`CellResult.took`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from eval_factory.analysis.comparison import Pair, Ranked, compare_pairs, corrected
+from eval_factory.analysis.comparison_reasons import Side
+from eval_factory.analysis.instance_values import values_of
+from eval_factory.analysis.metric_groups import GROUPS, group_scores
+from eval_factory.analysis.paired import ALPHA
+from eval_factory.analysis.ranks import rank_intervals
+from eval_factory.analysis.suite_records import (
+    Benchmark,
+    CellResult,
+    FinishedCell,
+    GroupWinRates,
+    LeftOut,
+    Missing,
+    SuiteResults,
+    Took,
+)
+from eval_factory.analysis.win_rates import ALPHA_OF_EACH, Column, win_rates
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.results import InstanceRecord, Score, TaskResult
+from eval_factory.report.reader import StoredResult, load_result
+
+__all__ = ["FinishedCell", "SuiteResults", "suite_results"]
+
+LONGEST_REASON = 2_000
+"""Characters."""
+NO_TEST = frozenset({"no_pairs"})
+"""Reasons that keep two values from being tested, not from being set beside each other."""
+
+
+def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
+    """The results of all cells, in the order of the suite. A result that cannot be read counts as failed."""
+    given = list(cells)
+    targets, evaluations = (tuple(dict.fromkeys(getattr(one, name) for one in given)) for name in _AXES)
+    found: dict[tuple[str, str], CellResult] = {}
+    benchmarks = []
+    for evaluation in evaluations:  # one benchmark's values are held at a time
+        read = [_read(cell) for cell in given if cell.evaluation == evaluation]
+        found |= {(one.cell.target, evaluation): one.cell for one in read}
+        benchmarks.append(_benchmark(evaluation, [one.side for one in read if one.side is not None]))
+    results = [found[cell.target, cell.evaluation] for cell in given]
+    columns, left_out = _columns(results, benchmarks)
+    return SuiteResults(
+        status="complete" if results and all(cell.status == "complete" for cell in results) else "partial",
+        targets=targets,
+        evaluations=evaluations,
+        cells=tuple(results),
+        win_rates=win_rates(targets, columns, tested=True),
+        left_out=tuple(left_out),
+        group_win_rates=tuple(_group_win_rates(targets, results)),
+        benchmarks=tuple(benchmarks),
+        missing=tuple(_missing(cell) for cell in results if cell.value is None),
+    )
+
+
+_AXES = ("target", "evaluation")
+
+
+@dataclass(frozen=True)
+class _Read:
+    cell: CellResult
+    side: Side | None
+    """None without a value."""
+
+
+def _read(cell: FinishedCell) -> _Read:
+    reason = None if cell.reason is None else one_line(cell.reason, LONGEST_REASON)
+    bare = CellResult(cell.target, cell.evaluation, cell.status, cell.folder, reason)
+    if cell.status not in ("complete", "partial"):
+        return _Read(bare, None)
+    try:
+        stored = load_result(cell.folder)
+        result, main = stored.result, stored.result.scores.get(stored.result.main_metric)
+        cell_result = replace(_of_result(bare, result), took=_took(cell, result))
+        return _Read(cell_result, None) if main is None else _with_values(cell_result, stored, main)
+    except PrerequisiteError as error:
+        return _Read(replace(bare, status="failed", reason=one_line(str(error), LONGEST_REASON)), None)
+
+
+def _of_result(bare: CellResult, result: TaskResult) -> CellResult:
+    """With all that the result itself says."""
+    paid, validity = result.usage.all_runs.total, result.validity
+    cost, unpriced = _cost(result)
+    return replace(
+        bare,
+        model=result.provenance.target,
+        task=result.task,
+        main_metric=result.main_metric,
+        reportable=result.reportable,
+        not_reportable=() if result.reportable else tuple(_why_not(result)),
+        requested=validity.instances.requested,
+        failed=validity.instances.failed,
+        coverage=validity.coverage,
+        cost=cost,
+        unpriced=unpriced,
+        prompt_tokens=paid.prompt_tokens,
+        completion_tokens=paid.completion_tokens,
+        group_scores=tuple(group_scores(result)),
+    )
+
+
+def _why_not(result: TaskResult) -> Iterator[str]:
+    yield from result.validity.short_reasons
+    if not result.validity.not_reportable:
+        has_score = result.main_metric in result.scores
+        yield f"{result.validity.coverage:.1%} of it has a score" if has_score else "it has no main score"
+
+
+def _cost(result: TaskResult) -> tuple[float | None, int]:
+    """(US dollars of all runs in the folder, answers whose price is not known). None where no price is."""
+    known: Any = getattr(result.usage.all_runs.total, "cost", None)
+    return (None, 0) if known is None else (float(known.value), int(known.unpriced_requests))
+
+
+def _took(cell: FinishedCell, result: TaskResult) -> Took:
+    usage = result.usage
+    paid = usage.all_runs.total
+    return Took(
+        attempts=cell.attempts,
+        requests=paid.requests,
+        retries=paid.retries,
+        cached=usage.this_run.total.cached,
+        wall_s=usage.wall_s,
+        latency_p50_s=paid.latency_p50_s,
+        latency_p95_s=paid.latency_p95_s,
+        inference_runtime_s=None,
+    )
+
+
+def _with_values(cell: CellResult, stored: StoredResult, main: Score) -> _Read:
+    """With the main score, its values by instance, and the mean time of an answer."""
+    times: list[float] = []
+    values = values_of(_timed(stored.result.instances, main, times), main)
+    stats = main.stats
+    whole = replace(
+        cell,
+        value=main.value,
+        ci_low=stats.ci_low,
+        ci_high=stats.ci_high,
+        n=stats.count,
+        higher_is_better=main.higher_is_better,
+        scale=main.scale,
+        unit=main.unit,
+        took=None if cell.took is None else replace(cell.took, inference_runtime_s=fmean(times) if times else None),
+    )
+    return _Read(whole, Side(cell.target, stored, values))
+
+
+def _timed(records: Iterable[InstanceRecord], main: Score, times: list[float]) -> Iterator[InstanceRecord]:
+    for record in records:
+        if record.latency_s is not None and (record.split, record.perturbation) == (main.split, None):
+            times.append(record.latency_s)
+        yield record
+
+
+def _benchmark(evaluation: str, sides: Sequence[Side]) -> Benchmark:
+    pairs = compare_pairs(sides)
+    compared = {model.label: model for pair in pairs if pair.comparison for model in (pair.a, pair.b)}
+    names = list(compared)
+    shown = [(names.index(better), names.index(worse)) for better, worse in _shown(pairs)]
+    ranks = [Ranked(compared[name], *ends) for name, ends in zip(names, rank_intervals(len(names), shown), strict=True)]
+    return Benchmark(evaluation, pairs, tuple(ranks))
+
+
+def _shown(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[str, str]]:
+    """(better, worse) of the pairs whose corrected test shows a difference at this level."""
+    for pair in pairs:
+        one = pair.comparison
+        if one is not None and one.significant and one.p_holm is not None and one.p_holm < below:
+            better, worse = (pair.b, pair.a) if one.advantage > 0 else (pair.a, pair.b)
+            yield better.label, worse.label
+
+
+def _columns(results: Sequence[CellResult], benchmarks: Sequence[Benchmark]) -> tuple[list[Column], list[LeftOut]]:
+    """The columns of the win rates, and what has a value and is in none."""
+    columns, left_out = [], []
+    together = iter(corrected([pair for one in benchmarks for pair in one.pairs]))
+    for benchmark in benchmarks:
+        certain = [next(together) for _ in benchmark.pairs]
+        cells = [cell for cell in results if cell.evaluation == benchmark.evaluation and cell.value is not None]
+        entering = {cell.target: cell for cell in cells if cell.enters_win_rates}
+        for cell in cells:
+            if cell.target not in entering:
+                why = f"its value is not reportable: {'; '.join(cell.not_reportable)}"
+                left_out.append(LeftOut(cell.evaluation, cell.target, why))
+        reason = _against(benchmark, entering)
+        if reason is not None:
+            left_out.append(LeftOut(benchmark.evaluation, None, reason))
+        elif entering:
+            columns.append(_column(benchmark, entering, certain))
+    return columns, left_out
+
+
+def _against(benchmark: Benchmark, entering: Mapping[str, CellResult]) -> str | None:
+    """Why no win is counted in a benchmark."""
+    for pair in benchmark.pairs:
+        if pair.a.label in entering and pair.b.label in entering:
+            reasons = [reason.message for reason in pair.reasons if reason.name not in NO_TEST]
+            if reasons:
+                return f"its results cannot be compared: {reasons[0]}"
+    if len(entering) == 1:
+        return "one model alone has a value that counts"
+    if any(cell.higher_is_better is None for cell in entering.values()):
+        return "it is not known whether a higher value is better"
+    return None
+
+
+def _column(benchmark: Benchmark, entering: Mapping[str, CellResult], certain: Iterable[Pair]) -> Column:
+    """
+    Args:
+        certain: the pairs with p values corrected for those of all benchmarks, of which win rates are made.
+    """
+    values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
+    lower = next(iter(entering.values())).higher_is_better is False
+    shown, surely = (
+        frozenset(pair for pair in _shown(pairs, below) if entering.keys() >= {*pair})
+        for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
+    )
+    return Column(benchmark.evaluation, values, lower, shown, surely)
+
+
+def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> Iterator[GroupWinRates]:
+    """Of each group that a run computed. A column is a score of a benchmark, as in HELM's tables."""
+    for group in GROUPS:
+        columns: dict[tuple[str, str], Column] = {}
+        for cell in results:
+            for score in cell.group_scores:
+                if score.group == group and cell.enters_win_rates:
+                    key = (cell.evaluation, score.label)
+                    known = columns.get(key, Column(" ".join(key), {}, score.lower_is_better))
+                    columns[key] = replace(known, values={**known.values, cell.target: score.value})
+        if columns:
+            yield GroupWinRates(group, win_rates(targets, columns.values(), tested=False))
+
+
+def _missing(cell: CellResult) -> Missing:
+    if cell.status == "missing":
+        return Missing(cell, cell.reason or "it was not begun", "run the suite again: it begins what is missing")
+    if cell.status == "failed":
+        return Missing(cell, cell.reason or "it has no result", "mend what the reason names, then run the suite again")
+    why = "; ".join(cell.not_reportable) or "its main score could not be computed"
+    return Missing(cell, cell.reason or why, "read the notes in its report; a partial run is continued by the suite")

@@ -1,0 +1,164 @@
+"""Mean win rates as HELM's leaderboards show them, and the ranks that chance leaves open.
+
+HELM's is `compute_aggregate_row_win_rates` in helm/benchmark/presentation/summarize.py (crfm-helm 0.5.16): in each
+column the share of the other models that a model beats, a tie counting one half; the mean over the columns in which the
+model has a value. A column is skipped where no direction is better, or fewer than two models have a value. `tests/helm`
+holds ours to it, to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import combinations
+from statistics import mean
+
+from eval_factory.analysis.paired import ALPHA, sign_flip_p
+from eval_factory.analysis.ranks import holm, rank_intervals
+
+ALPHA_OF_EACH = ALPHA / 2
+"""Ranks rest on two kinds of tests, over instances and over benchmarks: each kind may be wrong half as often."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric of one benchmark: what a leaderboard has a column of."""
+
+    name: str
+    values: Mapping[str, float]
+    """Model -> its value; a model without one is not there."""
+    lower_is_better: bool | None
+    shown: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
+    """(better, worse): differences that the tests of this column show."""
+    certain: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
+    """Those that are shown at `ALPHA_OF_EACH` with all columns together."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it enters win rates."""
+        return self.lower_is_better is not None and len(self.values) > 1
+
+
+@dataclass(frozen=True)
+class WinRate:
+    """Of one model. None where no column counts that it has a value in, or nothing was tested."""
+
+    model: str
+    win_rate: float | None
+    columns: int
+    """Columns that it is the mean of."""
+    best_rank: int | None = None
+    worst_rank: int | None = None
+    won: int | None = None
+    """Other models in all columns that it is shown to be better than."""
+    lost: int | None = None
+    undecided: int | None = None
+    """Neither of the two, though one value be greater than the other."""
+
+
+def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool) -> tuple[WinRate, ...]:
+    """The mean win rate of each model, in their order.
+
+    The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic Studies 91:476-518,
+    2024: a model's best rank leaves room for those alone that are shown to have a greater mean win rate, all models
+    together right in 95 % of samples.
+
+    Args:
+        tested: whether the columns say what is shown; else there are no ranks.
+    """
+    counted = [column for column in columns if column.counts]
+    found = [WinRate(model, _mean_win_rate(model, counted), len(_of(model, counted))) for model in models]
+    if not tested:
+        return tuple(found)
+    ranked = [one.model for one in found if one.win_rate is not None]
+    shown = {*_by_instances(ranked, counted), *_by_columns(ranked, counted)}
+    numbers = {model: number for number, model in enumerate(ranked)}
+    intervals = rank_intervals(len(ranked), [(numbers[better], numbers[worse]) for better, worse in shown])
+    ranks = dict(zip(ranked, intervals, strict=True))
+    return tuple(_with_ranks(one, counted, ranks[one.model]) if one.model in ranks else one for one in found)
+
+
+def _of(model: str, columns: Iterable[Column]) -> list[Column]:
+    return [column for column in columns if model in column.values]
+
+
+def _mean_win_rate(model: str, columns: Sequence[Column]) -> float | None:
+    rates = [_wins(model, column) / (len(column.values) - 1) for column in _of(model, columns)]
+    return mean(rates) if rates else None
+
+
+def _wins(model: str, column: Column) -> float:
+    """Models that it beats, and half of those that it ties with."""
+    own = column.values[model]
+    others = [value for other, value in column.values.items() if other != model]
+    beaten = sum(value > own if column.lower_is_better else value < own for value in others)
+    return beaten + others.count(own) / 2
+
+
+def _with_ranks(one: WinRate, columns: Sequence[Column], ranks: tuple[int, int]) -> WinRate:
+    own = _of(one.model, columns)
+    won = sum(better == one.model for column in own for better, _ in column.shown)
+    lost = sum(worse == one.model for column in own for _, worse in column.shown)
+    undecided = sum(len(column.values) - 1 for column in own) - won - lost
+    return replace(one, best_rank=ranks[0], worst_rank=ranks[1], won=won, lost=lost, undecided=undecided)
+
+
+def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """(better, worse) by the columns that both have, as a sample: their wins, with the sign flipped at random.
+
+    A paired test over benchmarks, with Holm's correction for the pairs (J. Demsar, Journal of Machine Learning
+    Research 7:1-30, 2006). It needs seven columns or more.
+    """
+    pairs = list(combinations(models, 2))
+    differences = [_differences(one, other, columns) for one, other in pairs]
+    p_values = holm([sign_flip_p(found) if found else None for found in differences])
+    for (one, other), found, p_value in zip(pairs, differences, p_values, strict=True):
+        if p_value is not None and p_value < ALPHA_OF_EACH:
+            yield (one, other) if sum(found) > 0 else (other, one)
+
+
+def _differences(one: str, other: str, columns: Iterable[Column]) -> list[float]:
+    both = [column for column in columns if one in column.values and other in column.values]
+    return [(_wins(one, column) - _wins(other, column)) / (len(column.values) - 1) for column in both]
+
+
+def _by_instances(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """(better, worse) by the tests of each column, whatever became of the differences that are not shown.
+
+    A model that is shown to be better than others has so many wins at the least; one that is shown to be worse lacks
+    so many at the least. Of two of which one is shown to be better, it has a win more than the other there.
+    """
+    for one in models:
+        for other in models:
+            if one != other and _is_better(one, other, columns):
+                yield one, other
+
+
+def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
+    """Fractions: a sum of rounded numbers that ought to be 0 may be above it."""
+    own, others = _of(one, columns), _of(other, columns)
+    if own != others:
+        return _average([_least(one, each) for each in own]) > _average([_most(other, each) for each in others])
+    return sum(_least_difference(one, other, column) for column in own) > 0
+
+
+def _average(shares: Sequence[Fraction]) -> Fraction:
+    return sum(shares, Fraction(0)) / len(shares)
+
+
+def _least(model: str, column: Column) -> Fraction:
+    """Wins that are certain, as a share of the other models."""
+    return Fraction(sum(better == model for better, _ in column.certain), len(column.values) - 1)
+
+
+def _most(model: str, column: Column) -> Fraction:
+    """All but those that certainly are none."""
+    return 1 - Fraction(sum(worse == model for _, worse in column.certain), len(column.values) - 1)
+
+
+def _least_difference(one: str, other: str, column: Column) -> Fraction:
+    apart = _least(one, column) - _most(other, column)
+    certain = (one, other) in column.certain
+    return max(apart, Fraction(1, len(column.values) - 1)) if certain else apart

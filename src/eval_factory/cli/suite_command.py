@@ -1,0 +1,175 @@
+"""`eval-factory run_suite`, and `eval-factory suite`: what a suite does, lacks and says; and stopping it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eval_factory.cli.paths import HomePath
+from eval_factory.cli.run_output import RecordingCommand, RunOutput
+from eval_factory.cli.streams import lasting
+from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.core.foreign_text import own_lines
+
+FLAGS = {
+    "preset": "suite.preset",
+    "output_dir": "suite.output_dir",
+    "limit_samples": "suite.params.limit_samples",
+    "max_processes": "suite.max_processes",
+    "max_cost": "suite.max_cost",
+    "max_requests": "suite.max_requests",
+    "max_tokens_total": "suite.max_tokens_total",
+    "max_wall_s": "suite.max_wall_s",
+}
+
+
+@click.command("run_suite", cls=RecordingCommand)
+@click.option("--run_config", type=HomePath(), default=None, help="The suite (YAML).")
+@click.option("--preset", default=None, help="A suite that comes with eval-factory, as the base of this one.")
+@click.option("--output_dir", default=None, help="Folder for the cells' folders and the table; made if not there.")
+@click.option("--limit_samples", type=int, default=None, help="Instances to ask in each cell; all if not given.")
+@click.option(
+    "--max_processes", type=int, default=None, help="Cells that run at once; the machine's cores if not given."
+)
+@click.option("--max_cost", type=float, default=None, help="US dollars that all cells together may cost.")
+@click.option("--max_requests", type=int, default=None, help="Requests that all cells together may send.")
+@click.option(
+    "--max_tokens_total", type=int, default=None, help="Tokens of prompts and answers, of all cells together."
+)
+@click.option("--max_wall_s", type=float, default=None, help="Seconds after which nothing more is asked.")
+@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
+@click.option(
+    "--reuse", type=HomePath(), multiple=True, metavar="DIR", help="Take finished runs over from here; may be repeated."
+)
+@click.option("--executor", type=click.Choice(["local"]), default="local", help="Where the cells run: on this machine.")
+@click.option("--wait", is_flag=True, help="Wait for the end, as the local executor always does.")
+@click.option("--dry_run", is_flag=True, help="Show every cell and its command; start and write nothing.")
+@click.option("--fresh", is_flag=True, help="Forget the answers that earlier runs kept in the cells' folders.")
+@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoints one cheap question before the run.")
+@click.option("--quiet", is_flag=True, help="Print errors and one line, and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON record when the suite starts and one when it ends."
+)
+@click.option("--debug", is_flag=True, help="The same as before the command.")
+@click.pass_context
+def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **given: Any) -> None:
+    """Run every evaluation of every target, and write one table.
+
+    The same command goes on where it was stopped, and only collects what is finished. Exit code: 0 every cell is
+    complete and reportable; else that of the cell that went worst.
+    """
+    from eval_factory.config.suite import build_suite  # imported here, as all that runs something: `ls` is to be quick
+
+    output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])
+    debug = bool(given["debug"] or ctx.obj["debug"])
+    with output.failures_told():
+        _refuse_together(given)
+        flags = {path: given[name] for name, path in FLAGS.items() if given[name] is not None}
+        suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
+        if given["dry_run"]:
+            from eval_factory.cli.main import show_dry_run
+            from eval_factory.workflows.suite.suite_preview import preview_suite
+
+            show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
+            return
+        from eval_factory.cli.suite_output import looking_on, show_end
+        from eval_factory.workflows.suite.run_suite import run_suite as run
+        from eval_factory.workflows.suite.suite_options import SuiteOptions
+
+        options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"])
+        with looking_on(suite_.folder, output) as observer:
+            report = run(suite_, options, env=os.environ, screen=observer)
+        show_end(report, output)
+    ctx.exit(report.exit_code)
+
+
+def _refuse_together(given: dict[str, Any]) -> None:
+    if given["dry_run"] and (given["quiet"] or given["as_json"]):
+        raise ConfigError("run_suite: --dry_run prints cells to read: leave out --quiet and --json")
+
+
+@click.group("suite")
+def suite() -> None:
+    """Look at a suite that 'run_suite' has begun, from any terminal; stop it."""
+
+
+@suite.command("status")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON record; with --watch one for each change.")
+@click.option("--watch", "watching", is_flag=True, help="Go on until the suite ends; Ctrl-C ends the watching alone.")
+def status(folder: Path, as_json: bool, watching: bool) -> None:
+    """Say where the suite in DIR stands: whether it runs, what each cell does, which endpoints are waited for.
+
+    Everything is read from the disk. Exit code: 0, 3 where DIR is no suite's folder.
+    """
+    from eval_factory.cli.suite_watching import show, watch
+    from eval_factory.workflows.suite.suite_folder import find_suite
+    from eval_factory.workflows.suite.suite_status import SuiteReader
+
+    reader, stdout = SuiteReader(find_suite(folder)), lasting(sys.stdout)
+    if not watching:
+        show(reader.look(), stdout, as_json=as_json)
+        return
+    try:
+        watch(reader, stdout, as_json=as_json)
+    except KeyboardInterrupt:
+        lasting(sys.stderr).write("watching ended; the suite goes on\n")
+
+
+@suite.command("check")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
+@click.pass_context
+def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
+    """Say what is missing for a complete table of the suite in DIR, cell by cell, and what to do.
+
+    A cell counts that run_eval has finished; a result of another configuration does not. Nothing is started. Exit
+    code: 0 complete, 1 something is missing, 3 where DIR is no suite's folder.
+    """
+    from eval_factory.cli.suite_checking import check_text
+    from eval_factory.workflows.suite.suite_check import check as look
+    from eval_factory.workflows.suite.suite_folder import find_suite
+
+    found = look(find_suite(folder), env=os.environ)
+    lasting(sys.stdout).write((json.dumps(found.document()) if as_json else check_text(found)) + "\n")
+    if not found.is_complete:
+        ctx.exit(NotReportableError.exit_code)
+
+
+@suite.command("logs")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.argument("cell", metavar="CELL")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the cell ends; Ctrl-C ends the watching alone.")
+def logs(folder: Path, cell: str, follow: bool) -> None:
+    """Print the logs of CELL (target/evaluation, or a part of it that no other has) of the suite in DIR."""
+    from eval_factory.workflows.suite.suite_folder import find_suite
+    from eval_factory.workflows.suite.suite_logs import show
+    from eval_factory.workflows.suite.suite_status import SuiteReader
+
+    stdout = lasting(sys.stdout)
+    try:
+        show(SuiteReader(find_suite(folder)), cell, lambda line: stdout.write(f"{line}\n"), follow=follow)
+    except KeyboardInterrupt:
+        lasting(sys.stderr).write("watching ended; the suite goes on\n")
+
+
+@suite.command("cancel")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+def cancel(folder: Path) -> None:
+    """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. What was answered is kept."""
+    from eval_factory.cli.suite_text import counts_line, next_lines
+    from eval_factory.workflows.suite.suite_cancel import cancel as stop
+    from eval_factory.workflows.suite.suite_folder import find_suite
+    from eval_factory.workflows.suite.suite_status import status_of
+
+    found = find_suite(folder)
+    screen, stdout = lasting(sys.stderr), lasting(sys.stdout)
+    ended = stop(found, lambda text: screen.write(f"{text}\n"))
+    stdout.write(own_lines(f"{folder}: " + ("nothing runs" if ended is None else "stopped")) + "\n")
+    after = status_of(found) if ended is None else ended
+    stdout.writelines(own_lines(line) + "\n" for line in (counts_line(after), *next_lines(after)))

@@ -1,0 +1,179 @@
+"""Where a suite stands, as text: a line a cell, and one for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from eval_factory.core.foreign_text import one_line
+from eval_factory.executors.progress import duration, short_number
+from eval_factory.workflows.suite.suite_state import (
+    COMPLETE,
+    FAILED,
+    MISSING,
+    PARTIAL,
+    PAUSED,
+    RUNNING,
+    WAITING,
+    Pause,
+)
+from eval_factory.workflows.suite.suite_status import (
+    ENDED,
+    GOES,
+    CellFigures,
+    CellStatus,
+    SuiteStatus,
+    same_command,
+)
+
+LONGEST_NAME = 36
+"""Columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere."""
+GOES_ON = "the same command goes on:"
+_MUCH_ROOM = 1000
+_SHOWN_FIRST = (RUNNING, PAUSED, FAILED, PARTIAL, WAITING, MISSING, COMPLETE)
+"""Where there is no room for all."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell's line."""
+
+    name: str
+    status: str
+    what: str
+
+
+def rows(status: SuiteStatus, room: int = _MUCH_ROOM) -> list[Row]:
+    """A line for each cell. `room`: columns for what is told of it."""
+    why = {name: pause.reason for pause in status.pauses for name in pause.cells}
+    return [Row(_clean(cell.state.name), cell.state.status, _what(cell, why, room)) for cell in status.cells]
+
+
+def rows_that_fit(found: Sequence[Row], most: int) -> tuple[list[Row], str]:
+    """At most so many lines, in their order, and what the others are: what goes on or went wrong stays the longest."""
+    if len(found) <= most:
+        return list(found), ""
+    by_weight = sorted(range(len(found)), key=lambda number: (_SHOWN_FIRST.index(found[number].status), number))
+    kept = set(by_weight[: max(0, most - 1)])
+    hidden = [row.status for number, row in enumerate(found) if number not in kept]
+    told = ", ".join(f"{hidden.count(status)} {status}" for status in _SHOWN_FIRST if status in hidden)
+    return [found[number] for number in sorted(kept)], f"and {told}"
+
+
+def counts_line(status: SuiteStatus) -> str:
+    """`15 cells: 4 running, 7 waiting, 3 complete, 1 failed`."""
+    total = len(status.cells)
+    told = ", ".join(f"{count} {name}" for name, count in status.counts.items())
+    return f"{_cells(total)}{f': {told}' if told else ''}"
+
+
+def spent_line(status: SuiteStatus) -> str:
+    """`asked so far: 1234 requests, 56.7k tokens`."""
+    spent = status.spent
+    return f"asked so far: {spent['requests']} requests, {short_number(spent['tokens'])} tokens"
+
+
+def going_line(status: SuiteStatus) -> str:
+    """`2/15 cells ended, 4 running: 340/1200 requests, 24.0/s, 2 failed, 37 s left`."""
+    running = [cell.progress for cell in status.cells if cell.progress is not None]
+    ended = sum(status.counts.get(name, 0) for name in (COMPLETE, PARTIAL, FAILED, MISSING))
+    line = f"{ended}/{len(status.cells)} cells ended, {len(running)} running"
+    asking = [progress for progress in running if progress.counts is not None]
+    counts = [progress.counts for progress in asking if progress.counts is not None]
+    if not counts:
+        return line
+    done, total, failed = (sum(count[name] for count in counts) for name in ("done", "total", "failed"))
+    left = [progress.left_s for progress in asking if progress.left_s]
+    line += f": {done}/{total} requests, {sum(progress.rate for progress in asking):.1f}/s, {failed} failed"
+    return line + (f", {duration(max(left))} left" if left else "")
+
+
+def pause_lines(pauses: Iterable[Pause], now: float) -> list[str]:
+    """Each endpoint that is waited for."""
+    return [
+        f"paused: {_clean(pause.group)}: {_clean(pause.reason)} ({_cells(len(pause.cells))}{_for(pause.since, now)})"
+        for pause in pauses
+    ]
+
+
+def state_line(status: SuiteStatus, now: float) -> str:
+    """Whether it runs, since when, and what to do where it does not."""
+    folder = _clean(str(status.folder.root))
+    if status.state == GOES:
+        who = f" (process {status.pid} on {_clean(str(status.host))})" if status.pid else ""
+        return f"{folder}: running{who}{_for(status.started, now)}"
+    if status.state == ENDED:
+        ended = "" if status.ended is None else f" at {_at(status.ended)}"
+        code = "" if status.exit_code is None else f", exit code {status.exit_code}"
+        return f"{folder}: not running; ended{ended}{code}"
+    return f"{folder}: not running; it was stopped before its end"
+
+
+def status_lines(status: SuiteStatus, now: float) -> list[str]:
+    """All of it."""
+    found = rows(status)
+    name = max((len(row.name) for row in found), default=0)
+    return [
+        state_line(status, now),
+        *pause_lines(status.pauses, now),
+        *(f"  {row.name:<{name}}  {row.status:<8}  {row.what}".rstrip() for row in found),
+        counts_line(status),
+        spent_line(status),
+        *next_lines(status),
+    ]
+
+
+def next_lines(status: SuiteStatus) -> list[str]:
+    """What to do where it neither runs nor is complete; the command stands alone, to be copied."""
+    if status.state == GOES or status.is_complete:
+        return []
+    return [GOES_ON, f"  {same_command(status)}"]
+
+
+def result_text(figures: CellFigures) -> str:
+    """`exact_match 0.7100 (0.6000 .. 0.8200), n 100`."""
+    if figures.value is None:
+        return f"{_clean(figures.main_metric)} could not be computed"
+    text = f"{_clean(figures.main_metric)} {figures.value:.4f}"
+    if figures.ci_low is not None and figures.ci_high is not None:
+        text += f" ({figures.ci_low:.4f} .. {figures.ci_high:.4f})"
+    return text + f", n {figures.n}" + ("" if figures.reportable else ", not reportable")
+
+
+def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
+    state = cell.state
+    if cell.progress is not None:
+        phase = _clean(cell.progress.phase)
+        number, of = cell.progress.run
+        if of > 1:
+            phase = f"{number}/{of} {phase}"
+        figures = cell.progress.figures(room - len(phase) - 2)
+        again = f" (attempt {state.attempt})" if state.attempt > 1 else ""
+        return f"{phase}{again}{f': {_clean(figures)}' if figures else ''}"
+    told = [result_text(cell.figures)] if cell.figures is not None else []
+    if state.status == PAUSED:
+        told.append(_clean(why.get(state.name, "its endpoint is waited for")))
+    elif state.status != WAITING and state.reason:
+        told.append(_clean(state.reason))
+    if state.reused_from:
+        told.append(f"from {_clean(state.reused_from)}")
+    elif state.collected:
+        told.append("finished before")
+    return "; ".join(told)
+
+
+def _cells(count: int) -> str:
+    return f"{count} {'cell' if count == 1 else 'cells'}"
+
+
+def _clean(text: str) -> str:
+    return one_line(text)
+
+
+def _for(since: float | None, now: float) -> str:
+    return "" if since is None else f", for {duration(max(0.0, now - since))}"
+
+
+def _at(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

@@ -1,0 +1,145 @@
+"""What is known of a task, as records for other programs; `ls --json` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.code_execution import executed_by
+from eval_factory.tasks.errata import Erratum, load_errata
+from eval_factory.tasks.framework import Framework, Task, load_framework
+
+Scoring = Literal["rule", "jury", "either"]
+_BENCHMARK = "benchmark"
+"""The parameter that names a benchmark of one's own, which may be scored by either."""
+
+
+@dataclass(frozen=True)
+class ParameterInfo:
+    """A value of `config.params.extra` that a task takes."""
+
+    required: bool
+    fixed: str | None
+    """What it always is, where it is not the user's to choose."""
+    allowed: tuple[str, ...]
+    """All that it may be; empty where it may be anything."""
+    path: bool
+    """Whether it is the path of a file or folder."""
+    other_name: str | None
+    about: str | None
+    layout: tuple[Mapping[str, Any], ...]
+    """What HELM needs in the user's own files: an entry a file."""
+    default: Any
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """One of the benchmarks that `config.type` may name."""
+
+    name: str
+    type: str
+    """As `helm.NAME`, which means the same."""
+    description: str
+    endpoint_types: tuple[str, ...]
+    """`chat`, `completions`: what its endpoint may be."""
+    judges: tuple[str, ...]
+    """Of the default jury; empty where it is scored by a rule."""
+    main_metric: str | None
+    run_spec: str
+    access: str
+    """`public`, `gated` (your own copy) or `private` (your own data)."""
+    source: str
+    licence: str | None
+    revision: str | None
+    instances: int | None
+    """Of the test split; None where nobody has counted them."""
+    size_mb: float | None
+    tags: tuple[str, ...]
+    parameters: Mapping[str, ParameterInfo]
+    tried: str | None
+    """On what data it was run by us."""
+    notes: tuple[str, ...]
+    errata: tuple[Mapping[str, Any], ...]
+    """Known defects of the benchmark, and what is done about them."""
+    executes: Mapping[str, str]
+    """What of a model's answers is executed: language -> what does it."""
+
+    @property
+    def scoring(self) -> Scoring:
+        if _BENCHMARK in self.parameters:
+            return "either"
+        return "jury" if self.judges else "rule"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Of plain values, as `eval-factory ls --json` prints it."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+
+def task_info(task: Task) -> TaskInfo:
+    """All that `framework.yml` and the errata say of a task."""
+    helm, about = task.helm, task.about
+    return TaskInfo(
+        name=task.name,
+        type=f"helm.{task.name}",
+        description=task.description,
+        endpoint_types=task.endpoint_types,
+        judges=helm.judges,
+        main_metric=helm.main_metric,
+        run_spec=helm.run_spec,
+        access=about.access,
+        source=about.source,
+        licence=about.licence,
+        revision=about.revision,
+        instances=about.instances,
+        size_mb=about.size_mb,
+        tags=about.tags,
+        parameters={name: _parameter(task, name) for name in helm.parameters},
+        tried=about.tried,
+        notes=about.notes,
+        errata=tuple(erratum_record(erratum) for erratum in load_errata().of(helm.run_spec, helm.fixed)),
+        executes=dict(executed_by(helm.run_spec, helm.arguments)),
+    )
+
+
+def erratum_record(erratum: Erratum) -> dict[str, Any]:
+    return erratum.model_dump(exclude_none=True)
+
+
+def _parameter(task: Task, name: str) -> ParameterInfo:
+    rule = task.helm.parameters[name]
+    layout = tuple(entry.model_dump(exclude_defaults=True) for entry in rule.layout)
+    return ParameterInfo(**rule.model_dump(exclude={"layout"}), layout=layout, default=task.default_of(name))
+
+
+def list_tasks(tag: str | None = None, *, framework: Framework | None = None) -> tuple[TaskInfo, ...]:
+    """The tasks, in the order of `framework.yml`.
+
+    Args:
+        tag: only those that have it.
+
+    Raises:
+        ConfigError: none has it.
+    """
+    return tuple(task_info(task) for task in tasks_with(tag, framework or load_framework()))
+
+
+def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
+    """
+    Raises:
+        ConfigError: no task has the tag.
+    """
+    tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
+    if not tasks:
+        tags = sorted({name for task in framework.evaluations for name in task.about.tags})
+        raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
+    return tasks
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

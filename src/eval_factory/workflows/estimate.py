@@ -1,0 +1,284 @@
+"""What a run will ask, take and cost, found out without asking: from the configuration and from earlier answers.
+
+Each figure says where it is from. What nobody knows is None; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from eval_factory.config.evaluation import Evaluation
+from eval_factory.core.budget import Budget
+from eval_factory.core.cost import BY_ENDPOINT, Price
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.endpoint.kept_figures import KeptFigures, kept_figures
+from eval_factory.plan.prices import budget_of, prices_of, unknown_price
+from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
+from eval_factory.report.cost_line import money
+from eval_factory.report.reader import load_result
+from eval_factory.tasks.run_specs import load_index
+from eval_factory.workflows.prompt_sizes import BYTES_A_TOKEN, PromptSizes, prompt_sizes
+
+RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
+SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
+
+
+@dataclass(frozen=True)
+class RoleEstimate:
+    """What the model, or a judge, will be asked; None: nobody knows."""
+
+    role: str
+    model_id: str
+    requests: int | None
+    prompt_tokens: float | None
+    completion_tokens: float | None
+    cost: float | None
+    """US dollars."""
+    hours: float | None
+    """With the parallelism and the limits a minute that are configured; of asking alone."""
+    sources: Mapping[str, str]
+    """Name of a figure -> where it is from, or why it is not known."""
+
+    @property
+    def tokens(self) -> float | None:
+        return _sum([self.prompt_tokens, self.completion_tokens])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of one run. A sum of which a part is not known is None."""
+
+    task: str
+    roles: tuple[RoleEstimate, ...]
+    """The model first."""
+    kept: int
+    """Answers that the output folder holds already: those of them that are needed again cost nothing."""
+    budget: Budget
+
+    @property
+    def requests(self) -> int | None:
+        total = _sum([one.requests for one in self.roles])
+        return None if total is None else int(total)
+
+    @property
+    def tokens(self) -> float | None:
+        return _sum([one.tokens for one in self.roles])
+
+    @property
+    def cost(self) -> float | None:
+        return _sum([one.cost for one in self.roles])
+
+    @property
+    def hours(self) -> float | None:
+        """The judges are asked after the model, and all at once."""
+        judges = [one.hours for one in self.roles if one.role != MODEL_ROLE]
+        known = [hours for hours in judges if hours is not None]
+        slowest = None if len(known) < len(judges) else max(known, default=0.0)
+        return _sum([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
+
+    @property
+    def beyond(self) -> dict[str, float]:
+        """Name of a limit that this run will reach -> how much it would take."""
+        hours = self.hours
+        needed = {
+            "max_cost": self.cost, "max_requests": self.requests, "max_tokens_total": self.tokens,
+            "max_wall_s": None if hours is None else hours * SECONDS_OF_HOUR,
+        }  # fmt: skip
+        limits = vars(self.budget)
+        return {
+            name: value
+            for name, value in needed.items()
+            if value is not None and limits[name] is not None and value > limits[name]
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """For other programs."""
+        return {
+            "task": self.task,
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "cost": self.cost,
+            "currency": "USD",
+            "hours": self.hours,
+            "kept_answers": self.kept,
+            "beyond": self.beyond,
+            "roles": [asdict(one) for one in self.roles],
+        }
+
+    def to_text(self) -> str:
+        """For the screen."""
+        lines = [f"{self.task}: {_figures(self)}"]
+        for one in self.roles:
+            lines.append(f"  {one.role} ({one.model_id}): {_figures(one)}")
+            lines += [f"    {name}: {source}" for name, source in one.sources.items()]
+        if self.kept:
+            lines.append(f"  {self.kept:,} answers are kept in the output folder: those needed again cost nothing")
+        lines += [f"  {name} ({getattr(self.budget, name):g}) will be reached before the end" for name in self.beyond]
+        lines.append("  loading data and scoring take time too; requests that are tried again are not counted")
+        return "\n".join(lines)
+
+
+def estimate(evaluation: Evaluation, env: Mapping[str, str], *, look_at_data: bool = True) -> Estimate:
+    """Of a run of this evaluation. No endpoint is asked, and nothing is downloaded.
+
+    Args:
+        look_at_data: make the requests, without sending any, where it is not known how many and how long they are: it
+            takes seconds, and the data have to be here.
+    """
+    plan = make_plan(evaluation)
+    figures = {one.role: _earlier(plan, one) for one in plan.endpoints}
+    before = _asked_before(plan)
+    unknown = before is None or figures[MODEL_ROLE].prompt_tokens is None
+    sizes = prompt_sizes(plan, env) if unknown and look_at_data else None
+    requests, source = _requests(plan, before, sizes)
+    known = prices_of(plan).known
+    roles = []
+    for one in plan.endpoints:
+        asked = _Asked(requests, source, figures[one.role], sizes if one is plan.model else None)
+        roles.append(_of_role(plan, one, asked, known.get(one.role)))
+    return Estimate(plan.task_name, tuple(roles), sum(one.answers for one in figures.values()), budget_of(plan))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is known of the requests to one endpoint."""
+
+    requests: int | None
+    source: str
+    figures: KeptFigures
+    sizes: PromptSizes | None
+
+
+def _earlier(plan: Plan, endpoint: EndpointPlan) -> KeptFigures:
+    """Of answers in the output folder; another task's prompts are longer or shorter."""
+    try:
+        document = parse_own(plan.rundir.run_config.read_text(encoding="utf-8"))
+        is_of_task = document["config"]["type"] == plan.evaluation.run.config.type
+    except (OSError, ValueError, KeyError, TypeError):
+        is_of_task = False
+    cache_db = plan.rundir.cache_db if is_of_task else plan.rundir.root / "none"
+    return kept_figures(cache_db, endpoint.role, endpoint.model_id)
+
+
+def _asked_before(plan: Plan) -> int | None:
+    """How many requests the result of this very run in the output folder is made of."""
+    try:
+        result = load_result(plan.rundir.root).result
+    except PrerequisiteError:
+        return None
+    return result.validity.instances.requested if result.provenance.run_identity == plan.identity else None
+
+
+def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tuple[int | None, str]:
+    if before is not None:
+        return before, "as many as the result in the output folder is made of"
+    if sizes is not None and sizes.requests is not None:
+        return sizes.requests, "counted in the data, each trial and perturbation"
+    limit, instances = plan.evaluation.run.config.params.limit_samples, plan.evaluation.task.about.instances
+    if instances is None:
+        why = "" if sizes is None else f" ({sizes.reason})"
+        return None, f"unknown: nobody has counted the instances{why}"
+    trials = _trials(plan.evaluation)
+    return min(
+        limit or instances, instances
+    ) * trials, f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
+
+
+def _trials(evaluation: Evaluation) -> int:
+    """How often each instance is asked: more than once only where prompts hold examples, which are drawn anew."""
+    spec = load_index().run_specs.get(evaluation.task.helm.run_spec)
+    if evaluation.task.helm.zero_shot or (spec is not None and spec.zero_shot):
+        return 1
+    return evaluation.run.config.params.extra.num_train_trials or 1
+
+
+def _of_role(plan: Plan, endpoint: EndpointPlan, asked: _Asked, price: Price | None) -> RoleEstimate:
+    judge = (
+        "" if endpoint is plan.model else "; a judge is asked once for each answer, again where it says nothing usable"
+    )
+    prompt, completion, of_tokens = _tokens(asked)
+    cost, of_cost = _cost(endpoint, asked, prompt, completion, price)
+    hours, of_hours = _time(plan, endpoint, asked, prompt, completion)
+    return RoleEstimate(
+        endpoint.role, endpoint.model_id, asked.requests, prompt, completion, cost, hours,
+        {"requests": asked.source + judge, "tokens": of_tokens, "cost": of_cost, "time": of_hours},
+    )  # fmt: skip
+
+
+def _tokens(asked: _Asked) -> tuple[float | None, float | None, str]:
+    """Of prompts, of answers, and where they are from."""
+    figures, sizes, count = asked.figures, asked.sizes, asked.requests
+    if count is not None and figures.prompt_tokens is not None and figures.completion_tokens is not None:
+        earlier = f"the mean of {figures.answers:,} answers in the output folder"
+        return count * figures.prompt_tokens, count * figures.completion_tokens, earlier
+    if sizes is None or sizes.requests is None:
+        return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
+    told = f"prompts in the data, {BYTES_A_TOKEN} bytes a token; answers at most, as many tokens as they may have"
+    return sizes.prompt_bytes / BYTES_A_TOKEN, float(sizes.most_tokens), told
+
+
+def _cost(
+    endpoint: EndpointPlan, asked: _Asked, prompt: float | None, completion: float | None, price: Price | None
+) -> tuple[float | None, str]:
+    told, count = asked.figures.told_cost, asked.requests
+    if told is not None and count is not None:
+        return told * count, f"{BY_ENDPOINT}: what {asked.figures.answers:,} answers say they cost, each"
+    if price is None:
+        return None, f"unknown: {unknown_price(endpoint)}; config.params.extra.prices says it"
+    if prompt is None or completion is None or not count:
+        return None, f"unknown, as the tokens are ({price.source})"
+    return count * price.of(round(prompt / count), 0) + price.of(0, 1) * completion, price.source
+
+
+def _time(
+    plan: Plan, endpoint: EndpointPlan, asked: _Asked, prompt: float | None, completion: float | None
+) -> tuple[float | None, str]:
+    """Hours of asking: whatever takes longest of the endpoint's own time and the two limits a minute."""
+    count, latency = asked.requests, asked.figures.latency_s
+    if count is None or latency is None:
+        return None, RUN_FIRST if count is not None else "unknown, as the requests are"
+    at_once = min(endpoint.parallelism, plan.model.parallelism)
+    seconds = {f"{latency:.3g} s a request, {at_once} at once": count * latency / at_once}
+    if endpoint.requests_per_minute is not None:
+        seconds[f"{endpoint.requests_per_minute} requests a minute"] = (
+            count / endpoint.requests_per_minute * SECONDS_OF_MINUTE
+        )
+    if endpoint.tokens_per_minute is not None and prompt is not None and completion is not None:
+        tokens = prompt + completion
+        seconds[f"{endpoint.tokens_per_minute} tokens a minute"] = (
+            tokens / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
+        )
+    longest = max(seconds, key=lambda name: seconds[name])
+    return seconds[longest] / SECONDS_OF_HOUR, longest
+
+
+def _sum(parts: Iterable[float | None]) -> float | None:
+    """None where a part is not known."""
+    total = 0.0
+    for part in parts:
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+def _figures(of: Estimate | RoleEstimate) -> str:
+    return f"{_count(of.requests)} requests, {_count(of.tokens)} tokens, {_money(of.cost)}, {_hours(of.hours)}"
+
+
+def _count(number: float | None) -> str:
+    return "unknown" if number is None else f"{number:,.0f}"
+
+
+def _money(dollars: float | None) -> str:
+    return "unknown cost" if dollars is None else money(dollars)
+
+
+def _hours(hours: float | None) -> str:
+    if hours is None:
+        return "unknown time"
+    return f"{hours:.1f} h" if hours >= 1 else f"{hours * SECONDS_OF_HOUR / SECONDS_OF_MINUTE:.1f} min"

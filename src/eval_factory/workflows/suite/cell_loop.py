@@ -1,0 +1,256 @@
+"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eval_factory.analysis.suite_records import CellStatus
+from eval_factory.config.suite import Suite
+from eval_factory.core.budget import Purse
+from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.workflows.resume import read_state
+from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, Outcome, Then, Tried, outcome_of
+from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
+from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
+from eval_factory.workflows.suite.finished_cells import has_partial_result
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_budget import limit_reached
+from eval_factory.workflows.suite.suite_journal import (
+    CELL_ENDED,
+    CELL_STARTED,
+    ENDPOINT_BACK,
+    ENDPOINT_PAUSED,
+    SuiteJournal,
+    cell_fields,
+)
+from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
+
+TICK_S = 0.1
+LOOK_AT_FOLDER_S = 2.0
+NOT_BEGUN = "not begun"
+
+
+@dataclass
+class CellRun:
+    """One cell and what it was given so far."""
+
+    planned: PlannedCell
+    has_result: bool
+    """A partial result of it stands in its folder."""
+    begun: int = 0
+    attempts: int = 0
+    """Those that count."""
+    crashes: int = 0
+    free_at: float | None = None
+    """When its folder, which somebody else holds, is looked at again."""
+    last: Outcome | None = None
+    run_before: str | None = None
+    """The id of the complete run that stood in the folder when the cell was begun."""
+
+    def finished_run(self) -> str | None:
+        state = read_state(self.planned.plan.rundir)
+        return state.run_id if state is not None and state.complete else None
+
+    @property
+    def was_finished(self) -> bool:
+        """The process found everything answered: it only collected."""
+        return self.run_before is not None and self.run_before == self.finished_run()
+
+
+@dataclass
+class CellLoop:
+    """Begins cells, hears of their ends, decides what follows. One thread uses it."""
+
+    suite: Suite
+    options: SuiteOptions
+    host: CellHost
+    journal: SuiteJournal
+    pauses: EndpointPauses
+    probed: Mapping[int, frozenset[str] | None]
+    """Number of a cell -> roles whose endpoints answered the suite's probe; None: nobody was asked."""
+    limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
+    """Number of a cell -> where its requests are let through."""
+    reports: dict[int, CellReport] = field(default_factory=dict)
+    """Of the cells that have ended, by number."""
+    purse: Purse | None = None
+    """The budget of all cells; None: there is none."""
+    stopped: str | None = None
+    """Why no cell is begun any more."""
+    _waiting: dict[int, CellRun] = field(default_factory=dict)
+    _running: dict[int, CellRun] = field(default_factory=dict)
+    """By the number of the attempt."""
+    _attempts: int = 0
+
+    def add(self, cells: Iterable[PlannedCell]) -> None:
+        for planned in cells:
+            partial = not self.options.fresh and has_partial_result(planned.plan.rundir, planned.plan.identity)
+            self._waiting[planned.number] = CellRun(planned, partial)
+
+    def run(self) -> None:
+        """Until every cell has a report.
+
+        Raises:
+            KeyboardInterrupt: after the cells that ran have been ended, and every cell has a report.
+        """
+        try:
+            while self._waiting or self._running:
+                self._begin_some()
+                for happened in self.host.wait(TICK_S):
+                    self._take(happened)
+                self._look_at_pauses()
+                self._look_at_budget()
+                if self.stopped is not None:
+                    self._leave(list(self._waiting.values()), MISSING, NotReportableError.exit_code, self.stopped)
+                self.journal.tick()
+        except KeyboardInterrupt:
+            self.journal.say("interrupted: ending the cells that run ...")
+            for happened in self.host.interrupt():
+                self._take(happened)
+            everybody = [*self._running.values(), *self._waiting.values()]
+            self._leave(everybody, MISSING, InterruptedRunError.exit_code, "interrupted")
+            raise
+
+    def refuse(self, planned: PlannedCell, reason: str) -> None:
+        """A cell that cannot be begun."""
+        self._leave([self._waiting[planned.number]], FAILED, PrerequisiteError.exit_code, reason)
+
+    def _begin_some(self) -> None:
+        while len(self._running) < self.suite.max_processes:
+            ready = [
+                Waiting(number, run.planned.group) for number, run in self._waiting.items() if self._folder_is_free(run)
+            ]
+            busy = [run.planned.group for run in self._running.values()]
+            chosen = next_cell(ready, busy, self.pauses.pauses)
+            if chosen is None:
+                return
+            self._begin(self._waiting.pop(chosen.number))
+
+    def _begin(self, run: CellRun) -> None:
+        cell, number = run.planned.cell, run.planned.number
+        config = self.suite.folder.cell_config(cell.target, cell.evaluation)
+        record = config.with_name(f"{cell.evaluation}.end.json")
+        record.unlink(missing_ok=True)
+        run.begun += 1
+        run.run_before = run.finished_run()
+        self._attempts += 1
+        self._running[self._attempts] = run
+        probed = self.probed.get(number)
+        spec = CellSpec(
+            number=self._attempts,
+            run_config=str(config),
+            log=str(config.with_name(f"{cell.evaluation}.log")),
+            record=str(record),
+            fresh=self.options.fresh and run.begun == 1,
+            debug=self.options.debug,
+            probed=None if probed is None else tuple(sorted(probed)),
+            limits=self.limits.get(number),
+        )
+        self.host.begin(spec)
+
+    def _take(self, happened: Began | Ended) -> None:
+        if isinstance(happened, Began):
+            run = self._running[happened.number]
+            cell = cell_fields(run.planned.cell)
+            self.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=happened.pid)
+            return
+        run = self._running.pop(happened.number)
+        cell_of = run.planned.cell
+        config = self.suite.folder.cell_config(cell_of.target, cell_of.evaluation)
+        end = end_of(happened.returncode, config.with_name(f"{cell_of.evaluation}.end.json"))
+        run.attempts += 1
+        tried = Tried(run.attempts, self.suite.max_attempts, run.crashes, run.has_result)
+        outcome = outcome_of(end, tried)
+        run.attempts -= not outcome.counts
+        run.crashes += outcome.crashed
+        run.has_result = run.has_result or end.has_result
+        run.last = outcome
+        self._follow(run, outcome)
+
+    def _follow(self, run: CellRun, outcome: Outcome) -> None:
+        """Do what the outcome says is done next."""
+        if outcome.then in (Then.REST, Then.STOP_TARGET):
+            self._end(run, outcome.status, outcome.exit_code, outcome.reason)
+        else:
+            self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason)
+            self._waiting[run.planned.number] = run
+        reason = outcome.reason or ""
+        if outcome.then is Then.STOP_TARGET:
+            target = run.planned.cell.target
+            others = [other for other in self._waiting.values() if other.planned.cell.target == target]
+            self._leave(others, FAILED, outcome.exit_code, f"{NOT_BEGUN}: {reason}")
+        elif outcome.then in (Then.PAUSE_ENDPOINT, Then.ASK_AND_AGAIN):
+            self.pauses.look_after(run.planned, reason)
+        elif outcome.then is Then.WAIT_FOR_FOLDER:
+            if run.free_at is None:
+                self.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
+            run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
+
+    def _folder_is_free(self, run: CellRun) -> bool:
+        if run.free_at is None:
+            return True
+        if time.monotonic() < run.free_at:
+            return False
+        try:
+            with run.planned.plan.rundir.locked():
+                run.free_at = None
+        except BusyError:
+            run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
+        return run.free_at is None
+
+    def _look_at_pauses(self) -> None:
+        for group, news, reason in self.pauses.news():
+            cells = [run for run in self._waiting.values() if run.planned.group == group]
+            if news is News.GONE:
+                names = [run.planned.cell.name for run in cells]
+                self.journal.tell(ENDPOINT_PAUSED, group=group, reason=reason, cells=names)
+            elif news is News.BACK:
+                self.journal.tell(ENDPOINT_BACK, group=group)
+            elif news is News.GIVEN_UP:
+                waited = f"its endpoint has not answered for {self.suite.max_outage_s:.0f} s: {reason}"
+                self._leave(cells, FAILED, PrerequisiteError.exit_code, waited)
+            else:
+                self._count_what_was_no_outage(cells)
+
+    def _count_what_was_no_outage(self, cells: Iterable[CellRun]) -> None:
+        """A cell ended because nobody answered, but somebody does: it was one of its attempts."""
+        for run in list(cells):
+            if run.last is not None and run.last.then is Then.PAUSE_ENDPOINT:
+                run.attempts += 1
+                if run.attempts >= self.suite.max_attempts:
+                    self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
+
+    def _look_at_budget(self) -> None:
+        """Where nothing more may be asked no cell is begun; those that run see it at their next request."""
+        if self.purse is None or self.stopped is not None:
+            return
+        spent, seconds = self.purse.spent, self.purse.seconds_left
+        reached = limit_reached(self.suite.budget, spent, seconds)
+        if reached is not None:
+            self.journal.say(f"{reached}: no more cells are begun")
+            self.stopped = f"{NOT_BEGUN}: {reached}"
+
+    def _leave(self, runs: list[CellRun], status: CellStatus, exit_code: int, reason: str) -> None:
+        """These cells are not begun, or not again. One that has a result with gaps keeps it."""
+        for run in runs:
+            self._waiting.pop(run.planned.number, None)
+            self._end(run, PARTIAL if run.has_result else status, exit_code, reason)
+        gone = {id(run) for run in runs}
+        self._running = {number: run for number, run in self._running.items() if id(run) not in gone}
+
+    def _end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
+        cell = run.planned.cell
+        self._tell_end(run, status, exit_code, reason)
+        self.reports[run.planned.number] = CellReport(
+            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, run.begun, run.was_finished
+        )
+
+    def _tell_end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
+        told = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
+        self.journal.tell(
+            CELL_ENDED, **cell_fields(run.planned.cell), **told, collected=run.was_finished, reused_from=None
+        )

@@ -1,0 +1,124 @@
+"""How a cell's process ended -> what becomes of the cell, of its endpoint and of the suite. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from eval_factory.analysis.suite_records import CellStatus
+from eval_factory.core.errors import (
+    DEFECT_EXIT_CODE,
+    BusyError,
+    ConfigError,
+    EndpointRefusedError,
+    EndpointUnreachableError,
+    HelmError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
+from eval_factory.workflows.suite.cell_spec import CellEnd
+
+COMPLETE: CellStatus = "complete"
+PARTIAL: CellStatus = "partial"
+FAILED: CellStatus = "failed"
+MISSING: CellStatus = "missing"
+CRASHES_FORGIVEN = 1
+"""helm-run failed, or a process was killed: once it may have been bad luck."""
+
+
+class Then(Enum):
+    """What is done next."""
+
+    REST = "nothing: the cell has ended"
+    AGAIN = "the cell is begun again at once"
+    ASK_AND_AGAIN = "the cell is begun again where its endpoint answers, and waits until it does"
+    WAIT_FOR_FOLDER = "the cell is begun again when nobody else holds its folder"
+    PAUSE_ENDPOINT = "the endpoint's cells wait until it is back"
+    STOP_TARGET = "the target's cells are not begun"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a cell was given in this invocation."""
+
+    attempts: int
+    """That count, the one that has just ended among them."""
+    max_attempts: int
+    crashes: int = 0
+    """Earlier ones that ended with a failure of HELM's, of ours or by a signal."""
+    has_result: bool = False
+    """A partial result of an earlier attempt stands in the folder."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one attempt."""
+
+    then: Then
+    status: CellStatus
+    """What the cell is if nothing more is done."""
+    reason: str | None = None
+    exit_code: int = 0
+    crashed: bool = False
+    counts: bool = True
+    """Whether it is one of the attempts that a cell has."""
+
+
+def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
+    """
+    Args:
+        tried: with this attempt.
+    """
+    if end.has_result:
+        return _of_result(end, tried)
+    code, reason = end.returncode, _one_line(end)
+    status = PARTIAL if tried.has_result else FAILED
+    if code == NotReportableError.exit_code:
+        return Outcome(Then.REST, PARTIAL if tried.has_result else MISSING, reason, code)  # at a limit of cost
+    if code == BusyError.exit_code:
+        return Outcome(Then.WAIT_FOR_FOLDER, status, reason, code, counts=False)
+    if code == PrerequisiteError.exit_code:
+        return _of_something_missing(end, status, reason)
+    if code in (ConfigError.exit_code, InterruptedRunError.exit_code):
+        return Outcome(Then.REST, status, reason, code)
+    again = tried.crashes < CRASHES_FORGIVEN and tried.attempts < tried.max_attempts
+    known = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
+    return Outcome(Then.AGAIN if again else Then.REST, status, reason, known, crashed=True)
+
+
+def _of_result(end: CellEnd, tried: Tried) -> Outcome:
+    """A result with gaps is asked for again; whether it is reportable, another attempt cannot change."""
+    reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
+    code = 0 if end.not_reportable is None else NotReportableError.exit_code
+    if end.status == COMPLETE:
+        return Outcome(Then.REST, COMPLETE, reason, code)
+    again = tried.attempts < tried.max_attempts
+    gaps = reason or "some requests failed; the same command asks for them again"
+    return Outcome(Then.ASK_AND_AGAIN if again else Then.REST, PARTIAL, gaps, NotReportableError.exit_code)
+
+
+def _of_something_missing(end: CellEnd, status: CellStatus, reason: str) -> Outcome:
+    code = PrerequisiteError.exit_code
+    if end.error_type == EndpointUnreachableError.__name__:
+        return Outcome(Then.PAUSE_ENDPOINT, status, reason, code, counts=False)
+    if end.error_type == EndpointRefusedError.__name__:
+        return Outcome(Then.STOP_TARGET, status, reason, code)
+    return Outcome(Then.REST, status, reason, code)
+
+
+def _one_line(end: CellEnd) -> str:
+    if end.error:
+        return end.error.split("\n")[0]
+    if end.returncode < 0:
+        return f"its process was killed by signal {-end.returncode}"
+    return f"its process ended with {end.returncode}"
+
+
+def worst_code(codes: list[int]) -> int:
+    """The exit code of a suite: of the cell that went worst; 0 where every cell is complete and reportable.
+
+    A defect (70) is worse than a failure of HELM's (4), that than something missing (3), that than a wrong
+    configuration (2), that than a result that is partial or not reportable (1). 5 and 130 do not come to this.
+    """
+    return max(codes, default=0)

@@ -1,0 +1,203 @@
+"""The process that cells of a suite are run in: one that has imported all there is to import, and forks for each cell.
+
+    python -m eval_factory.workflows.suite.cell_process
+
+To import what a run needs takes as much of the processor as the rest of a short run; a fork has it already. Where
+forks are not safe (macOS: its libraries use threads of their own) a new Python is started for each cell. A line on
+standard input is a `CellSpec`; lines on standard output say which cell has begun (`number`, `pid`) and which has ended
+(`number`, `returncode`).
+
+Everything here ends with the suite: this process where its standard input ends, and a cell, with its helm-run, where
+the pipe ends whose other side only this process has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from eval_factory.core.jsonl import json_line
+from eval_factory.core.rundir import PRIVATE, write_atomic
+from eval_factory.workflows.suite.cell_spec import CellSpec
+
+MODULE = "eval_factory.workflows.suite.cell_process"
+ONE_CELL = "--one-cell"
+"""With the number of the descriptor that ends with the suite's process: one cell, whose spec is on standard input."""
+WITHOUT_FORK = "--without-fork"
+NEEDED = (
+    "eval_factory.workflows.evaluate", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
+    "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics",
+    "eval_factory.scoring.response_statistics", "eval_factory.scoring.run_environment",
+    "eval_factory.scoring.run_files", "scipy.special", "scipy.stats",
+)  # fmt: skip
+"""What a run imports at the latest when it writes its result."""
+SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"
+
+
+def run_cell(spec: CellSpec, screen: TextIO) -> int:
+    """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit code."""
+    from eval_factory.config.evaluation import Request
+    from eval_factory.workflows.end_record import code_of_error, end_record, failure_record
+    from eval_factory.workflows.evaluate import evaluate
+    from eval_factory.workflows.suite.cell_options import options_of
+
+    try:
+        evaluated = evaluate(Request(run_config=Path(spec.run_config)), options_of(spec), env=os.environ, screen=screen)
+        record = end_record(evaluated)
+        screen.write(f"{evaluated.summary}\n")
+    except BaseException as error:
+        record = failure_record(error, code_of_error(error))
+        screen.write(f"{record['error']['message']}\n")
+        _note_defect(error, record["exit_code"], screen)
+    write_atomic(Path(spec.record), json_line(record), mode=PRIVATE)
+    code: int = record["exit_code"]
+    return code
+
+
+def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
+    """The traceback of what nobody expected, for whoever reads the log."""
+    from eval_factory.core.errors import DEFECT_EXIT_CODE
+
+    if code != DEFECT_EXIT_CODE:
+        return
+    import traceback
+
+    from eval_factory.core.foreign_text import own_lines
+    from eval_factory.core.redaction import Redactor
+    from eval_factory.core.secrets import names_a_secret
+
+    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+    screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
+
+
+def be_the_cell(spec: CellSpec, alive: int) -> int:
+    """What the process of one cell does, from its first breath. Returns the exit code.
+
+    Args:
+        alive: a descriptor to read from, which ends when the suite is gone.
+    """
+    from eval_factory.core.signals import interrupt_on_signals
+
+    if os.getpgrp() != os.getpid():
+        os.setsid()  # Ctrl-C in the terminal reaches the suite alone, which tells the cells
+    threading.Thread(target=end_with, args=(alive,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupt_on_signals()
+    log = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nowhere, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(nowhere)
+    with os.fdopen(log, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
+        return run_cell(spec, screen)
+
+
+def end_with(alive: int) -> None:
+    """End this process, and all of its group, where nobody is left who has the other side open.
+
+    helm-run, which has a group of its own, ends when the process that started it does.
+    """
+    with contextlib.suppress(OSError):
+        while os.read(alive, 1):
+            pass
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+class CellServer:
+    """Begins cells and says when they have ended; a single thread, so that its forks are whole."""
+
+    def __init__(self, commands: int, told: int, *, fork: bool) -> None:
+        """`commands`, `told`: descriptors to read from and to write to."""
+        self._commands, self._told = commands, told
+        self._begin: Callable[[CellSpec], int] = self._forked if fork else self._started
+        self._alive, self._own_end = os.pipe()
+        self._woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._cells: dict[int, int] = {}
+        """pid -> number."""
+
+    def serve(self) -> None:
+        """Until nobody can say anything more: then every cell ends, for this process does."""
+        rest = b""
+        while True:
+            ready, _, _ = select.select([self._commands, self._woken], [], [])
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                self._reap()
+            if self._commands in ready:
+                data = os.read(self._commands, 65536)
+                if not data:
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    spec = CellSpec.of_line(line)
+                    pid = self._begin(spec)
+                    self._cells[pid] = spec.number
+                    self._say(number=spec.number, pid=pid)
+
+    def _forked(self, spec: CellSpec) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 70
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for descriptor in (self._own_end, self._woken):
+                os.close(descriptor)
+            code = be_the_cell(spec, self._alive)
+        finally:
+            os._exit(code)
+
+    def _started(self, spec: CellSpec) -> int:
+        from eval_factory.executors.process import start_python
+
+        argv = ["-m", MODULE, ONE_CELL, str(self._alive)]
+        return start_python(argv, said=spec.line(), inherited=(self._alive,))
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                number = self._cells.pop(pid, None)
+                if number is not None:
+                    self._say(number=number, returncode=os.waitstatus_to_exitcode(status))
+
+    def _say(self, **fields: int) -> None:
+        os.write(self._told, (json.dumps(fields) + "\n").encode())
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == [ONE_CELL]:
+        spec = CellSpec.of_line(sys.stdin.readline())
+        code = be_the_cell(spec, int(arguments[1]))
+        os._exit(code)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    fork = SAFE_TO_FORK and WITHOUT_FORK not in arguments
+    if fork:
+        for name in NEEDED:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()  # what is there already is looked at by no cell's collector: its pages stay shared
+    told = os.dup(1)
+    os.dup2(2, 1)  # what a library prints is no message
+    CellServer(0, told, fork=fork).serve()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,219 @@
+"""A suite as a visible list of steps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eval_factory.analysis.suite_files import write_suite_results
+from eval_factory.analysis.suite_records import FinishedCell
+from eval_factory.analysis.suite_results import suite_results
+from eval_factory.config.suite import Suite
+from eval_factory.core.budget import Purse
+from eval_factory.core.errors import ConfigError, EndpointUnreachableError, InterruptedRunError, NotReportableError
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
+from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.paid_answers import spent_so_far
+from eval_factory.endpoint.response_cache import read_roles
+from eval_factory.plan.prices import prices_of
+from eval_factory.workflows.context import HUB_TOKEN
+from eval_factory.workflows.suite.cell_host import CellHost
+from eval_factory.workflows.suite.cell_loop import CellLoop
+from eval_factory.workflows.suite.cell_outcome import COMPLETE, MISSING, PARTIAL, worst_code
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
+from eval_factory.workflows.suite.finished_cells import finished, has_partial_result
+from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
+from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
+from eval_factory.workflows.suite.suite_budget import total
+from eval_factory.workflows.suite.suite_configs import write_configs
+from eval_factory.workflows.suite.suite_hold import held
+from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SUITE_ENDED, SUITE_STARTED, SuiteJournal, cell_fields
+from eval_factory.workflows.suite.suite_observer import SuiteObserver
+from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
+from eval_factory.workflows.suite.suite_probe import Answer, EndpointProbe
+from eval_factory.workflows.suite.suite_summary import summary_of
+
+INTERRUPTED = InterruptedRunError.exit_code
+
+
+@dataclass
+class Work:
+    """One invocation: what it is of, and what has become of the cells so far."""
+
+    suite: Suite
+    options: SuiteOptions
+    env: Mapping[str, str]
+    journal: SuiteJournal
+    cells: tuple[PlannedCell, ...]
+    redactor: Redactor
+    began: float = field(default_factory=time.monotonic)
+    reports: dict[int, CellReport] = field(default_factory=dict)
+    """By the number of the cell."""
+    stopped: str | None = None
+    """Why cells were not begun any more."""
+
+    @property
+    def left(self) -> list[PlannedCell]:
+        return [planned for planned in self.cells if planned.number not in self.reports]
+
+
+def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver) -> SuiteReport:
+    """Bring every cell of a suite to its end; `screen` is told what happens.
+
+    A cell that fails raises nothing: the report's exit code says so.
+
+    Raises:
+        ConfigError, PrerequisiteError: a cell is wrong; nothing was asked.
+        BusyError: another process works on the suite.
+        InterruptedRunError: the cells that ran were ended, and the table holds what is finished.
+    """
+    if options.fresh and options.reuse:
+        raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
+    with held(suite.folder):
+        cells = plan_cells(suite, env)
+        known = finished_below(options.reuse)
+        write_configs(suite)
+        redactor = redactor_of(cells, env)
+        work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
+        tell_start(work)
+        try:
+            collect_finished(work, known)
+            run_cells(work)
+        except KeyboardInterrupt:
+            with not_to_be_hung_up():
+                report = finish(work, interrupted=True)
+            raise InterruptedRunError(report.summary) from None
+        with not_to_be_hung_up():
+            return finish(work, interrupted=False)
+
+
+def redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
+    """Of all that may be secret in any cell."""
+    names = dict.fromkeys(name for planned in cells for name in planned.plan.evaluation.key_names())
+    return Redactor.from_environment(env, [*names, HUB_TOKEN])
+
+
+def tell_start(work: Work) -> None:
+    cells = [cell_fields(planned.cell) for planned in work.cells]
+    work.journal.tell(SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=cells, total=len(cells))
+
+
+def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
+    """What is complete already, here or where `known` says, is not run again."""
+    if work.options.fresh:
+        return
+    for planned in work.cells:
+        found, source = finished(planned.plan), None
+        if found is None and (source := source_for(planned.plan, known)) is not None:
+            if not take_over(source, planned.plan, work.suite.folder):
+                work.journal.say(f"{planned.cell.name}: not reused: somebody is working in {source}")
+                continue
+            found = finished(planned.plan)
+        if found is None:
+            continue
+        cell = planned.cell
+        code = 0 if found.not_reportable is None else NotReportableError.exit_code
+        reason = None if found.not_reportable is None else found.not_reportable.split("\n")[0]
+        work.reports[planned.number] = CellReport(
+            cell.target, cell.evaluation, COMPLETE, cell.folder, code, reason, collected=True, reused_from=source
+        )
+        told = {"attempt": 0, "exit_code": code, "status": COMPLETE, "reason": reason, "collected": True}
+        work.journal.tell(CELL_ENDED, **cell_fields(cell), **told, reused_from=None if source is None else str(source))
+
+
+def run_cells(work: Work) -> None:
+    """Every cell that is left, within the limits that all of them share.
+
+    Raises:
+        KeyboardInterrupt: after the cells that ran have been ended.
+    """
+    if not work.left:
+        return
+    suite, journal = work.suite, work.journal
+    probe = EndpointProbe(work.env, work.redactor, journal.say)
+    if not work.options.no_preflight:
+        probe.all_of(work.left)
+    groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in work.left)
+    with contextlib.ExitStack() as stack:
+        purse = purse_of(work)
+        server = stack.enter_context(LimitServer(groups.limits, purse))
+        limits = {
+            planned.number: SharedLimitsSettings(server.address, roles)
+            for planned, roles in zip(work.left, groups.of_runs, strict=True)
+        }
+        host = stack.enter_context(CellHost(work.env, suite.folder.log))
+        pauses = EndpointPauses(lambda planned: ask_again(work, probe, planned), suite.max_outage_s)
+        stack.callback(pauses.close)
+        asked = not work.options.no_preflight
+        probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in work.left}
+        loop = CellLoop(suite, work.options, host, journal, pauses, probed, limits, work.reports, purse)
+        loop.add(work.left)
+        there_before = groups_that_answered(work.cells)
+        for planned in work.left:
+            refuse_or_pause(loop, probe, planned, there_before)
+        try:
+            loop.run()
+        finally:
+            work.stopped = loop.stopped
+
+
+def purse_of(work: Work) -> Purse | None:
+    """The budget of all cells, and what they have used of it in earlier invocations; None where there is no limit."""
+    if not work.suite.budget:
+        return None
+    plans = [planned.plan for planned in work.cells]
+    spent = total(spent_so_far(plan.rundir.cache_db, prices_of(plan).known) for plan in plans)
+    return Purse(work.suite.budget, spent, began=work.began)
+
+
+def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> Answer:
+    """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
+    return Answer(answered=True) if work.options.no_preflight else probe.model_of(planned)
+
+
+def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
+    """The endpoints that answered some cell's model, in this invocation or an earlier one."""
+    known = (planned.group for planned in cells if MODEL_ROLE in read_roles(planned.plan.rundir.cache_db))
+    return frozenset(known)
+
+
+def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, there_before: frozenset[str]) -> None:
+    """Where the probe found that an endpoint cannot be asked: it is waited for if it was there before."""
+    problem = probe.problem_of(planned)
+    if problem is None:
+        return
+    role, error = problem
+    reason = str(error).split("\n")[0]
+    gone = isinstance(error, EndpointUnreachableError) and role == MODEL_ROLE
+    if gone and planned.group in there_before:
+        loop.pauses.look_after(planned, reason)
+    else:
+        loop.refuse(planned, f"not begun: {reason}")
+
+
+def finish(work: Work, *, interrupted: bool) -> SuiteReport:
+    """Write the table of what is there, and say how it ended."""
+    suite = work.suite
+    cells = tuple(work.reports.get(planned.number) or not_begun(planned) for planned in work.cells)
+    told = [FinishedCell(one.target, one.evaluation, one.status, one.folder, one.reason, one.attempts) for one in cells]
+    write_suite_results(suite_results(told), suite.folder)
+    code = INTERRUPTED if interrupted else worst_code([cell.exit_code for cell in cells])
+    status = COMPLETE if all(cell.status == COMPLETE for cell in cells) else PARTIAL
+    work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
+    return SuiteReport(suite.folder, cells, code, status, summary_of(cells, suite.folder, stopped=work.stopped))
+
+
+def not_begun(planned: PlannedCell) -> CellReport:
+    cell = planned.cell
+    partial = has_partial_result(planned.plan.rundir, planned.plan.identity)
+    status = PARTIAL if partial else MISSING
+    return CellReport(cell.target, cell.evaluation, status, cell.folder, INTERRUPTED, "interrupted before it was begun")

@@ -1,0 +1,116 @@
+"""The logs of one cell of a suite, as they are written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.foreign_text import one_line, printable
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite.suite_state import UNFINISHED
+from eval_factory.workflows.suite.suite_status import CellStatus, SuiteReader, SuiteStatus
+
+POLL_S = 0.5
+MOST_NAMED = 10
+LONGEST_PART = 1 << 20
+"""Bytes of a log that are read at once."""
+
+
+@dataclass
+class LogTail:
+    """Whole lines of a log, from its first on."""
+
+    path: Path
+    _offset: int = 0
+    _rest: bytes = b""
+
+    def new(self) -> Iterator[str]:
+        """Those that were written since the last look, printable."""
+        while part := self._read():
+            *lines, self._rest = (self._rest + part).split(b"\n")
+            yield from map(_shown, lines)
+
+    def rest(self) -> Iterator[str]:
+        """A last line that nobody ended."""
+        if self._rest:
+            yield _shown(self._rest)
+            self._rest = b""
+
+    def _read(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                part = file.read(LONGEST_PART)
+        except OSError:
+            return b""
+        self._offset += len(part)
+        return part
+
+
+def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[LogTail, ...]:
+    """What a run by itself would show on the screen, the program's own log, and HELM's."""
+    rundir = RunDir(cell.folder)
+    screen = folder.cell_log(cell.state.target, cell.state.evaluation)
+    return LogTail(screen), LogTail(rundir.program_log), LogTail(rundir.helm_log)
+
+
+def show(reader: SuiteReader, wanted: str, write: Callable[[str], None], *, follow: bool) -> None:
+    """Every line of the cell's logs.
+
+    Args:
+        follow: go on until the cell has ended, or the suite.
+
+    Raises:
+        ConfigError, PrerequisiteError: there is no such cell; it has no logs.
+    """
+    status = reader.look()
+    cell = find_cell(status, wanted)
+    tails = logs_of(cell, status.folder)
+    if not follow and not any(tail.path.is_file() for tail in tails):
+        raise PrerequisiteError(
+            f"{cell.state.name}: has no logs yet: {cell.state.status}"
+            f"{f', {cell.state.reason}' if cell.state.reason else ''}; -f waits for them"
+        )
+    last: LogTail | None = None
+    while True:
+        goes_on = follow and find_cell(reader.look(), cell.state.name).state.status in UNFINISHED
+        for tail in tails:
+            for line in (*tail.new(), *(() if goes_on else tail.rest())):
+                if tail is not last:
+                    write(f"==> {tail.path} <==")
+                    last = tail
+                write(line)
+        if not goes_on:
+            return
+        time.sleep(POLL_S)
+
+
+def find_cell(status: SuiteStatus, wanted: str) -> CellStatus:
+    """The cell of that name, or the only one whose name has this in it.
+
+    Raises:
+        ConfigError: there is none, or more than one; the message names some.
+    """
+    names = {cell.state.name: cell for cell in status.cells}
+    if wanted in names:
+        return names[wanted]
+    found = [name for name in names if wanted in name]
+    if len(found) == 1:
+        return names[found[0]]
+    shown = one_line(repr(wanted))
+    if found:
+        raise ConfigError(f"{shown} is part of {len(found)} cells: {_some(found)}; give more of the name")
+    raise ConfigError(f"there is no cell {shown}; the suite has: {_some(list(names)) or 'none yet'}")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _shown(line: bytes) -> str:
+    return printable(line.decode("utf-8", errors="replace"))

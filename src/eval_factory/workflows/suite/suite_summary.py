@@ -1,0 +1,50 @@
+"""What a run of a suite comes to, in a few lines for the screen: counts, what is missing and why, the next step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from eval_factory.core.errors import InterruptedRunError
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL
+from eval_factory.workflows.suite.suite_options import CellReport
+
+MOST_NAMED = 12
+
+
+def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None) -> str:
+    """
+    Args:
+        stopped: why cells were not begun any more, where they were not.
+    """
+    counts = Counter(cell.status for cell in cells)
+    collected = sum(cell.collected for cell in cells)
+    parts = [f"{counts[status]} {status}" for status in (COMPLETE, PARTIAL, FAILED, MISSING) if counts[status]]
+    before = f" ({collected} finished before)" if collected else ""
+    lines = [f"{len(cells)} cells: {', '.join(parts)}{before}"]
+    wrong = [cell for cell in cells if cell.exit_code]
+    lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:MOST_NAMED]]
+    if len(wrong) > MOST_NAMED:
+        lines.append(f"  and {len(wrong) - MOST_NAMED} more: eval-factory suite check {folder.root}")
+    if stopped is not None:
+        lines.append(stopped)
+    lines += _next_step(cells, folder)
+    lines.append(f"table: {folder.results_md}")
+    return "\n".join(lines)
+
+
+def _what(cell: CellReport) -> str:
+    status = "complete, but not reportable" if cell.status == COMPLETE else cell.status
+    return f"{status}: {cell.reason}" if cell.reason else status
+
+
+def _next_step(cells: Sequence[CellReport], folder: SuiteDir) -> list[str]:
+    if all(cell.status == COMPLETE for cell in cells):
+        return []
+    lines = ["the same command goes on: only what is missing is asked"]
+    if any(cell.status == FAILED for cell in cells):
+        lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
+    if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):
+        lines[0] = f"interrupted; {lines[0]}"
+    return lines

@@ -1,0 +1,208 @@
+"""A suite on endpoints of this test: what fails stops nobody else, and what disturbs it changes no number."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.config.suite import Suite, build_suite
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite.run_suite import run_suite
+from eval_factory.workflows.suite.suite_observer import NobodyLooks
+from eval_factory.workflows.suite.suite_options import SuiteOptions, SuiteReport
+from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
+from integration.support import program_environment, varied_answer
+
+INSTANCES = 20
+TIMEOUT_S = 240
+ENV = program_environment(OPENAI_API_KEY="sk-canary-5f3a9c1e7b2d4860aa")
+DRIVER = """
+import os, sys
+from pathlib import Path
+from eval_factory.config.suite import build_suite
+from eval_factory.core.errors import EvalFactoryError
+from eval_factory.core.signals import interrupt_on_signals
+from eval_factory.workflows.suite.run_suite import run_suite
+from eval_factory.workflows.suite.suite_observer import NobodyLooks
+from eval_factory.workflows.suite.suite_options import SuiteOptions
+interrupt_on_signals()
+try:
+    suite = build_suite(Path(sys.argv[1]), env=os.environ)
+    sys.exit(run_suite(suite, SuiteOptions(), env=os.environ, screen=NobodyLooks()).exit_code)
+except EvalFactoryError as error:
+    sys.exit(error.exit_code)
+"""
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """One that answers, and one that refuses the key."""
+
+    good: FaultEndpoint
+    refusing: FaultEndpoint
+
+    def suite_file(self, folder: Path) -> Path:
+        targets = [
+            {"name": "refused", "api_endpoint": {"url": self.refusing.url, "model_id": "m", "type": "chat"}},
+            {"name": "good", "api_endpoint": {"url": self.good.url, "model_id": "m", "type": "chat"}},
+        ]
+        suite = {
+            "output_dir": str(folder / "out"), "evaluations": ["sample_medical_qa"], "targets": targets,
+            "params": {"limit_samples": INSTANCES},
+        }  # fmt: skip
+        file = folder / "suite.yml"
+        file.write_text(yaml.safe_dump({"suite": suite}))
+        return file
+
+
+@pytest.fixture(scope="module")
+def endpoints() -> Iterator[Endpoints]:
+    with FaultEndpoint([], "") as good, FaultEndpoint([Fault(401, FOR_EVER)], "") as refusing:
+        good.good, good.delay_s, refusing.faulty_probe = varied_answer, 0.1, True
+        yield Endpoints(good, refusing)
+
+
+def events_of(folder: SuiteDir) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in folder.events.read_text("utf-8").splitlines()]
+
+
+def told(folder: SuiteDir, *kinds: str) -> list[tuple[Any, ...]]:
+    """Of each such event what it is about."""
+    fields = ("event", "target", "group", "attempt", "exit_code", "status", "collected")
+    return [
+        tuple(event[name] for name in fields if name in event) for event in events_of(folder) if event["event"] in kinds
+    ]
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    suite: Suite
+    report: SuiteReport
+    again: SuiteReport
+    asked: int
+
+
+@pytest.fixture(scope="module")
+def undisturbed(endpoints: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    suite = build_suite(endpoints.suite_file(tmp_path_factory.mktemp("undisturbed")), env=ENV)
+    report = run_suite(suite, SuiteOptions(), env=ENV, screen=NobodyLooks())
+    asked = sum(endpoints.good.seen.values())
+    endpoints.good.seen.clear()
+    again = run_suite(suite, SuiteOptions(), env=ENV, screen=NobodyLooks())
+    assert not endpoints.good.seen, "what is finished is asked again"
+    return Undisturbed(suite, report, again, asked)
+
+
+def test_a_cell_that_fails_stops_nobody_else(undisturbed: Undisturbed) -> None:
+    report = undisturbed.report
+    assert (report.exit_code, report.status) == (3, "partial")
+    found = {cell.name: (cell.status, cell.exit_code, cell.attempts) for cell in report.cells}
+    assert found == {"refused/sample_medical_qa": ("failed", 3, 0), "good/sample_medical_qa": ("complete", 0, 1)}
+    assert undisturbed.asked == INSTANCES
+    assert "Authentication error" in report.summary
+    assert "2 cells: 1 complete, 1 failed" in report.summary
+    assert "the same command goes on" in report.summary
+    table = yaml.safe_load(report.folder.results_yaml.read_text("utf-8"))
+    assert {(cell["target"], cell["status"]) for cell in table["cells"]} == {
+        ("good", "complete"),
+        ("refused", "failed"),
+    }
+
+
+def test_the_same_command_only_collects_what_is_finished(undisturbed: Undisturbed) -> None:
+    good = next(cell for cell in undisturbed.again.cells if cell.target == "good")
+    assert (good.status, good.collected, good.attempts) == ("complete", True, 0)
+    assert "(1 finished before)" in undisturbed.again.summary
+    first, second = [("suite_started",), ("suite_ended", 3, "partial")], ("cell_ended", "good", 0, 0, "complete", True)
+    events = told(undisturbed.suite.folder, "suite_started", "suite_ended")
+    assert events == [*first, *first]
+    assert second in told(undisturbed.suite.folder, "cell_ended")
+    assert len({event["invocation"] for event in events_of(undisturbed.suite.folder)}) == 2
+
+
+def test_another_suite_takes_over_what_is_finished_elsewhere(
+    undisturbed: Undisturbed, endpoints: Endpoints, tmp_path: Path
+) -> None:
+    endpoints.good.seen.clear()
+    suite = build_suite(endpoints.suite_file(tmp_path), env=ENV)
+    options = SuiteOptions(reuse=(undisturbed.suite.folder.root,))
+    report = run_suite(suite, options, env=ENV, screen=NobodyLooks())
+    good = next(cell for cell in report.cells if cell.target == "good")
+    source = undisturbed.suite.folder.cell("good", "sample_medical_qa")
+    assert (good.status, good.collected, good.reused_from) == ("complete", True, source)
+    assert not endpoints.good.seen
+    (event,) = (one for one in events_of(suite.folder) if one.get("reused_from"))
+    assert event["reused_from"] == str(source)
+    assert (good.folder / "SHA256SUMS").read_bytes() == (source / "SHA256SUMS").read_bytes()
+
+
+def table_of(folder: SuiteDir) -> str:
+    """Without where it is."""
+    return folder.results_csv.read_text("utf-8").replace(str(folder.root), "")
+
+
+def wait_until(what: Any, seconds: float = TIMEOUT_S) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def driven(file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(file)], env=ENV)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_killed_and_without_its_endpoint_for_a_while(
+    undisturbed: Undisturbed, endpoints: Endpoints, tmp_path: Path
+) -> None:
+    """SIGKILL while a cell asks; the same command while nobody listens, until somebody does: the table is the same."""
+    good = endpoints.good
+    good.seen.clear()
+    file = endpoints.suite_file(tmp_path)
+    folder = SuiteDir(tmp_path / "out")
+    with driven(file) as process:
+        wait_until(lambda: sum(good.seen.values()) >= INSTANCES // 2)
+        process.kill()
+    cells = [event["pid"] for event in events_of(folder) if event["event"] == "cell_started"]
+    wait_until(lambda: not any(is_running(pid) for pid in cells), 30)
+    asked_before = sum(good.seen.values())
+    assert INSTANCES // 2 <= asked_before < INSTANCES
+    good.dead = True
+    good.__exit__()
+    with driven(file) as process:
+        wait_until(lambda: told(folder, "endpoint_paused"))
+        good.come_back()
+        assert process.wait(TIMEOUT_S) == 3
+    assert [event[0] for event in told(folder, "endpoint_paused", "endpoint_back")] == [
+        "endpoint_paused",
+        "endpoint_back",
+    ]
+    in_flight = 4
+    assert len(good.seen) == INSTANCES
+    assert sum(good.seen.values()) - INSTANCES <= in_flight, "what was answered is asked again"
+    assert table_of(folder) == table_of(undisturbed.suite.folder)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")

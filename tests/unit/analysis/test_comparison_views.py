@@ -1,0 +1,120 @@
+"""A comparison as data frames, in a notebook and in a line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eval_factory.analysis.comparison import Compared, Model, compare
+from eval_factory.analysis.comparison_reasons import Reason
+from eval_factory.analysis.comparison_views import FLIP_COLUMNS, PAIR_COLUMNS
+from stored_results import PROVENANCE, right_or_wrong
+
+
+def types_of(found: object) -> dict[str, str]:
+    return {name: str(kind).partition("[")[0] for name, kind in found.dtypes.items()}  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """Of 40: b has 20 more right than a; c is a."""
+    other = replace(PROVENANCE, target="org/other")
+    return [
+        right_or_wrong(tmp_path / "a", "1" * 10 + "0" * 29 + "x"),
+        right_or_wrong(tmp_path / "b", "1" * 30 + "0" * 10, provenance=other),
+        right_or_wrong(tmp_path / "c", "1" * 10 + "0" * 30),
+    ]
+
+
+def test_a_row_a_pair(folders: list[Path]) -> None:
+    compared = compare(folders[:2])
+    (one,) = compared.comparisons
+    found = compared.to_frame()
+    assert types_of(found) == dict(PAIR_COLUMNS)
+    (row,) = found.to_dict("records")
+    assert {name: row[name] for name in ("task", "metric", "a", "b", "model_a", "model_b")} == {
+        "task": "pubmed_qa", "metric": "exact_match", "a": "A", "b": "B", "model_a": "org/model", "model_b": "org/other",
+    }  # fmt: skip
+    for name in ("n", "value_a", "value_b", "difference", "ci_low", "ci_high", "p_value", "method", "mde"):
+        assert row[name] == getattr(one.paired, name), name
+    assert one.bounds is not None
+    assert (row["bound_low"], row["bound_high"]) == one.bounds
+    assert one.bounds[0] < one.bounds[1]
+    assert (row["significant"], row["higher_is_better"], row["failed"]) == (True, True, 1)
+    assert (row["folder_a"], row["folder_b"]) == (str(folders[0]), str(folders[1]))
+    assert found["p_holm"].isna().all()
+
+
+def test_of_three_there_are_three_pairs_with_corrected_p_values(folders: list[Path]) -> None:
+    compared = compare(folders)
+    found = compared.to_frame()
+    assert [*zip(found["a"], found["b"], strict=True)] == [("A", "B"), ("A", "C"), ("B", "C")]
+    assert list(found["p_holm"]) == [one.p_holm for one in compared.comparisons]
+
+
+def test_a_row_for_each_instance_that_changed(folders: list[Path]) -> None:
+    compared = compare(folders[:2])
+    found = compared.to_frame(instances=True)
+    assert found.equals(compared.instances_frame())
+    assert types_of(found) == dict(FLIP_COLUMNS)
+    assert list(found["id"]) == [f"q{number}" for number in range(10, 30)]
+    assert set(found["better"]) == {"B"}
+    assert set(compare(folders[1::-1]).instances_frame()["better"]) == {"A"}
+
+
+def test_a_notebook_shows_pairs_and_ranks(folders: list[Path]) -> None:
+    two = compare(folders[:2])
+    (one,) = two.comparisons
+    html = two._repr_html_()
+    assert "<b>A org/model, B org/other</b>" in html
+    low, high = one.paired.ci_low, one.paired.ci_high
+    assert (
+        f"<tr><td>B - A</td><td>exact_match</td><td>{one.paired.difference:+.4f}</td><td>{low:.4f} .. {high:.4f}</td>"
+        f"<td>{one.paired.p_value:.4f}</td><td>39</td><td>yes</td></tr>"
+    ) in html
+    assert "rank" not in html
+    three = compare(folders)._repr_html_()
+    assert "<p>A: rank 2 to 3; B: rank 1; C: rank 2 to 3</p>" in three
+    assert "<td>no</td>" in three
+
+
+def test_the_p_value_of_several_is_the_corrected_one(tmp_path: Path) -> None:
+    few = [right_or_wrong(tmp_path / values, values) for values in ("1101101", "1111101", "0001101")]
+    (*_, last) = compare(few).comparisons
+    assert (last.paired.p_value, last.p_holm) == (0.25, 0.75)
+    assert "<td>0.7500</td><td>7</td><td>no</td>" in compare(few)._repr_html_()
+
+
+def hostile(*, comparable: bool) -> Compared:
+    text = "<img src=x onerror=alert(1)>"
+    reason = Reason("metric", f"because {text}")
+    models = (Model("A", Path(text), text), Model("B", Path("b"), "org/b\x1b[2J"))
+    return Compared(models, () if comparable else (reason,), (reason,) if comparable else (), (), ())
+
+
+@pytest.mark.parametrize("comparable", [True, False])
+def test_what_others_wrote_stays_text(*, comparable: bool) -> None:
+    compared = hostile(comparable=comparable)
+    html = compared._repr_html_()
+    assert "<img" not in html
+    assert html.count("&lt;img src=x onerror=alert(1)&gt;") == 2
+    assert "\x1b" not in html + repr(compared)
+    assert ("accepted: because" in html) is comparable
+
+
+def test_what_cannot_be_compared_says_why_and_has_no_rows() -> None:
+    compared = hostile(comparable=False)
+    assert "<b>not comparable: A " in compared._repr_html_()
+    assert "; not comparable: because <img" in repr(compared)
+    assert len(compared.to_frame()) == len(compared.instances_frame()) == 0
+    assert types_of(compared.to_frame()) == dict(PAIR_COLUMNS)
+    assert types_of(compared.instances_frame()) == dict(FLIP_COLUMNS)
+
+
+def test_a_line(folders: list[Path]) -> None:
+    assert repr(compare(folders[:2])) == "<Compared A org/model, B org/other; B - A = +0.5128>"
+    four = compare([*folders, folders[0]])
+    assert repr(four).endswith("; C - A = +0.0000; D - A = +0.0000; ...>")
+    assert not repr(compare(folders)).endswith("...>")

@@ -1,0 +1,41 @@
+"""What a table lacks, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eval_factory.cli.suite_checking import check_text
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite.suite_check import CellCheck, SuiteCheck
+
+DONE = CellCheck("small", "qa", "complete", None, (), Path("/s/small/qa"))
+NOTED = CellCheck("big", "qa", "complete", "not reportable:\nwhy", (), Path("/s/big/qa"))
+FAILED = CellCheck("big", "medec", "failed", "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec"))
+BARE = CellCheck("big", "bare", "missing", None, (), Path("/s/big/bare"))
+
+
+def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True) -> list[str]:
+    found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table)
+    return check_text(found).splitlines()
+
+
+def test_a_complete_table() -> None:
+    assert text(DONE) == ["/s: complete: 1 cell"]
+    assert text(DONE, NOTED) == ["/s: complete: 2 cells", "  note: big/qa: not reportable: why"]
+
+
+def test_what_is_missing_and_what_to_do() -> None:
+    assert text(DONE, FAILED, BARE) == [
+        "/s: not complete: 2 of 3 cells missing", "  big/medec: failed: no\\x1b key", "    to do: set KEY",
+        "      or KEY_2", "    to do: run it", "  big/bare: missing", "the same command goes on:", "  the command",
+    ]  # fmt: skip
+
+
+def test_a_suite_that_runs() -> None:
+    assert text(FAILED, is_running=True)[-1] == "the suite is running: look at it with 'eval-factory suite status'"
+
+
+def test_a_table_that_is_older_than_its_results() -> None:
+    assert text(DONE, in_table=False)[1:] == [
+        "results are newer than the table: the same command only collects them into it:", "  the command",
+    ]  # fmt: skip

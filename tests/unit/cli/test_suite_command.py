@@ -1,0 +1,248 @@
+"""`run_suite` and the commands of `suite`: options, what is printed, exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from eval_factory.cli import suite_watching
+from eval_factory.cli.main import cli
+from eval_factory.config.suite import Suite
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite import run_suite as workflow
+from eval_factory.workflows.suite import suite_cancel, suite_logs
+from eval_factory.workflows.suite.suite_observer import SuiteObserver
+from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
+from suite_by_hand import cell_ended, cell_result, ended, held, started, suite_folder, tell
+
+SUITE = """
+suite:
+  output_dir: out
+  evaluations: [sample_medical_qa]
+  targets: [{name: small, api_endpoint: {url: "demo://baseline", model_id: m, type: chat}}]
+"""
+CELL = "small/sample_medical_qa"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suite.yml").write_text(SUITE)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
+    """What the workflow was asked; its one cell is complete, or fails where a test says so."""
+    asked: list[tuple[Suite, SuiteOptions]] = []
+
+    def run_it(suite: Suite, options: SuiteOptions, *, env: Any, screen: SuiteObserver) -> SuiteReport:
+        assert env
+        asked.append((suite, options))
+        folder = suite_folder(suite.folder.root)
+        cell_result(folder, CELL)
+        for event in (started([CELL]), cell_ended(CELL), ended()):
+            tell(folder.events, event)
+            screen.on_event(event)
+        screen.say("a warning")
+        screen.tick()
+        return report(folder)
+
+    monkeypatch.setattr(workflow, "run_suite", run_it)
+    return asked
+
+
+def report(folder: SuiteDir, exit_code: int = 0, reason: str | None = None) -> SuiteReport:
+    target, evaluation = CELL.split("/")
+    cell = CellReport(target, evaluation, "complete", folder.cell(target, evaluation), exit_code, reason)
+    return SuiteReport(folder, (cell,), exit_code, "complete", "1 cells: 1 complete\ntable: there")
+
+
+@pytest.mark.parametrize("spelling", [["run_suite", "--run_config"], ["run-suite", "--run-config"]])
+def test_a_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]], spelling: list[str]) -> None:
+    done = run(*spelling, "suite.yml", "--wait", "--executor", "local")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        f"{CELL}  complete  exact_match 0.5000, n 4", "1 cells: 1 complete", "table: there",
+    ]  # fmt: skip
+    assert done.stderr.splitlines() == [
+        f"{here}/out: 1 cell: 1 waiting", f"{CELL}: complete: exact_match 0.5000, n 4", "a warning",
+    ]  # fmt: skip
+    ((suite, options),) = ran
+    assert suite.folder.root == here / "out"
+    assert options == SuiteOptions()
+
+
+def test_every_flag_reaches_the_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+    done = run(
+        "run_suite", "--run_config", "suite.yml", "--output_dir", "other", "--limit_samples", "3", "--max_processes", "5",
+        "--max_cost", "1.5", "--max_requests", "7", "--max_tokens_total", "9", "--max_wall_s", "11",
+        "--overrides", "suite.max_attempts=1", "--reuse", "a", "--reuse", "b", "--fresh", "--no_preflight", "--debug",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    ((suite, options),) = ran
+    assert suite.folder.root == here / "other"
+    assert suite.cells[0].document["config"]["params"]["limit_samples"] == 3
+    assert (suite.max_processes, suite.max_attempts) == (5, 1)
+    assert vars(suite.budget) == {"max_cost": 1.5, "max_requests": 7, "max_tokens_total": 9, "max_wall_s": 11}
+    assert options == SuiteOptions(fresh=True, debug=True, no_preflight=True, reuse=(Path("a"), Path("b")))
+
+
+def test_a_preset(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+    assert run("run_suite", "--preset", "smoke", "--output_dir", "s").exit_code == 0
+    assert [cell.target for cell in ran[0][0].cells] == ["demo_chat", "demo_completions"] * 2
+
+
+def test_debug_before_the_command(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+    run("--debug", "run_suite", "--run_config", "suite.yml")
+    assert ran[0][1].debug
+
+
+def test_one_line(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+    done = run("run_suite", "--run_config", "suite.yml", "--quiet")
+    assert (done.stdout, done.stderr) == ("1 cells: 1 complete\n", "")
+
+
+def test_two_records(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+    done = run("run_suite", "--run_config", "suite.yml", "--json", "--quiet")
+    first, last = map(json.loads, done.stdout.splitlines())
+    assert (first["event"], first["suite"], first["total"]) == ("launch", str(here / "out"), 1)
+    assert first["cells"] == [{"target": "small", "evaluation": "sample_medical_qa"}]
+    assert (last["event"], last["exit_code"], last["status"], last["error"]) == ("end", 0, "complete", None)
+    assert last["cells"][0]["value"] == 0.5
+    assert last["results"] == str(here / "out" / "suite_results.yaml")
+
+
+def test_why_the_exit_code_is_another(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(suite: Suite, *_: Any, **__: Any) -> SuiteReport:
+        return report(suite_folder(suite.folder.root, started([CELL])), 3, "no key")
+
+    monkeypatch.setattr(workflow, "run_suite", fails)
+    done = run("run_suite", "--run_config", "suite.yml")
+    assert done.exit_code == 3
+    assert done.stderr == f"exit code 3: {CELL}: no key\n"
+
+
+def test_a_dry_run_starts_nothing(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+    done = run("run_suite", "--run_config", "suite.yml", "--dry_run")
+    assert done.exit_code == 0, done.output
+    assert f"{CELL}: 40 requests to the model" in done.stdout
+    assert not ran
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("flag", ["--quiet", "--json"])
+def test_a_dry_run_is_to_be_read(here: Path, flag: str) -> None:
+    done = run("run_suite", "--run_config", "suite.yml", "--dry_run", flag)
+    assert isinstance(done.exception, ConfigError)
+    assert "leave out --quiet and --json" in str(done.exception)
+
+
+def test_a_wrong_suite_is_a_record_too(here: Path) -> None:
+    done = run("run_suite", "--run_config", "nothing.yml", "--json")
+    assert isinstance(done.exception, ConfigError)
+    assert json.loads(done.stdout)["exit_code"] == 2
+    done = run("run_suite", "--no_such_flag", "--json")
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["event"] == "end"
+
+
+def test_another_executor_is_refused(here: Path) -> None:
+    done = run("run_suite", "--run_config", "suite.yml", "--executor", "cloud")
+    assert done.exit_code == 2
+    assert "'cloud' is not 'local'" in done.output
+
+
+def test_status(here: Path) -> None:
+    suite_folder(here / "out", started([CELL]), ended())
+    done = run("suite", "status", "out")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[1] == f"  {CELL}  missing   not begun yet"
+    assert json.loads(run("suite", "status", "out", "--json").stdout)["counts"] == {"missing": 1}
+
+
+@pytest.mark.parametrize("command", [["status"], ["check"], ["cancel"], ["logs"]])
+def test_a_folder_that_is_no_suite(here: Path, command: list[str]) -> None:
+    done = run("suite", *command, "out", *(["x"] if command == ["logs"] else []))
+    assert isinstance(done.exception, PrerequisiteError)
+    assert done.exception.exit_code == 3
+
+
+def _interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite_folder(here / "out", started([CELL]))
+    monkeypatch.setattr(suite_watching, "watch", _interrupted)
+    monkeypatch.setattr(suite_logs, "show", _interrupted)
+    for arguments in (["status", "out", "--watch"], ["logs", "out", CELL, "-f"]):
+        done = run("suite", *arguments)
+        assert (done.exit_code, done.stderr) == (0, "watching ended; the suite goes on\n")
+
+
+def test_watching_what_has_ended_already(here: Path) -> None:
+    suite_folder(here / "out", started([CELL]), ended())
+    done = run("suite", "status", "out", "--watch", "--json")
+    assert done.exit_code == 0
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_check(here: Path) -> None:
+    folder = suite_folder(here / "out", started([CELL]), cell_ended(CELL, "failed", reason="no\nkey"))
+    folder.config.write_text(SUITE)
+    done = run("suite", "check", "out")
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[:2] == ["out: not complete: 1 of 1 cell missing", f"  {CELL}: failed: no key"]
+    found = json.loads(run("suite", "check", "out", "--json").stdout)
+    assert (found["complete"], found["missing"], found["cells"][0]["status"]) == (False, 1, "failed")
+
+
+def test_check_before_the_first_cell(here: Path) -> None:
+    suite_folder(here / "out")
+    done = run("suite", "check", "out")
+    assert isinstance(done.exception, PrerequisiteError)
+    assert "run 'eval-factory run_suite'" in str(done.exception)
+
+
+def test_logs(here: Path) -> None:
+    folder = suite_folder(here / "out", started([CELL]))
+    log = folder.cell(*CELL.split("/")) / "logs" / "eval-factory.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("one\n")
+    assert run("suite", "logs", "out", "small").stdout.splitlines()[1:] == ["one"]
+
+
+def test_cancel(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(here / "out", started([CELL]))
+    goes_on = ["the same command goes on:", "  eval-factory run_suite --run_config out/suite_config.yml"]
+    done = run("suite", "cancel", "out")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == ["out: nothing runs", "1 cell: 1 missing", *goes_on]
+
+    def kill(_: int, number: int) -> None:
+        if number:
+            lock.__exit__(None, None, None)
+
+    lock = held(folder)
+    lock.__enter__()
+    monkeypatch.setattr(suite_cancel.os, "kill", kill)
+    done = run("suite", "cancel", "out")
+    assert done.stdout.splitlines() == ["out: stopped", "1 cell: 1 missing", *goes_on]
+    assert "to stop: waiting for it ..." in done.stderr
+
+
+def test_the_group_is_shown_with_its_commands() -> None:
+    shown: Callable[..., Result] = run
+    assert {"status", "check", "logs", "cancel"} <= set(shown("suite", "--help").output.split())
+    assert "run_suite" in shown("--help").output

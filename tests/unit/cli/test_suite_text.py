@@ -1,0 +1,180 @@
+"""Where a suite stands, in words."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from eval_factory.cli.suite_text import (
+    Row,
+    counts_line,
+    going_line,
+    next_lines,
+    pause_lines,
+    result_text,
+    rows,
+    rows_that_fit,
+    spent_line,
+    state_line,
+    status_lines,
+)
+from eval_factory.core.results import Spent
+from eval_factory.workflows.suite.suite_state import Pause
+from eval_factory.workflows.suite.suite_status import CellFigures, SuiteStatus, status_of
+from suite_by_hand import (
+    CELLS,
+    cell_ended,
+    cell_events,
+    cell_result,
+    cell_started,
+    ended,
+    held,
+    paused,
+    phase,
+    progress,
+    started,
+    suite_folder,
+)
+
+SPENT = Spent(1, 0, 0, 1, 1, None, None)
+FIGURES = CellFigures("qa", "exact_match", 0.71, 0.6, 0.82, 100, reportable=True, spent=SPENT)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> SuiteStatus:
+    """One cell that is complete, two that run, one whose endpoint is gone."""
+    folder = suite_folder(
+        tmp_path, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa"),
+        cell_started("small/medec", attempt=2), paused("the host", "big/medec", reason="refused\x1b[0m"),
+    )  # fmt: skip
+    cell_result(folder, "small/qa")
+    events = phase("loading data", time=111.0, number=2, of=3), phase("asking the model", time=112.0)
+    cell_events(folder, "big/qa", *events, progress(10, time=122.0, failed=1, prompt_tokens=1500))
+    cell_events(folder, "small/medec", phase("asking the model", time=112.0), progress(30, time=122.0))
+    with held(folder):
+        return status_of(folder)
+
+
+def test_a_line_for_each_cell(running: SuiteStatus) -> None:
+    assert rows(running) == [
+        Row("small/qa", "complete", "exact_match 0.5000, n 4"),
+        Row("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
+        Row("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
+        Row("big/medec", "paused", "refused\\x1b[0m"),
+    ]
+
+
+def test_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
+    assert rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
+    assert rows(running, 30)[1].what == "2/3 asking the model: 10/100"
+
+
+def test_lines_about_all(running: SuiteStatus) -> None:
+    assert counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
+    assert spent_line(running) == "asked so far: 41 requests, 1.5k tokens"
+    assert going_line(running) == "1/4 cells ended, 2 running: 40/200 requests, 4.0/s, 1 failed, 1:30 min left"
+    who = f"process {os.getpid()} on {socket.gethostname()}"
+    assert state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
+    assert pause_lines(running.pauses, 132.0) == ["paused: the host: refused\\x1b[0m (1 cell, for 2 s)"]
+    assert next_lines(running) == []
+
+
+def test_what_goes_on_while_nothing_was_counted(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(), cell_started("big/qa"), cell_ended("small/qa", "failed"))
+    with held(folder):
+        assert going_line(status_of(folder)) == "1/4 cells ended, 1 running"
+
+
+def test_cells_that_ended(tmp_path: Path) -> None:
+    folder = suite_folder(
+        tmp_path, started(), cell_ended("small/qa", collected=True), cell_ended("big/qa", reused_from="/else\nwhere"),
+        cell_ended("small/medec", "failed", reason="no\nkey"), ended("partial", exit_code=3),
+    )  # fmt: skip
+    cell_result(folder, "small/qa")
+    status = status_of(folder)
+    assert [row.what for row in rows(status)] == [
+        "exact_match 0.5000, n 4; finished before", "from /else where", "no key", "not begun yet",
+    ]  # fmt: skip
+    lines = status_lines(status, 200.0)
+    assert lines[0].startswith(f"{tmp_path}: not running; ended at 19")
+    assert lines[0].endswith(", exit code 3")
+    assert lines[1] == "  small/qa     complete  exact_match 0.5000, n 4; finished before"
+    assert lines[4] == "  big/medec    missing   not begun yet"
+    assert lines[5:] == [
+        "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 1 requests, 2 tokens", "the same command goes on:",
+        f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml",
+    ]  # fmt: skip
+
+
+def test_a_suite_that_was_killed(tmp_path: Path) -> None:
+    status = status_of(suite_folder(tmp_path, started()))
+    assert state_line(status, 200.0) == f"{tmp_path}: not running; it was stopped before its end"
+    assert next_lines(status)[0] == "the same command goes on:"
+
+
+def test_a_complete_suite_needs_nothing(tmp_path: Path) -> None:
+    status = status_of(suite_folder(tmp_path, started(CELLS[:1]), cell_ended("small/qa"), ended()))
+    assert counts_line(status) == "1 cell: 1 complete"
+    assert next_lines(status) == []
+
+
+def test_a_suite_that_has_just_begun(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path)
+    with held(folder):
+        folder.lock.write_text("")
+        status = status_of(folder)
+    assert status_lines(status, 0.0) == [
+        f"{tmp_path}: running", "0 cells", "asked so far: 0 requests, 0 tokens",
+    ]  # fmt: skip
+
+
+def test_a_waiting_cell_does_not_say_why_it_failed_before(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(), cell_ended("small/qa", "failed", reason="429", again=True))
+    with held(folder):
+        assert rows(status_of(folder))[0] == Row("small/qa", "waiting", "")
+
+
+@pytest.mark.parametrize(
+    ("figures", "text"),
+    [
+        (FIGURES, "exact_match 0.7100 (0.6000 .. 0.8200), n 100"),
+        (CellFigures("qa", "f1", 0.5, None, 0.9, 4, reportable=False, spent=SPENT), "f1 0.5000, n 4, not reportable"),
+        (CellFigures("qa", "f1", 0.5, 0.1, None, 4, reportable=True, spent=SPENT), "f1 0.5000, n 4"),
+        (CellFigures("qa", "f1", None, None, None, None, reportable=True, spent=SPENT), "f1 could not be computed"),
+    ],
+)
+def test_a_result(figures: CellFigures, text: str) -> None:
+    assert result_text(figures) == text
+
+
+def test_pauses_of_several_cells() -> None:
+    pause = Pause("host", "refused", frozenset({"a/b", "c/d"}), None)
+    assert pause_lines([pause], 0.0) == ["paused: host: refused (2 cells)"]
+    later = Pause("host", "refused", frozenset({"a/b"}), 10.0)
+    assert pause_lines([later], 5.0) == ["paused: host: refused (1 cell, for 0 s)"]
+
+
+def many(*statuses: str) -> list[Row]:
+    return [Row(f"t/{number}", status, "") for number, status in enumerate(statuses)]
+
+
+def test_all_rows_where_there_is_room() -> None:
+    assert rows_that_fit(many("waiting", "complete"), 2) == (many("waiting", "complete"), "")
+
+
+def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
+    found = many("complete", "waiting", "failed", "running", "paused", "complete", "partial", "missing")
+    shown, others = rows_that_fit(found, 4)
+    assert [row.status for row in shown] == ["failed", "running", "paused"]
+    assert others == "and 1 partial, 1 waiting, 1 missing, 2 complete"
+    assert [row.name for row in rows_that_fit(found, 2)[0]] == ["t/3"]
+    assert rows_that_fit(found, 0)[0] == []
+
+
+def test_of_many_alike_the_first_are_shown() -> None:
+    shown, others = rows_that_fit(many(*["running"] * 5), 3)
+    assert [row.name for row in shown] == ["t/0", "t/1"]
+    assert others == "and 3 running"

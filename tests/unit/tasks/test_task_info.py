@@ -1,0 +1,71 @@
+"""What is known of tasks, as records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.task_info import ParameterInfo, list_tasks, task_info, tasks_with
+
+FRAMEWORK = load_framework()
+TASKS = {task.name: task for task in list_tasks()}
+
+
+def test_all_tasks_in_their_order() -> None:
+    assert list(TASKS) == FRAMEWORK.names()
+    assert [task.name for task in tasks_with(None, FRAMEWORK)] == FRAMEWORK.names()
+
+
+def test_only_those_with_a_tag() -> None:
+    found = list_tasks("jury")
+    assert 0 < len(found) < len(TASKS)
+    assert [task.name for task in found] == [name for name, task in TASKS.items() if "jury" in task.tags]
+    with pytest.raises(ConfigError, match=r"^no task has the tag 'jurx'; tags: .*jury"):
+        list_tasks("jurx")
+
+
+def test_only_those_of_another_framework() -> None:
+    one = FRAMEWORK.model_copy(update={"evaluations": FRAMEWORK.evaluations[:1]})
+    assert list_tasks(framework=one) == (task_info(FRAMEWORK.evaluations[0]),)
+
+
+@pytest.mark.parametrize("task", FRAMEWORK.evaluations, ids=FRAMEWORK.names())
+def test_a_record_says_what_the_framework_says(task: object) -> None:
+    given = next(one for one in FRAMEWORK.evaluations if one is task)
+    found, helm, about = task_info(given), given.helm, given.about
+    assert (found.name, found.type, found.description) == (given.name, f"helm.{given.name}", given.description)
+    assert (found.endpoint_types, found.judges) == (given.endpoint_types, helm.judges)
+    assert (found.main_metric, found.run_spec) == (helm.main_metric, helm.run_spec)
+    for name in ("access", "source", "licence", "revision", "instances", "size_mb", "tags", "tried", "notes"):
+        assert getattr(found, name) == getattr(about, name), name
+    assert found.scoring == ("either" if given.name == "custom" else "jury" if helm.judges else "rule")
+    assert list(found.parameters) == list(helm.parameters)
+    for name, rule in helm.parameters.items():
+        told = found.parameters[name]
+        for known in ("required", "fixed", "allowed", "path", "other_name", "about"):
+            assert getattr(told, known) == getattr(rule, known), known
+        assert told.default == given.default_of(name)
+        assert len(told.layout) == len(rule.layout)
+
+
+def test_a_dictionary_holds_what_json_holds() -> None:
+    for task in TASKS.values():
+        record = task.as_dict()
+        assert json.loads(json.dumps(record)) == record
+
+
+def test_parameters_defects_and_what_is_executed() -> None:
+    subset = TASKS["med_dialog"].parameters["subset"]
+    assert isinstance(subset, ParameterInfo)
+    assert (subset.default, subset.required, subset.path) == ("healthcaremagic", False, False)
+    assert "icliniq" in subset.allowed
+    assert TASKS["med_dialog_icliniq"].parameters["subset"].fixed == "icliniq"
+    files = [entry["file"] for entry in TASKS["mimic_rrs"].parameters["data_path"].layout]
+    assert "test.findings.tok" in files
+    assert "stanford-crfm/helm#3746" in {known.get("upstream") for known in TASKS["med_dialog_icliniq"].errata}
+    assert "stanford-crfm/helm#3746" not in {known.get("upstream") for known in TASKS["pubmed_qa"].errata}
+    assert list(TASKS["ehr_sql"].executes) == ["SQL"]
+    assert TASKS["pubmed_qa"].executes == {}

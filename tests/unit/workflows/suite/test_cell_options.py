@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.workflows.options import Options
+from eval_factory.workflows.suite.cell_options import options_of
+from eval_factory.workflows.suite.cell_spec import CellSpec
+
+LIMITS = SharedLimitsSettings("/socket", {"model": "group"})
+
+
+def test_the_run_is_asked_what_the_spec_says() -> None:
+    assert options_of(CellSpec(1, "a", "b", "c")) == Options(own_process=True)
+    spec = CellSpec(1, "a", "b", "c", fresh=True, debug=True, probed=("model", "gpt"), limits=LIMITS)
+    asked = Options(fresh=True, debug=True, own_process=True, probed=frozenset({"gpt", "model"}), limits=LIMITS)
+    assert options_of(spec) == asked

@@ -1,0 +1,91 @@
+"""Each way in which a cell's process ends, and what is done about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eval_factory.workflows.suite.cell_outcome import Outcome, Then, Tried, outcome_of, worst_code
+from eval_factory.workflows.suite.cell_spec import CellEnd
+
+FIRST = Tried(attempts=1, max_attempts=3)
+CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"
+
+
+def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -> CellEnd:
+    return CellEnd(code, error_type=error_type, error=error)
+
+
+def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
+    assert outcome_of(CellEnd(0, "complete"), FIRST) == Outcome(Then.REST, "complete")
+    chance = outcome_of(CellEnd(1, "complete", CHANCE), FIRST)
+    assert chance == Outcome(Then.REST, "complete", "NOT REPORTABLE: no better than chance", 1)
+
+
+@pytest.mark.parametrize(("code", "why"), [(1, CHANCE), (0, None)])
+def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int, why: str | None) -> None:
+    """Also one that may be reported all the same, with fewer instances than there are."""
+    end = CellEnd(code, "partial", why)
+    reason = (
+        "NOT REPORTABLE: no better than chance" if why else "some requests failed; the same command asks for them again"
+    )
+    again = Outcome(Then.ASK_AND_AGAIN, "partial", reason, 1)
+    assert [outcome_of(end, replace(FIRST, attempts=number)) for number in (1, 2)] == [again, again]
+    assert outcome_of(end, replace(FIRST, attempts=3)) == replace(again, then=Then.REST)
+
+
+@pytest.mark.parametrize("code", [2, 130])
+def test_what_another_attempt_cannot_change(code: int) -> None:
+    assert outcome_of(failed(code), FIRST) == Outcome(Then.REST, "failed", "it failed", code)
+
+
+def test_what_is_missing_outside_fails_the_cell_alone() -> None:
+    assert outcome_of(failed(3, "PrerequisiteError"), FIRST) == Outcome(Then.REST, "failed", "it failed", 3)
+
+
+def test_an_endpoint_that_refuses_stops_its_target() -> None:
+    refused = outcome_of(failed(3, "EndpointRefusedError"), FIRST)
+    assert refused == Outcome(Then.STOP_TARGET, "failed", "it failed", 3)
+
+
+def test_an_endpoint_that_is_gone_is_waited_for_and_costs_no_attempt() -> None:
+    gone = outcome_of(failed(3, "EndpointUnreachableError"), FIRST)
+    assert gone == Outcome(Then.PAUSE_ENDPOINT, "failed", "it failed", 3, counts=False)
+
+
+def test_a_folder_in_use_is_waited_for() -> None:
+    busy = outcome_of(failed(5, "BusyError"), FIRST)
+    assert busy == Outcome(Then.WAIT_FOR_FOLDER, "failed", "it failed", 5, counts=False)
+
+
+def test_a_limit_of_cost_leaves_the_cell_without_a_result() -> None:
+    assert outcome_of(failed(1, "NotReportableError"), FIRST) == Outcome(Then.REST, "missing", "it failed", 1)
+    with_result = outcome_of(failed(1), replace(FIRST, has_result=True))
+    assert with_result == Outcome(Then.REST, "partial", "it failed", 1)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "code"),
+    [
+        (failed(4), "it failed", 4),
+        (failed(70), "it failed", 70),
+        (CellEnd(-9), "its process was killed by signal 9", 4),
+        (CellEnd(42), "its process ended with 42", 4),
+    ],
+    ids=["HELM", "defect", "killed", "unknown"],
+)
+def test_bad_luck_is_forgiven_once(end: CellEnd, reason: str, code: int) -> None:
+    once = outcome_of(end, FIRST)
+    assert once == Outcome(Then.AGAIN, "failed", reason, code, crashed=True)
+    assert outcome_of(end, replace(FIRST, attempts=2, crashes=1)) == replace(once, then=Then.REST)
+    assert outcome_of(end, Tried(attempts=1, max_attempts=1)).then is Then.REST
+
+
+@pytest.mark.parametrize("code", [2, 3, 4, 5, 70, 130])
+def test_a_failure_leaves_a_result_with_gaps_as_it_is(code: int) -> None:
+    assert outcome_of(failed(code), replace(FIRST, has_result=True)).status == "partial"
+
+
+def test_the_worst_cell_gives_the_exit_code() -> None:
+    assert [worst_code(codes) for codes in ([], [0, 0], [0, 1], [3, 1, 0], [4, 3], [70, 4])] == [0, 0, 1, 3, 4, 70]

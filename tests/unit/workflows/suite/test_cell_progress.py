@@ -1,0 +1,91 @@
+"""How far a cell is: phases, counts, and only those of its last attempt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.workflows.suite.cell_progress import STARTING, CellFollower, CellProgress, after, is_number
+from suite_by_hand import cell_events, phase, progress, suite_folder
+
+
+def told(*events: dict[str, Any]) -> CellProgress:
+    found = CellProgress()
+    for event in events:
+        found = after(found, event)
+    return found
+
+
+def test_nothing_told_yet() -> None:
+    found = CellProgress()
+    assert (found.phase, found.figures(), found.rate, found.left_s, found.elapsed_s) == (STARTING, "", 0.0, None, 0.0)
+    assert found.document()["counts"] is None
+
+
+def test_figures_of_the_phase() -> None:
+    found = told(phase("asking the model", time=10.0, total=100), progress(40, time=20.0, failed=2, prompt_tokens=7))
+    assert (found.phase, found.phase_since, found.elapsed_s, found.rate, found.left_s) == (
+        "asking the model", 10.0, 10.0, 4.0, 15.0,
+    )  # fmt: skip
+    assert found.figures() == "40/100, 2 failed, 15 s left, 4.0/s, 7 tokens"
+    assert found.figures(20) == "40/100, 2 failed"
+
+
+def test_another_phase_has_counts_of_its_own() -> None:
+    found = told(phase("asking the model", time=10.0), progress(40, time=20.0), phase("scoring", time=30.0))
+    assert (found.phase, found.counts, found.figures()) == ("scoring", None, "")
+
+
+def test_several_runs_of_a_cell() -> None:
+    found = told(phase("loading data", time=1.0, number=2, of=3), phase("asking the model", time=2.0))
+    assert found.run == (2, 3)
+    assert told(phase("loading data", time=1.0)).run == (1, 1)
+
+
+def test_no_time_left_is_told_where_nobody_knows() -> None:
+    assert told(phase("judging", time=10.0), progress(3, time=20.0, total=0)).left_s is None
+    assert told(phase("judging", time=10.0), progress(0, time=20.0)).left_s is None
+    assert told(phase("judging", time=10.0), progress(100, time=20.0)).left_s == 0.0
+    assert told(progress(5, time=20.0)).rate == 0.0
+    assert told(phase("judging", time=30.0), progress(5, time=20.0)).elapsed_s == 0.0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{"event": "warning", "time": 3.0}, {**progress(3, time=3.0), "done": None}, {"event": "progress", "time": 3.0}],
+)
+def test_what_says_nothing_of_the_progress_changes_nothing(event: dict[str, Any]) -> None:
+    before = told(phase("judging", time=1.0), progress(2, time=2.0))
+    assert after(before, event) == before
+
+
+def test_a_document_for_programs() -> None:
+    events = [phase("judging", time=10.0, number=1, of=2), progress(40, time=22.0, cached=1)]
+    assert json.loads(json.dumps(told(*events).document())) == {
+        "phase": "judging", "phase_since": 10.0, "run": 1, "runs": 2, "requests_per_s": 3.333, "left_s": 18.0,
+        "counts": {"role": "model", "total": 100, "done": 40, "cached": 1, "failed": 0, "prompt_tokens": 0,
+                   "completion_tokens": 0},
+    }  # fmt: skip
+
+
+def test_a_follower_reads_on_and_leaves_out_earlier_attempts(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path)
+    cell_events(folder, "a/b", phase("scoring", time=49.9), progress(9, time=49.95))
+    follower = CellFollower(folder.cell("a", "b"), 50.0)
+    assert follower.look() == CellProgress()
+    cell_events(folder, "a/b", phase("asking the model", time=50.0), progress(1, time=51.0))
+    assert follower.look().figures() == "1/100, 0 failed, 1:39 min left, 1.0/s"
+    cell_events(folder, "a/b", {"event": "phase", "time": "never", "phase": "scoring"})
+    assert follower.look().phase == "asking the model"
+
+
+def test_a_cell_without_events(tmp_path: Path) -> None:
+    assert CellFollower(tmp_path / "nothing", 0.0).look() == CellProgress()
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1, True), (1.5, True), (True, False), ("1", False), (None, False)])
+def test_numbers(value: object, expected: bool) -> None:
+    assert is_number(value) is expected

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.workflows.suite.cell_spec import CellEnd, CellSpec, end_of
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        CellSpec(1, "a.yml", "a.log", "a.json"),
+        CellSpec(2, "b\n.yml", "b", "c", True, True, ("gpt", "model"), SharedLimitsSettings("/s", {"model": "g"})),
+        CellSpec(3, "c", "d", "e", probed=()),
+    ],
+    ids=["plain", "whole", "nobody answered"],
+)
+def test_a_spec_is_one_line_and_the_same_again(spec: CellSpec) -> None:
+    assert spec.line().count("\n") == 1
+    assert spec.line().endswith("\n")
+    assert CellSpec.of_line(spec.line()) == CellSpec.of_line(spec.line().encode()) == spec
+
+
+def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:
+    record = tmp_path / "end.json"
+    record.write_text(json.dumps({"status": "partial", "not_reportable": "chance", "error": None}))
+    assert end_of(1, record) == CellEnd(1, "partial", "chance")
+    assert end_of(1, record).has_result
+    record.write_text(json.dumps({"error": {"type": "HelmError", "message": "no"}}))
+    assert end_of(4, record) == CellEnd(4, error_type="HelmError", error="no")
+    assert not end_of(4, record).has_result
+
+
+def test_who_was_killed_says_nothing(tmp_path: Path) -> None:
+    assert end_of(-9, tmp_path / "none.json") == CellEnd(-9)
+    (tmp_path / "half.json").write_text('{"stat')
+    assert end_of(-9, tmp_path / "half.json") == CellEnd(-9)

@@ -1,0 +1,121 @@
+"""The clock is the test's, and so are the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_probe import Answer
+
+GONE = Answer(answered=False, error=EndpointUnreachableError("nobody"))
+SILENT = Answer(answered=False, warning="slow")
+REFUSED = Answer(answered=False, error=EndpointRefusedError("key"))
+THERE = Answer(answered=True)
+
+
+class AtOnce:
+    """Asks when it is told to, in the same thread."""
+
+    def submit(self, ask: Any, *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(ask(*arguments))
+        return future
+
+    def shutdown(self, **_: object) -> None:
+        pass
+
+
+def planned(group: str) -> PlannedCell:
+    return PlannedCell(0, cast(Any, None), cast(Any, None), group)
+
+
+class Looked:
+    """Pauses at the time that the test says."""
+
+    def __init__(self, answers: Iterator[Answer], max_outage_s: float = 100.0) -> None:
+        self.now, self.asked = 0.0, 0
+        self._answers = answers
+        self.pauses = EndpointPauses(
+            self._ask, max_outage_s, lambda: self.now, _pool=cast(ThreadPoolExecutor, AtOnce())
+        )
+
+    def _ask(self, _planned: PlannedCell) -> Answer:
+        self.asked += 1
+        return next(self._answers)
+
+    def news_at(self, now: float) -> list[tuple[str, News, str]]:
+        """A look asks, the next one hears the answer."""
+        self.now = now
+        return self.pauses.news() + self.pauses.news()
+
+
+def test_one_that_answers_at_once_was_not_gone() -> None:
+    looked = Looked(iter([THERE]))
+    looked.pauses.look_after(planned("g"), "it failed")
+    assert looked.pauses.pauses.keys() == {"g"}
+    assert looked.news_at(0.0) == [("g", News.THERE, "it failed")]
+    assert not looked.pauses.pauses
+    assert looked.news_at(9.0) == []
+
+
+@pytest.mark.parametrize("answer", [GONE, SILENT], ids=["unreachable", "silent"])
+def test_one_that_does_not_is_asked_more_and_more_seldom(answer: Answer) -> None:
+    looked = Looked(iter([answer, answer, answer, THERE]))
+    looked.pauses.look_after(planned("g"), "it failed")
+    assert looked.news_at(0.0) == [("g", News.GONE, "it failed")]
+    assert looked.news_at(0.9) == []
+    assert looked.asked == 1
+    assert looked.news_at(1.0) == []
+    assert looked.news_at(2.9) == []
+    assert looked.asked == 2
+    assert looked.news_at(3.0) == []
+    assert looked.asked == 3
+    assert looked.news_at(7.0) == [("g", News.BACK, "it failed")]
+    assert not looked.pauses.pauses
+
+
+def test_the_pauses_grow_to_a_limit() -> None:
+    looked = Looked(iter([GONE] * 20), max_outage_s=10_000.0)
+    looked.pauses.look_after(planned("g"), "x")
+    times = [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 61.0, 91.0]
+    for count, time in enumerate(times):
+        looked.news_at(time - 0.01)
+        assert looked.asked == count
+        looked.news_at(time)
+        assert looked.asked == count + 1
+
+
+def test_one_that_refuses_is_there() -> None:
+    looked = Looked(iter([REFUSED]))
+    looked.pauses.look_after(planned("g"), "x")
+    assert looked.news_at(0.0) == [("g", News.THERE, "x")]
+
+
+def test_it_is_given_up_after_so_long() -> None:
+    looked = Looked(iter([GONE] * 20), max_outage_s=5.0)
+    looked.pauses.look_after(planned("g"), "x")
+    assert looked.news_at(0.0) == [("g", News.GONE, "x")]
+    assert looked.news_at(4.9) == []
+    assert looked.news_at(5.0) == [("g", News.GIVEN_UP, "x")]
+    assert not looked.pauses.pauses
+
+
+def test_one_that_was_just_asked_is_announced_after_the_next_question() -> None:
+    looked = Looked(iter([THERE]))
+    looked.pauses.look_after(planned("g"), "x", gone=True)
+    assert looked.news_at(0.9) == []
+    assert looked.news_at(1.0) == [("g", News.BACK, "x")]
+
+
+def test_each_endpoint_is_looked_after_once() -> None:
+    looked = Looked(iter([GONE, THERE]))
+    for group, reason in (("g", "first"), ("g", "second"), ("h", "third")):
+        looked.pauses.look_after(planned(group), reason)
+    assert looked.news_at(0.0) == [("g", News.GONE, "first"), ("h", News.THERE, "third")]
+    looked.pauses.close()

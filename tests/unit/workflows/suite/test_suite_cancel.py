@@ -1,0 +1,116 @@
+"""Asking a suite to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite import suite_cancel
+from eval_factory.workflows.suite.suite_cancel import cancel
+from suite_by_hand import ended, held, started, suite_folder, tell
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Whom a signal was sent, which does nothing."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(suite_cancel.os, "kill", lambda *asked: sent.append(asked) if asked[1] else None)
+    monkeypatch.setattr(suite_cancel.time, "sleep", lambda _: None)
+    return sent
+
+
+def test_nothing_runs(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    assert cancel(suite_folder(tmp_path, started()), print) is None
+    assert not killed
+
+
+def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started())
+    stack, slept, said = ExitStack(), [0], []
+
+    def sleep(_: float) -> None:
+        slept[0] += 1
+        if slept[0] == 2:
+            tell(folder.events, ended("partial", exit_code=130))
+            stack.close()
+
+    monkeypatch.setattr(suite_cancel.time, "sleep", sleep)
+    stack.enter_context(held(folder))
+    after = cancel(folder, said.append)
+    assert killed == [(os.getpid(), signal.SIGINT)]
+    assert slept == [2]
+    assert said == [f"asked process {os.getpid()} to stop: waiting for it ..."]
+    assert after is not None
+    assert (after.state, after.exit_code) == ("ended", 130)
+
+
+def test_a_suite_on_another_machine(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder, host="elsewhere"), pytest.raises(PrerequisiteError, match=r"runs on elsewhere.*cancel' there"):
+        cancel(folder, print)
+    assert not killed
+
+
+def test_a_suite_that_has_not_said_who_works_on_it(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder):
+        folder.lock.write_text("")
+        with pytest.raises(PrerequisiteError, match="has just begun"):
+            cancel(folder, print)
+    assert not killed
+
+
+def test_what_a_killed_suite_left_is_not_sent_anything(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder, pid=os.getppid()):
+        assert cancel(folder, print) is None
+    assert not killed
+
+
+def _raising(error: OSError) -> Callable[..., None]:
+    def raise_it(_pid: int, number: int) -> None:
+        if number == signal.SIGINT:
+            raise error
+
+    return raise_it
+
+
+def test_another_users_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started())
+    monkeypatch.setattr(suite_cancel.os, "kill", _raising(PermissionError()))
+    with held(folder), pytest.raises(PrerequisiteError, match="is another user's"):
+        cancel(folder, print)
+
+
+def test_a_suite_that_has_ended_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started())
+    stack = ExitStack()
+    stack.enter_context(held(folder))
+
+    def gone(_pid: int, number: int) -> None:
+        if number == signal.SIGINT:
+            stack.close()
+            raise ProcessLookupError
+
+    monkeypatch.setattr(suite_cancel.os, "kill", gone)
+    after = cancel(folder, lambda _: None)
+    assert after is not None
+    assert after.state == "stopped"
+
+
+def test_a_suite_that_does_not_stop(
+    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder: SuiteDir = suite_folder(tmp_path, started())
+    now = iter([0.0, 1.0, 121.0])
+    monkeypatch.setattr(suite_cancel.time, "monotonic", lambda: next(now))
+    with held(folder), pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"):
+        cancel(folder, lambda _: None)
+    assert killed

@@ -1,0 +1,110 @@
+"""The logs of one cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite import suite_logs
+from eval_factory.workflows.suite.suite_logs import LogTail, find_cell, show
+from eval_factory.workflows.suite.suite_status import SuiteReader, status_of
+from suite_by_hand import cell_ended, cell_started, held, started, suite_folder, tell
+
+
+def logs(folder: SuiteDir, cell: str) -> tuple[Path, Path]:
+    """The program's, HELM's."""
+    place = folder.cell(*cell.split("/")) / "logs"
+    place.mkdir(parents=True)
+    return place / "eval-factory.log", place / "helm-run.log"
+
+
+def shown(folder: SuiteDir, cell: str, *, follow: bool = False) -> list[str]:
+    lines: list[str] = []
+    show(SuiteReader(folder), cell, lines.append, follow=follow)
+    return lines
+
+
+def test_both_logs(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started())
+    ours, helms = logs(folder, "big/qa")
+    ours.write_text("one\ntwo")
+    helms.write_text("three \x1b[31m\n")
+    assert shown(folder, "big/qa") == [f"==> {ours} <==", "one", "two", f"==> {helms} <==", "three \\x1b[31m"]
+
+
+def test_what_a_run_by_itself_would_show(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started())
+    screen = folder.cell_log("big", "qa")
+    screen.parent.mkdir(parents=True)
+    screen.write_text("the endpoint refuses\n")
+    assert shown(folder, "big/qa") == [f"==> {screen} <==", "the endpoint refuses"]
+
+
+def test_one_log_is_enough(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started())
+    logs(folder, "big/qa")[1].write_text("three\n")
+    assert shown(folder, "big/qa")[1:] == ["three"]
+
+
+def test_no_logs_yet(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(), cell_ended("big/qa", "failed", reason="no key"))
+    with pytest.raises(PrerequisiteError, match="big/qa: has no logs yet: failed, no key; -f waits for them"):
+        shown(folder, "big/qa")
+
+
+def test_following_until_the_cell_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
+    ours, helms = logs(folder, "big/qa")
+    ours.write_text("one\n")
+    steps = iter(
+        [
+            lambda: helms.write_text("two\n"),
+            lambda: ours.write_text("one\nthr"),
+            lambda: (ours.write_text("one\nthree\nlast"), tell(folder.events, cell_ended("big/qa"))),
+        ]
+    )
+    monkeypatch.setattr(suite_logs.time, "sleep", lambda _: next(steps)())
+    with held(folder):
+        found = shown(folder, "big/qa", follow=True)
+    assert found == [f"==> {ours} <==", "one", f"==> {helms} <==", "two", f"==> {ours} <==", "three", "last"]
+
+
+def test_following_a_cell_of_a_suite_that_is_gone_ends_at_once(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
+    assert shown(folder, "big/qa", follow=True) == []
+
+
+def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite_logs, "LONGEST_PART", 3)
+    path = tmp_path / "log"
+    path.write_text("a\nlonger\nb")
+    tail = LogTail(path)
+    assert list(tail.new()) == ["a", "longer"]
+    assert list(tail.rest()) == ["b"]
+    assert list(tail.rest()) == []
+
+
+@pytest.mark.parametrize(("wanted", "found"), [("big/qa", "big/qa"), ("big/m", "big/medec"), ("l/qa", "small/qa")])
+def test_a_part_of_the_name_is_enough(tmp_path: Path, wanted: str, found: str) -> None:
+    assert find_cell(status_of(suite_folder(tmp_path, started())), wanted).state.name == found
+
+
+def test_a_whole_name_that_is_part_of_another(tmp_path: Path) -> None:
+    status = status_of(suite_folder(tmp_path, started(["a/qa", "a/qa_hot"])))
+    assert find_cell(status, "a/qa").state.name == "a/qa"
+
+
+def test_a_part_of_several_names(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'qa' is part of 2 cells: small/qa, big/qa; give more of the name"):
+        find_cell(status_of(suite_folder(tmp_path, started())), "qa")
+
+
+def test_no_such_cell(tmp_path: Path) -> None:
+    status = status_of(suite_folder(tmp_path, started([f"t/e{number}" for number in range(12)])))
+    with pytest.raises(ConfigError, match=r"there is no cell 'x'; the suite has: t/e0, .*, t/e9 and 2 more"):
+        find_cell(status, "x")
+    with pytest.raises(ConfigError, match="the suite has: none yet"):
+        find_cell(status_of(suite_folder(tmp_path / "new")), "x")

@@ -1,0 +1,206 @@
+"""Where a suite stands, from its folder alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from eval_factory.workflows.suite import suite_status
+from eval_factory.workflows.suite.suite_status import (
+    UNKNOWN,
+    SuiteReader,
+    document,
+    figures_of,
+    holder_now,
+    same_command,
+    status_of,
+)
+from suite_by_hand import (
+    CELLS,
+    back,
+    cell_ended,
+    cell_events,
+    cell_result,
+    cell_started,
+    ended,
+    held,
+    paused,
+    phase,
+    progress,
+    started,
+    suite_folder,
+    tell,
+)
+
+GONE = 4_194_304 + 7
+"""A number that no process can have."""
+
+
+def test_a_suite_that_runs(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(), cell_started("small/qa"), cell_started("big/qa"))
+    cell_events(folder, "small/qa", phase("asking the model", time=111.0), progress(4, time=113.0, prompt_tokens=5))
+    with held(folder):
+        status = status_of(folder)
+    assert (status.state, status.pid, status.started, status.ended, status.exit_code) == (
+        "running", os.getpid(), 100.0, None, None,
+    )  # fmt: skip
+    assert status.counts == {"running": 2, "waiting": 2}
+    first, second, third, _ = status.cells
+    assert first.progress is not None
+    assert first.progress.figures() == "4/100, 0 failed, 48 s left, 2.0/s, 5 tokens"
+    assert second.progress is not None
+    assert second.progress.phase == "starting"
+    assert third.progress is None
+    assert status.spent == {"requests": 4, "tokens": 5}
+
+
+def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_path: Path) -> None:
+    status = status_of(suite_folder(tmp_path, started(), cell_started("small/qa"), paused("host", "big/qa")))
+    assert status.state == "stopped"
+    assert status.counts == {"missing": 4}
+    assert status.pauses == ()
+    assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
+
+
+@pytest.mark.parametrize("pid", [GONE, os.getppid()], ids=["ended", "another's"])
+def test_what_a_killed_suite_left_running_is_no_suite(tmp_path: Path, pid: int) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder, pid=pid):
+        assert holder_now(folder) is None
+        assert status_of(folder).state == "stopped"
+
+
+def test_the_process_of_another_machine_is_told_by_the_lock(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder, pid=GONE, host="elsewhere"):
+        status = status_of(folder)
+        assert (status.state, status.pid, status.host) == ("running", GONE, "elsewhere")
+    assert status_of(folder).state == "stopped"
+
+
+def test_the_next_invocation_has_the_lock_before_it_says_so(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(pid=GONE), ended())
+    with held(folder):
+        assert (status_of(folder).state, status_of(folder).pid) == ("running", os.getpid())
+    assert (status_of(folder).state, status_of(folder).pid) == ("ended", GONE)
+
+
+def test_somebody_who_has_not_said_who_he_is(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path)
+    with held(folder):
+        folder.lock.write_text("")
+        assert holder_now(folder) == UNKNOWN
+        assert status_of(folder).state == "running"
+
+
+def test_a_suite_that_has_told_nothing_yet(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path)
+    with held(folder):
+        status = status_of(folder)
+    assert (status.state, status.cells, status.pid, status.is_complete) == ("running", (), os.getpid(), False)
+    assert status_of(folder).state == "stopped"
+
+
+def test_a_suite_that_ended(tmp_path: Path) -> None:
+    cells = CELLS[:2]
+    folder = suite_folder(
+        tmp_path, started(cells), cell_ended("small/qa"), cell_ended("big/qa", "failed"), ended("partial", exit_code=1)
+    )
+    cell_result(folder, "small/qa", "1110")
+    status = status_of(folder)
+    assert (status.state, status.ended, status.exit_code, status.is_complete) == ("ended", 150.0, 1, False)
+    assert status.counts == {"complete": 1, "failed": 1}
+    figures = status.cells[0].figures
+    assert figures is not None
+    assert (figures.main_metric, figures.value, figures.n, figures.reportable) == ("exact_match", 0.5, 4, True)
+    assert status.cells[1].figures is None
+    assert status.spent == {"requests": 1, "tokens": 2}
+
+
+def test_a_complete_suite(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b"), ended())
+    assert status_of(folder).is_complete
+    assert status_of(folder).cells[0].figures is None
+
+
+def test_pauses(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(), paused("host", "big/qa"))
+    with held(folder):
+        reader = SuiteReader(folder)
+        (pause,) = reader.look().pauses
+        assert (pause.group, pause.cells) == ("host", frozenset({"big/qa"}))
+        tell(folder.events, back("host"))
+        assert reader.look().pauses == ()
+
+
+def test_a_reader_reads_on(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder):
+        reader = SuiteReader(folder)
+        reader.look()
+        tell(folder.events, cell_started("big/qa", time=200.0))
+        cell_events(folder, "big/qa", phase("judging", time=201.0))
+        running = reader.look().cells[1]
+        assert running.progress is not None
+        assert running.progress.phase == "judging"
+        tell(folder.events, cell_started("big/qa", time=300.0, attempt=2))
+        again = reader.look().cells[1]
+        assert again.progress is not None
+        assert again.progress.phase == "starting"
+        assert again.state.attempt == 2
+        tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
+        assert reader.look().invocations == 2
+
+
+def test_a_result_is_read_again_only_where_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b"))
+    cell_result(folder, "a/b", "1110")
+    read: list[Path] = []
+    monkeypatch.setattr(suite_status, "figures_of", lambda path: read.append(path) or figures_of(path))
+    reader = SuiteReader(folder)
+    reader.look()
+    assert len(read) == 1
+    reader.look()
+    assert len(read) == 1
+    os.utime(folder.cell("a", "b") / "evaluation_config.yaml", (1.0, 1.0))
+    assert reader.look().cells[0].figures is not None
+    assert len(read) == 2
+
+
+def test_a_torn_last_line_is_no_event_and_neither_is_a_line_of_something_else(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(["a/b"]))
+    with folder.events.open("a") as file:
+        file.write('[1]\nnonsense\n{"event": "cell_ended", "target": "a", "evalua')
+    assert status_of(folder).counts == {"missing": 1}
+
+
+def test_the_command_that_it_was_begun_with(tmp_path: Path) -> None:
+    assert same_command(status_of(suite_folder(tmp_path, started(command="run it")))) == "run it"
+
+
+def test_a_document_for_programs(tmp_path: Path) -> None:
+    folder = suite_folder(
+        tmp_path, started(CELLS[:3]), cell_ended("small/qa", reason="r", collected=True, reused_from="x"),
+        cell_started("big/qa"), paused("host", "small/medec"),
+    )  # fmt: skip
+    cell_result(folder, "small/qa")
+    with held(folder):
+        found = json.loads(json.dumps(document(status_of(folder))))
+    assert found["suite"] == str(tmp_path)
+    assert found["state"] == "running"
+    assert found["total"] == 3
+    assert found["counts"] == {"running": 1, "paused": 1, "complete": 1}
+    assert found["paused"] == [
+        {"group": "host", "reason": "connection refused", "cells": ["small/medec"], "since": 130.0}
+    ]
+    first, second, third = found["cells"]
+    assert first["result"]["value"] == 0.5
+    assert first["result"]["spent"]["requests"] == 1
+    assert (first["reason"], first["collected"], first["reused_from"], first["since"]) == ("r", True, "x", 120.0)
+    assert first["folder"] == str(tmp_path / "small" / "qa")
+    assert second["progress"]["phase"] == "starting"
+    assert (third["target"], third["evaluation"], third["status"], third["attempt"]) == ("small", "medec", "paused", 0)
+    assert (found["complete"], found["invocations"], found["exit_code"], found["ended"]) == (False, 1, None, None)
