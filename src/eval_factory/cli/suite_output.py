@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from eval_factory.cli.run_output import RunOutput
@@ -118,7 +119,7 @@ def end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
         "status": report.status,
         "suite": str(folder.root),
         "counts": status.counts,
-        "spent": status.spent,
+        "spent": asdict(status.spent),
         "cells": cells,
         "results": str(folder.results_yaml),
         "error": None,

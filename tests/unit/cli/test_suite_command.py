@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite import run_suite as workflow
-from eval_factory.workflows.suite import suite_cancel, suite_logs
+from eval_factory.workflows.suite import suite_logs
 from eval_factory.workflows.suite.suite_observer import SuiteObserver
 from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
 from suite_by_hand import cell_ended, cell_result, ended, held, started, suite_folder, tell
@@ -236,7 +237,7 @@ def test_cancel(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     lock = held(folder)
     lock.__enter__()
-    monkeypatch.setattr(suite_cancel.os, "kill", kill)
+    monkeypatch.setattr(os, "kill", kill)
     done = run("suite", "cancel", "out")
     assert done.stdout.splitlines() == ["out: stopped", "1 cell: 1 missing", *goes_on]
     assert "to stop: waiting for it ..." in done.stderr
