@@ -17,7 +17,7 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite import run_suite as workflow
-from eval_factory.workflows.suite import suite_logs
+from eval_factory.workflows.suite import suite_estimate, suite_logs
 from eval_factory.workflows.suite.suite_observer import SuiteObserver
 from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
 from suite_by_hand import cell_ended, cell_result, ended, held, started, suite_folder, tell
@@ -147,6 +147,20 @@ def test_a_dry_run_is_to_be_read(here: Path, flag: str) -> None:
     done = run("run_suite", "--run_config", "suite.yml", "--dry_run", flag)
     assert isinstance(done.exception, ConfigError)
     assert "leave out --quiet and --json" in str(done.exception)
+
+
+def test_an_estimate(here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypatch: pytest.MonkeyPatch) -> None:
+    from_data = suite_estimate.estimate
+    monkeypatch.setattr(suite_estimate, "estimate", lambda one, env, **_: from_data(one, env, look_at_data=False))
+    done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--json")
+    assert json.loads(done.stdout)["requests"] == 40
+    assert done.stderr == f"looking at {CELL} ...\n"
+    done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--quiet")
+    assert done.stdout.startswith(f"{CELL}: 40 requests")
+    assert done.stderr == ""
+    assert not ran
+    done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--dry_run")
+    assert isinstance(done.exception, ConfigError)
 
 
 def test_a_wrong_suite_is_a_record_too(here: Path) -> None:
