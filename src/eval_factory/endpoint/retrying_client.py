@@ -79,6 +79,10 @@ class EndpointGone(EndpointUnusable):
     """Nobody answers, or not any more; the next try may succeed once it is back."""
 
 
+class NoneAnswered(EndpointUnusable):
+    """The first requests were all refused: of this benchmark, or of any, nobody knows."""
+
+
 class LimitReached(EndpointUnusable):
     """The run may ask no more; the message is the name of its limit."""
 
@@ -221,7 +225,7 @@ class RetryingClient:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            kind = EndpointGone if failed.status is None or failed.status >= 500 else EndpointUnusable
+            kind = EndpointGone if failed.status is None or failed.status >= 500 else NoneAnswered
             unusable = kind(self._messages.none_answered(self._first.most, causes))
             self.stop(unusable)
             raise unusable from failed

@@ -53,6 +53,8 @@ OWN_TEXT_END = "<|endoftext|>"
 
 TOO_MANY_REQUESTS = 429
 SAY_BUSY_EVERY_S = 10.0
+KINDS = {EndpointGone: events.UNREACHABLE, EndpointUnusable: events.REFUSED_BY_ENDPOINT}
+"""What a fatal event says of the endpoint; nothing where it may be the benchmark's own requests."""
 
 
 class EndpointStopped(NonRetriableException):  # type: ignore[misc]
@@ -236,8 +238,7 @@ class Endpoint:
             self._session.refused(str(reached))
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
-            gone = isinstance(error, EndpointGone)
-            self._stop(str(error), events.UNREACHABLE if gone else events.REFUSED_BY_ENDPOINT)
+            self._stop(str(error), KINDS.get(type(error)))
         self._keep(asked, answered)
         return _Reply(answered.completion, answered.latency_s, answered.started, cached=False)
 
