@@ -17,6 +17,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "How to": {
         "install.md": "pip, pipx, uv, with and without torch",
+        "suites.md": "many benchmarks, many models: one command, one table",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
         "judges.md": "juries, keys, tokens (OAuth), certificates and proxies, NVIDIA Cloud Functions",

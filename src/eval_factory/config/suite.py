@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Request
-from eval_factory.config.suite_cells import combinations, document_of, limit_group_of
+from eval_factory.config.suite_cells import Combination, combinations, document_of, limit_group_of
 from eval_factory.config.suite_layers import SuiteLayer, SuiteSources, read_layers
 from eval_factory.config.suite_parts import merged, normal_form
 from eval_factory.config.suite_shape import TOP, problems_of_shape, problems_of_values
@@ -88,9 +88,10 @@ def build_suite(
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     problems += _missing(section)
+    left = [] if problems else combinations(section, problems)
     if problems:
-        raise ConfigError(problems)
-    return _suite(section, framework)
+        raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
+    return _suite(section, left, framework)
 
 
 def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
@@ -101,7 +102,7 @@ def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
 
 def _with_origin(layer: SuiteLayer, problems: Iterator[str]) -> Iterator[str]:
     for problem in problems:
-        yield f"{layer.origin}: {problem}" if layer.origin else problem
+        yield f"{layer.begin}{problem}"
 
 
 def _missing(section: Mapping[str, Any]) -> Iterator[str]:
@@ -122,11 +123,7 @@ def _missing(section: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{TOP}.targets: {target['name']} has no api_endpoint.{key}"
 
 
-def _suite(section: dict[str, Any], framework: Framework) -> Suite:
-    problems: list[str] = []
-    left = combinations(section, problems)
-    if problems:
-        raise ConfigError(problems)
+def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
     folder = SuiteDir(Path(section["output_dir"]))
     cells = []
     for one in left:

@@ -70,7 +70,7 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
         and not any(one.fits(pattern) for pattern in exclude)
     ]
     if every and not left and not problems:
-        problems.append(f"{TOP}: `include` and `exclude` leave nothing of {len(every)} cells")
+        problems.append(f"{TOP}: `include` and `exclude` leave no cell (there are {len(every)} without them)")
     problems += _same_folder(left)
     return left
 
@@ -92,14 +92,16 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
         yield f"{TOP}.{kind}[{number}]: fits no cell{''.join(hints)}"
 
 
-def _same_folder(left: Sequence[Combination]) -> Iterator[str]:
+def _same_folder(left: Sequence[Combination]) -> list[str]:
+    """Of the clashes of each target the same is said once."""
     first: dict[tuple[str, str], Combination] = {}
+    found = []
     for one in left:
-        key = (one.target["name"].lower(), one.name.lower())
-        other = first.setdefault(key, one)
-        if other is not one and one.target is left[0].target:
+        other = first.setdefault((one.target["name"].lower(), one.name.lower()), one)
+        if other is not one:
             whose = " and ".join(f"{c.evaluation['name']} with variant {c.variant['name']}" for c in (other, one))
-            yield f"{TOP}: {whose} would have the same folder, {one.name!r}; give one of them another name"
+            found.append(f"{TOP}: {whose} would have the same folder, {one.name!r}; give one of them another name")
+    return list(dict.fromkeys(found))
 
 
 def document_of(one: Combination, section: Mapping[str, Any], folder: Path, framework: Framework) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class SuiteLayer:
     """What one file, or one other source, says of a suite."""
 
     origin: str
-    """What its problems begin with."""
+    """The file, or what else says it; nothing for what another program says."""
     tree: dict[str, Any]
     """What stands under `suite`, variables filled in."""
     folder: Path | None = None
@@ -38,6 +38,11 @@ class SuiteLayer:
     is_preset: bool = False
     wins: bool = False
     """A flag or an override: its lists replace those of files, its `params` hold for every cell."""
+
+    @property
+    def begin(self) -> str:
+        """What stands before a problem of it."""
+        return f"{self.origin}: " if self.origin else ""
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,8 @@ def read_layers(sources: SuiteSources, env: Mapping[str, str], problems: list[st
         _layer(Source.FLAG.value, flags, env, problems, wins=True),
         _layer(Source.OVERRIDE.value, parse_overrides(sources.overrides), env, problems, wins=True),
     ]
-    preset = next((layer.tree["preset"] for layer in reversed(said) if layer.tree.get("preset") is not None), None)
-    base = [] if preset is None else _preset(preset, env, problems)
+    chosen = next((layer for layer in reversed(said) if layer.tree.get("preset") is not None), None)
+    base = [] if chosen is None else _preset(chosen, env, problems)
     return [layer for layer in [*base, *said] if layer.tree]
 
 
@@ -84,14 +89,14 @@ def _presets() -> Path:
     return Path(str(resources.files("eval_factory.config"))) / "presets"
 
 
-def _preset(name: object, env: Mapping[str, str], problems: list[str]) -> list[SuiteLayer]:
-    known = preset_names()
+def _preset(chosen: SuiteLayer, env: Mapping[str, str], problems: list[str]) -> list[SuiteLayer]:
+    known, name = preset_names(), chosen.tree["preset"]
     if not isinstance(name, str):
         return []  # the shape check says so
     if name not in known:
         shown = REDACTED if looks_like_key(name) else repr(name)
         hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-        problems.append(f"{TOP}.preset: there is no preset {shown}{hint}")
+        problems.append(f"{chosen.begin}{TOP}.preset: there is no preset {shown}{hint}")
         return []
     path = _presets() / f"{name}{_ENDING}"
     layer = _layer(f"preset {name}", load_mapping(path, NEEDS), env, problems, folder=path.parent, is_preset=True)
@@ -110,7 +115,7 @@ def _files(sources: SuiteSources, env: Mapping[str, str], problems: list[str]) -
     while (extended := found[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
             break  # the shape check says so
-        path = Path(os.path.normpath((found[-1].folder or Path()) / _home_filled_in(extended, found[-1].origin)))
+        path = Path(os.path.normpath((found[-1].folder or Path()) / _home_filled_in(extended, found[-1])))
         seen.append(path)
         if os.path.realpath(path) in [os.path.realpath(known) for known in seen[:-1]]:
             way = " extends ".join(map(str, seen))
@@ -120,17 +125,15 @@ def _files(sources: SuiteSources, env: Mapping[str, str], problems: list[str]) -
         try:
             found.append(_file(path, env, problems))
         except ConfigError as error:
-            where = f"{found[-1].origin}: " if found[-1].origin else ""
-            raise ConfigError([f"{where}{TOP}.extends: {problem}" for problem in error.problems]) from None
+            raise ConfigError([f"{found[-1].begin}{TOP}.extends: {problem}" for problem in error.problems]) from None
     return reversed(found)
 
 
-def _home_filled_in(text: str, origin: str) -> str:
+def _home_filled_in(text: str, layer: SuiteLayer) -> str:
     try:
         return expanded(text)
     except ValueError as error:
-        where = f"{origin}: " if origin else ""
-        raise ConfigError(f"{where}{TOP}.extends: {error}") from None
+        raise ConfigError(f"{layer.begin}{TOP}.extends: {error}") from None
 
 
 def _file(path: Path, env: Mapping[str, str], problems: list[str]) -> SuiteLayer:

@@ -13,8 +13,8 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.suite_dir import RESERVED_NAMES
 
 LONGEST_NAME = 100
-_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}\Z")
-_OF_THE_SUITE = "suite_"
+NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}\Z")
+OF_THE_SUITE = "suite_"
 """What the suite's own files beside the targets' folders begin with."""
 
 MOST_PROCESSES = 256
@@ -25,7 +25,7 @@ MOST_TOKENS = 10**12
 def _folder_name(text: str) -> str:
     if looks_like_key(text):
         raise ValueError("looks like a key (it is not shown), and names a folder; choose another name")
-    if not _NAME.match(text):
+    if not NAME.match(text):
         raise ValueError(
             f"names a folder: letters, digits, '.', '_' and '-', {LONGEST_NAME} at most, the first one a letter,"
             f" a digit or '_'; got {text[:LONGEST_NAME]!r}"
@@ -34,8 +34,8 @@ def _folder_name(text: str) -> str:
 
 
 def _target_name(text: str) -> str:
-    if text.lower() in RESERVED_NAMES or text.lower().startswith(_OF_THE_SUITE):
-        raise ValueError(f"must not begin with {_OF_THE_SUITE!r}, as the suite's own files do; got {text!r}")
+    if text.lower() in RESERVED_NAMES or text.lower().startswith(OF_THE_SUITE):
+        raise ValueError(f"must not begin with {OF_THE_SUITE!r}, as the suite's own files do; got {text!r}")
     return text
 
 

@@ -41,7 +41,7 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
         tree["output_dir"] = os.path.abspath(os.path.expanduser(tree["output_dir"]))
     for kind in NAMED:
         found += _twice(kind, tree.get(kind) or [])
-    problems += [f"{layer.origin}: {problem}" if layer.origin else problem for problem in found]
+    problems += [f"{layer.begin}{problem}" for problem in found]
     for key in ("preset", "extends"):
         tree.pop(key, None)
     return tree
@@ -58,11 +58,8 @@ def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found
     if isinstance(given, str):
         if layer.is_preset and layer.folder is not None:
             given = str(layer.folder / given)
-        path, problem = find_benchmark(given, layer.folder)
-        if path is None:
-            found.append(f"{where}.extra.{BENCHMARK}: {problem}")
-        else:
-            extra[BENCHMARK] = str(path)
+        path = find_benchmark(given, layer.folder, f"{where}.extra.{BENCHMARK}", found)
+        extra[BENCHMARK] = given if path is None else str(path)
 
 
 def _one_name_of_the_key(target: dict[str, Any], where: str, found: list[str]) -> None:

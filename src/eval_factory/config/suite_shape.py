@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from eval_factory.config import foreign_keys
-from eval_factory.config.evaluation import shown_value
+from eval_factory.config.evaluation import canonical_names, shown_value
 from eval_factory.config.merge import Source, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.suite_model import SuiteSection
@@ -68,6 +68,7 @@ def _problems_of_params(params: Mapping[str, Any], where: str, framework: Framew
 
 def _problems_of_endpoint(endpoint: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
     given = {"target": {"api_endpoint": deepcopy(dict(endpoint))}}
+    canonical_names(given, [])  # two different ones are found where layers are brought into one form
     foreign_keys.take_out([(Source.FILE, given)])
     whole, _ = merge([(Source.FRAMEWORK, {"target": framework.defaults.target}), (Source.FILE, given)])
     merged = whole["target"]["api_endpoint"]

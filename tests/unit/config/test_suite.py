@@ -10,32 +10,15 @@ from eval_factory.config.evaluation import build_evaluation
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
+from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
-
-ENDPOINT = {"url": "https://host.example/v1", "model_id": "org/model"}
-
-
-def section(**changes: Any) -> dict[str, Any]:
-    usual = {
-        "output_dir": "/results/suite",
-        "evaluations": ["pubmed_qa", "medec"],
-        "targets": [{"name": "small", "api_endpoint": ENDPOINT}, {"name": "big", "api_endpoint": ENDPOINT}],
-    }
-    return {**usual, **changes}
-
-
-def suite(*, overrides: tuple[str, ...] = (), flags: dict[str, Any] | None = None, **changes: Any) -> Suite:
-    return build_suite(None, document={"suite": section(**changes)}, flags=flags, overrides=overrides, env={})
+from suites import ENDPOINT, params, suite, target
 
 
 def problems(**changes: Any) -> list[str]:
     with pytest.raises(ConfigError) as raised:
         suite(**changes)
     return raised.value.problems
-
-
-def params(found: Suite) -> dict[str, Any]:
-    return {cell.name: cell.document["config"]["params"] for cell in found.cells}
 
 
 def test_each_evaluation_of_each_target_is_a_run_config() -> None:
@@ -45,7 +28,7 @@ def test_each_evaluation_of_each_target_is_a_run_config() -> None:
     assert (cell.target, cell.evaluation, cell.folder) == ("big", "medec", Path("/results/suite/big/medec"))
     assert cell.document == {
         "config": {"type": "medec", "output_dir": "/results/suite/big/medec", "params": {"limit_samples": 3}},
-        "target": {"api_endpoint": ENDPOINT},
+        "target": {"api_endpoint": {**ENDPOINT, "model_id": "org/big"}},
     }
     assert build_evaluation(cell.request, load_framework(), {}).run.config.params.limit_samples == 3
 
@@ -150,3 +133,59 @@ def test_a_key_written_out_is_refused_and_not_shown() -> None:
     ]
     for changes in wrong:
         assert "canary" not in "".join(problems(**changes)), changes
+
+
+def of_preset(name: str, **changes: Any) -> Suite:
+    return suite(preset=name, evaluations=[], **changes)
+
+
+def types(found: Suite) -> set[str]:
+    return {cell.document["config"]["type"] for cell in found.cells}
+
+
+def test_the_public_presets_take_their_tasks_from_framework_yml() -> None:
+    public = {task.name: task for task in load_framework().evaluations if task.about.access == "public"}
+    expected = set(public) - {"sample_medical_qa", "med_dialog"}  # med_dialog is med_dialog_healthcaremagic
+    assert types(of_preset("medhelm_public")) == types(of_preset("quick")) == expected
+    without_jury = {name for name in expected if not public[name].helm.judges}
+    assert types(of_preset("medhelm_rules_only")) == without_jury
+    assert 5 < len(without_jury) < len(expected)
+    assert {cell["limit_samples"] for cell in params(of_preset("quick")).values()} == {20}
+
+
+def test_a_preset_takes_more_evaluations_and_targets() -> None:
+    found = build_suite(
+        None, document={"suite": {"preset": "smoke", "evaluations": ["medec"], "targets": [target("own")]}},
+        flags={"suite.output_dir": "/x"}, env={},
+    )  # fmt: skip
+    assert types(found) == {"sample_medical_qa", "custom", "medec"}
+    assert {cell.target for cell in found.cells} == {"demo_chat", "demo_completions", "own"}
+
+
+def test_smoke_needs_an_output_folder_alone() -> None:
+    found = build_suite(None, flags={"suite.preset": "smoke", "suite.output_dir": "/x"}, env={})
+    assert len(found.cells) == 4
+    for cell in found.cells:
+        evaluation = build_evaluation(cell.request, load_framework(), {})
+        assert evaluation.run.target.api_endpoint.is_demo
+        assert evaluation.task.about.source == "in the package" or evaluation.benchmark is not None
+
+
+def test_a_cell_stays_what_it_was_when_more_are_added() -> None:
+    """So that what is finished is only collected."""
+
+    def identities(**changes: Any) -> dict[str, str]:
+        found = suite(params={"limit_samples": 3}, **changes)
+        return {
+            cell.name: identity_of(build_evaluation(cell.request, load_framework(), {})) for cell in found.cells
+        }  # fmt: skip
+
+    before = identities()
+    after = identities(
+        evaluations=["pubmed_qa", "aci_bench", "medec"],
+        targets=[target("new"), target("small"), target("big")],
+        variants=[{"name": "default"}, {"name": "hot", "params": {"temperature": 1}}],
+        judges=[{"name": "gpt", "model_id": "x"}], max_cost=3, max_processes=1,
+    )  # fmt: skip
+    assert len(set(before.values())) == 4
+    assert {name: after[name] for name in before} == before
