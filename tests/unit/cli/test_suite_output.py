@@ -60,6 +60,10 @@ def test_a_table_on_a_terminal_fits_and_loses_nothing(folder: SuiteDir, monkeypa
     out = Terminal()
     show_cells(status_of(folder), out)
     text = out.getvalue()
+    assert text.splitlines()[:3] == [
+        "small/qa          complete  exact_match 0.5000, n 4", "a_longer_name/qa  failed  ",
+        "    many words many words many words many words many words many words many words",
+    ]  # fmt: skip
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("many") == text.count("words") == 15
 
