@@ -16,6 +16,7 @@ from eval_factory.cli.main import cli
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
 from eval_factory.workflows.suite import suite_estimate, suite_logs
 from eval_factory.workflows.suite.suite_observer import SuiteObserver
@@ -150,8 +151,7 @@ def test_a_dry_run_is_to_be_read(here: Path, flag: str) -> None:
 
 
 def test_an_estimate(here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypatch: pytest.MonkeyPatch) -> None:
-    from_data = suite_estimate.estimate
-    monkeypatch.setattr(suite_estimate, "estimate", lambda one, env, **_: from_data(one, env, look_at_data=False))
+    monkeypatch.setattr(suite_estimate, "estimate", lambda one, env, **_: estimate(one, env, look_at_data=False))
     done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--json")
     assert json.loads(done.stdout)["requests"] == 40
     assert done.stderr == f"looking at {CELL} ...\n"
