@@ -44,13 +44,16 @@ TESTED_ELSEWHERE = {
     "tasks/user_data/files.py": "tests/unit/tasks/user_data/test_layout.py",
     "workflows/leaderboard/bundle_data.py": "tests/unit/workflows/leaderboard/test_request.py",
     "workflows/leaderboard/checks.py": "tests/integration/test_leaderboard.py",
+    "workflows/suite/cell_process.py": "tests/integration/workflows/suite/test_cell_host.py",
 }
 """Modules without a test file of their name -> the tests that reach them, through the module that uses them."""
 NOTHING_TO_TEST = {
     "core/garbage.py": "one call with three numbers",
     "core/results.py": "records",
     "workflows/options.py": "records",
+    "workflows/suite/suite_options.py": "records",
     "executors/base.py": "a protocol and records",
+    "workflows/suite/suite_observer.py": "a protocol, and who does nothing",
 }
 NOT_IN_UNIT_TESTS = {"helm": "tests/helm", "subprocess": "tests/integration", "summ_eval": "tests/helm"}
 UNIT_FILES = sorted(UNIT.rglob("*.py"))

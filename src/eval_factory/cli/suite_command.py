@@ -49,6 +49,7 @@ FLAGS = {
 @click.option("--executor", type=click.Choice(["local"]), default="local", help="Where the cells run: on this machine.")
 @click.option("--wait", is_flag=True, help="Wait for the end, as the local executor always does.")
 @click.option("--dry_run", is_flag=True, help="Show every cell and its command; start and write nothing.")
+@click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time of all cells; ask no endpoint.")
 @click.option("--fresh", is_flag=True, help="Forget the answers that earlier runs kept in the cells' folders.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoints one cheap question before the run.")
 @click.option("--quiet", is_flag=True, help="Print errors and one line, and nothing else.")
@@ -77,6 +78,12 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
 
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
             return
+        if given["estimate"]:
+            from eval_factory.workflows.suite.suite_estimate import estimate_suite
+
+            found = estimate_suite(suite_, os.environ, lambda text: output.screen().write(f"{text}\n"))
+            click.echo(json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text()))
+            return
         from eval_factory.cli.suite_output import looking_on, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
         from eval_factory.workflows.suite.suite_options import SuiteOptions
@@ -89,6 +96,8 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
 
 
 def _refuse_together(given: dict[str, Any]) -> None:
+    if given["dry_run"] and given["estimate"]:
+        raise ConfigError("run_suite: give one of --dry_run and --estimate")
     if given["dry_run"] and (given["quiet"] or given["as_json"]):
         raise ConfigError("run_suite: --dry_run prints cells to read: leave out --quiet and --json")
 

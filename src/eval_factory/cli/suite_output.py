@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from eval_factory.cli.run_output import RunOutput
@@ -23,6 +24,7 @@ from eval_factory.workflows.suite.suite_state import SUITE_STARTED
 from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
 
 _GAP = "  "
+_BELOW = "    "
 
 
 class StartRecord:
@@ -72,7 +74,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
 
 
 def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
-    """A line each; what is too long for a terminal goes on below."""
+    """A line each; on a terminal as many as it takes."""
     found = rows(status)
     if stdout.isatty():
         _show_table(found, stdout)
@@ -118,7 +120,7 @@ def end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
         "status": report.status,
         "suite": str(folder.root),
         "counts": status.counts,
-        "spent": status.spent,
+        "spent": asdict(status.spent),
         "cells": cells,
         "results": str(folder.results_yaml),
         "error": None,
@@ -139,14 +141,17 @@ def _first_columns(found: list[Row]) -> tuple[list[str], list[str]]:
 
 
 def _show_table(found: list[Row], stdout: TextIO) -> None:
+    """Names stay whole, so that they can be copied: what does not fit beside one stands below it."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=stdout, highlight=False, force_terminal=True)
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    for column in range(3):
-        table.add_column(overflow="fold", no_wrap=column == 1)
+    width, names = columns(stdout), max((len(row.name) for row in found), default=0)
+    console = Console(file=stdout, highlight=False, force_terminal=True, soft_wrap=True)
     for row in found:
-        table.add_row(Text(row.name), Text(row.status, style=STYLES.get(row.status, "")), Text(row.what))
-    console.print(table)
+        line = Text(f"{row.name:<{names}}{_GAP}").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
+        beside = line.copy().append(f"{_GAP}{row.what}")
+        if beside.cell_len <= width:
+            console.print(beside)
+            continue
+        console.print(line)
+        console.print(Text(wrapped(f"{_BELOW}{row.what}", width)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.executors.progress import duration, short_number
+from eval_factory.report.cost_line import money
 from eval_factory.workflows.suite.suite_state import (
     COMPLETE,
     FAILED,
@@ -69,9 +70,13 @@ def counts_line(status: SuiteStatus) -> str:
 
 
 def spent_line(status: SuiteStatus) -> str:
-    """`asked so far: 1234 requests, 56.7k tokens`."""
+    """`asked so far: 1234 requests, 56.7k tokens, 0.12 USD; limits: max_cost 5`."""
     spent = status.spent
-    return f"asked so far: {spent['requests']} requests, {short_number(spent['tokens'])} tokens"
+    line = f"asked so far: {spent.requests} requests, {short_number(spent.tokens)} tokens"
+    if spent.cost:
+        line += f", {money(spent.cost)}"
+    limits = ", ".join(f"{name} {value:g}" for name, value in status.limits.items())
+    return line + (f"; limits: {limits}" if limits else "")
 
 
 def going_line(status: SuiteStatus) -> str:

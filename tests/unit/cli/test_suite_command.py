@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from eval_factory.cli.main import cli
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
-from eval_factory.workflows.suite import suite_cancel, suite_logs
+from eval_factory.workflows.suite import suite_estimate, suite_logs
 from eval_factory.workflows.suite.suite_observer import SuiteObserver
 from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
 from suite_by_hand import cell_ended, cell_result, ended, held, started, suite_folder, tell
@@ -148,6 +150,19 @@ def test_a_dry_run_is_to_be_read(here: Path, flag: str) -> None:
     assert "leave out --quiet and --json" in str(done.exception)
 
 
+def test_an_estimate(here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite_estimate, "estimate", lambda one, env, **_: estimate(one, env, look_at_data=False))
+    done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--json")
+    assert json.loads(done.stdout)["requests"] == 40
+    assert done.stderr == f"looking at {CELL} ...\n"
+    done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--quiet")
+    assert done.stdout.startswith(f"{CELL}: 40 requests")
+    assert done.stderr == ""
+    assert not ran
+    done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--dry_run")
+    assert isinstance(done.exception, ConfigError)
+
+
 def test_a_wrong_suite_is_a_record_too(here: Path) -> None:
     done = run("run_suite", "--run_config", "nothing.yml", "--json")
     assert isinstance(done.exception, ConfigError)
@@ -236,7 +251,7 @@ def test_cancel(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     lock = held(folder)
     lock.__enter__()
-    monkeypatch.setattr(suite_cancel.os, "kill", kill)
+    monkeypatch.setattr(os, "kill", kill)
     done = run("suite", "cancel", "out")
     assert done.stdout.splitlines() == ["out: stopped", "1 cell: 1 missing", *goes_on]
     assert "to stop: waiting for it ..." in done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.cli.run_output import RunOutput
 from eval_factory.cli.suite_output import end_record, looking_on, show_cells, show_end, why, write_record
 from eval_factory.core.suite_dir import SuiteDir
@@ -38,7 +39,7 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
     cells = []
     for name, code in zip(NAMES, codes, strict=True):
         target, evaluation = name.split("/")
-        status = "failed" if code else "complete"
+        status: CellStatus = "failed" if code else "complete"
         cells.append(CellReport(target, evaluation, status, folder.cell(target, evaluation), code, reason, 1))
     return SuiteReport(folder, tuple(cells), max(codes), "partial", "a summary\nof two lines")
 
@@ -59,6 +60,10 @@ def test_a_table_on_a_terminal_fits_and_loses_nothing(folder: SuiteDir, monkeypa
     out = Terminal()
     show_cells(status_of(folder), out)
     text = out.getvalue()
+    assert text.splitlines()[:3] == [
+        "small/qa          complete  exact_match 0.5000, n 4", "a_longer_name/qa  failed  ",
+        "    many words many words many words many words many words many words many words",
+    ]  # fmt: skip
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("many") == text.count("words") == 15
 
@@ -101,7 +106,7 @@ def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str
     }  # fmt: skip
     assert (second["exit_code"], second["value"], second["reportable"]) == (3, None, None)
     assert (found["exit_code"], found["status"], found["counts"]) == (3, "partial", {"complete": 1, "failed": 1})
-    assert found["spent"] == {"requests": 1, "tokens": 2}
+    assert found["spent"] == {"requests": 0, "tokens": 0, "cost": 0.0}
     assert (found["suite"], found["results"]) == (str(folder.root), f"{folder.root}/suite_results.yaml")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from eval_factory.cli.suite_text import (
     state_line,
     status_lines,
 )
-from eval_factory.core.results import Spent
+from eval_factory.core.budget import Spending
 from eval_factory.workflows.suite.suite_state import Pause
 from eval_factory.workflows.suite.suite_status import CellFigures, SuiteStatus, status_of
 from suite_by_hand import (
@@ -39,8 +40,7 @@ from suite_by_hand import (
     suite_folder,
 )
 
-SPENT = Spent(1, 0, 0, 1, 1, None, None)
-FIGURES = CellFigures("qa", "exact_match", 0.71, 0.6, 0.82, 100, reportable=True, spent=SPENT)
+FIGURES = CellFigures("qa", "exact_match", 0.71, 0.6, 0.82, 100, reportable=True)
 
 
 @pytest.fixture
@@ -74,7 +74,12 @@ def test_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
 
 def test_lines_about_all(running: SuiteStatus) -> None:
     assert counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
-    assert spent_line(running) == "asked so far: 41 requests, 1.5k tokens"
+    assert spent_line(running) == "asked so far: 0 requests, 0 tokens"
+    asked = [replace(cell, spent=Spending(20, 800, 0.125)) for cell in running.cells[:2]]
+    status = replace(running, cells=tuple(asked), limits={"max_cost": 5, "max_requests": 100})
+    assert (
+        spent_line(status) == "asked so far: 40 requests, 1.6k tokens, 0.25 USD; limits: max_cost 5, max_requests 100"
+    )
     assert going_line(running) == "1/4 cells ended, 2 running: 40/200 requests, 4.0/s, 1 failed, 1:30 min left"
     who = f"process {os.getpid()} on {socket.gethostname()}"
     assert state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
@@ -104,7 +109,7 @@ def test_cells_that_ended(tmp_path: Path) -> None:
     assert lines[1] == "  small/qa     complete  exact_match 0.5000, n 4; finished before"
     assert lines[4] == "  big/medec    missing   not begun yet"
     assert lines[5:] == [
-        "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 1 requests, 2 tokens", "the same command goes on:",
+        "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 0 requests, 0 tokens", "the same command goes on:",
         f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml",
     ]  # fmt: skip
 
@@ -141,9 +146,9 @@ def test_a_waiting_cell_does_not_say_why_it_failed_before(tmp_path: Path) -> Non
     ("figures", "text"),
     [
         (FIGURES, "exact_match 0.7100 (0.6000 .. 0.8200), n 100"),
-        (CellFigures("qa", "f1", 0.5, None, 0.9, 4, reportable=False, spent=SPENT), "f1 0.5000, n 4, not reportable"),
-        (CellFigures("qa", "f1", 0.5, 0.1, None, 4, reportable=True, spent=SPENT), "f1 0.5000, n 4"),
-        (CellFigures("qa", "f1", None, None, None, None, reportable=True, spent=SPENT), "f1 could not be computed"),
+        (CellFigures("qa", "f1", 0.5, None, 0.9, 4, reportable=False), "f1 0.5000, n 4, not reportable"),
+        (CellFigures("qa", "f1", 0.5, 0.1, None, 4, reportable=True), "f1 0.5000, n 4"),
+        (CellFigures("qa", "f1", None, None, None, None, reportable=True), "f1 could not be computed"),
     ],
 )
 def test_a_result(figures: CellFigures, text: str) -> None:

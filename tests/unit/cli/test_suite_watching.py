@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path, stack: ExitStack, monk
     folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
     stack.enter_context(held(folder))
     times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0])
-    monkeypatch.setattr(suite_watching.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(
         lambda: tell(folder.events, cell_started("a/b")),
         lambda: tell(folder.events, paused("host", "c/d")),

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eval_factory.core.budget import Budget, Purse, Spending
+from eval_factory.core.budget import Budget, Purse, Spending, together
 
 
 def test_a_budget_without_limits_is_none() -> None:
@@ -45,3 +45,20 @@ def test_threads_together_send_no_request_too_many() -> None:
         begun = list(pool.map(lambda _: purse.begin(), range(200)))
     assert begun.count(None) == 50
     assert purse.spent.requests == 50
+
+
+def test_every_budget_has_to_allow_a_request_and_is_told_what_it_took() -> None:
+    own, shared = Purse(Budget(max_requests=9)), Purse(Budget(max_requests=1))
+    both = together(own, None, shared)
+    assert both is not None
+    assert both.begin() is None
+    both.spend(tokens=5, cost=0.5)
+    assert own.spent == shared.spent == Spending(1, 5, 0.5)
+    assert both.begin() == "max_requests"
+    assert shared.spent.requests == 1
+
+
+def test_one_budget_or_none_is_itself() -> None:
+    own = Purse(Budget(max_requests=9))
+    assert together(None, own) is own
+    assert together(None, None) is None

@@ -16,7 +16,13 @@ from eval_factory.endpoint.admission import LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.rate_limits import Patience
-from eval_factory.endpoint.retrying_client import EndpointUnusable, RequestFailed, RetryingClient
+from eval_factory.endpoint.retrying_client import (
+    EndpointGone,
+    EndpointUnusable,
+    NoneAnswered,
+    RequestFailed,
+    RetryingClient,
+)
 from eval_factory.endpoint.sign_in import KeySignIn
 from eval_factory.endpoint.stop_messages import StopMessages
 from eval_factory.endpoint.transport import Reply, Transport, TransportError
@@ -330,7 +336,7 @@ def test_given_up_after_its_retries() -> None:
 
 def test_nobody_there_is_not_tried_for_long() -> None:
     transport = Replies(TransportError("no connection could be made", unreachable=True))
-    with pytest.raises(EndpointUnusable, match="cannot reach"):
+    with pytest.raises(EndpointGone, match="cannot reach"):
         ask(transport, max_retries=50)
     assert len(transport.sent) == retrying_client.TRIES_TO_REACH
 
@@ -519,6 +525,21 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     with pytest.raises(EndpointUnusable, match="the first 3 requests"):
         client.ask(BODY, lambda *_: None)
     assert len(transport.sent) == 3
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [(reply(400), NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone)],
+    ids=["refused", "of no use", "silent"],
+)
+def test_what_failed_last_says_whether_the_endpoint_is_gone(
+    last: Reply | TransportError, kind: type[EndpointUnusable]
+) -> None:
+    client = client_of(Replies(last), first=FirstRequests(1), max_retries=0, has_answered=True)
+    for _ in range(2):
+        with pytest.raises(EndpointUnusable) as stop:
+            client.ask(BODY, lambda *_: None)
+        assert type(stop.value) is kind, "every request is told the same"
 
 
 def test_one_answer_among_the_first_lets_the_run_go_on() -> None:

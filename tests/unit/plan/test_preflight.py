@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
@@ -62,7 +62,7 @@ def test_one_token_is_enough(gateway: Gateway) -> None:
 )  # fmt: skip
 def test_a_refusal_stops_the_run_with_what_the_endpoint_says(gateway: Gateway, status: int, message: str) -> None:
     gateway.answers(status, message)
-    with pytest.raises(PrerequisiteError) as raised:
+    with pytest.raises(EndpointRefusedError) as raised:
         probed(gateway)
     assert f"{gateway.url}/chat/completions refuses a first short request: HTTP {status}" in str(raised.value)
     assert f"\n  it says: {message}\n" in str(raised.value)
@@ -94,6 +94,15 @@ def test_what_may_pass_is_a_warning(gateway: Gateway, status: int) -> None:
     assert gateway.granted == [FEW_TOKENS]
     never = probed(gateway, **{"config.params.extra.stop_after_failures": 0})
     assert never == f"the probe was not answered: HTTP {status}: out of order"
+
+
+def test_who_is_not_there_and_who_refuses_are_told_apart(gateway: Gateway) -> None:
+    gateway.answers(401, "no such key")
+    with pytest.raises(EndpointRefusedError, match="Authentication error"):
+        probed(gateway)
+    nobody = plan({"target.api_endpoint.url": "http://127.0.0.1:9/v1"}).model
+    with pytest.raises(EndpointUnreachableError, match="cannot reach"):
+        probe(nobody, {}, Redactor(), lambda _line: None)
 
 
 def test_a_judge_is_named(gateway: Gateway) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from eval_factory.config.evaluation import Request
 from eval_factory.core import events
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.admission import Admission
@@ -136,3 +136,39 @@ def test_probes_are_let_through_with_what_other_runs_ask(tmp_path: Path, monkeyp
         pytest.fail("nobody let it in")
     workflow.probe_all(made, [model])
     assert let_through[2:] == [None]
+
+
+def test_whoever_asked_the_endpoints_already_says_which_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[frozenset[str] | None] = []
+
+    def run_helm(*arguments: Any, **_: Any) -> None:
+        told.append(next(given for given in arguments if isinstance(given, HelmRunSettings)).probed)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
+    monkeypatch.setattr(workflow, "probe_all", lambda *_: frozenset({"asked here"}))
+    monkeypatch.setattr(workflow, "run_helm", run_helm)
+    request = Request(flags={**MINIMAL, "config.output_dir": str(tmp_path / "out")})
+    nobody: frozenset[str] = frozenset()
+    for options in (
+        Options(),
+        Options(probed=nobody),
+        Options(probed=frozenset({"model"})),
+        Options(no_preflight=True),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
+    assert told == [{"asked here"}, nobody, {"model"}, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("unreachable", EndpointUnreachableError), ("refused", EndpointRefusedError), (None, PrerequisiteError)],
+)
+def test_the_kind_of_a_stop_is_the_kind_of_its_error(kind: str | None, error: type[PrerequisiteError]) -> None:
+    event = {**FATAL, **({"kind": kind} if kind else {})}
+    with pytest.raises(PrerequisiteError) as told:
+        raise_if_stopped([event], None, logging.getLogger("test"))
+    assert type(told.value) is error

@@ -80,7 +80,9 @@ def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
         return Outcome(Then.WAIT_FOR_FOLDER, status, reason, code, counts=False)
     if code == PrerequisiteError.exit_code:
         return _of_something_missing(end, status, reason)
-    if code in (ConfigError.exit_code, InterruptedRunError.exit_code):
+    if code == InterruptedRunError.exit_code:
+        return Outcome(Then.REST, PARTIAL if tried.has_result else MISSING, reason, code)
+    if code == ConfigError.exit_code:
         return Outcome(Then.REST, status, reason, code)
     again = tried.crashes < CRASHES_FORGIVEN and tried.attempts < tried.max_attempts
     known = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
@@ -109,7 +111,8 @@ def _of_something_missing(end: CellEnd, status: CellStatus, reason: str) -> Outc
 
 def _one_line(end: CellEnd) -> str:
     if end.error:
-        return end.error.split("\n")[0]
+        first, *others = end.error.split("\n")
+        return f"{first} {others[0].strip()}" if first.endswith(":") and others else first
     if end.returncode < 0:
         return f"its process was killed by signal {-end.returncode}"
     return f"its process ended with {end.returncode}"

@@ -53,7 +53,7 @@ class CellProgress:
         """None where nobody knows."""
         if self.counts is None or not self.counts["total"] or not self.rate:
             return None
-        return max(0.0, (self.counts["total"] - self.counts["done"]) / self.rate)
+        return max(0.0, float(self.counts["total"] - self.counts["done"]) / self.rate)
 
     def document(self) -> dict[str, Any]:
         """For programs."""

@@ -17,7 +17,7 @@ LONGEST_S = 120.0
 """A suite that is asked to stop ends its cells' processes, a few seconds each at most, and writes the table."""
 
 
-def cancel(folder: SuiteDir, say: Callable[[str], None]) -> SuiteStatus | None:
+def cancel(folder: SuiteDir, say: Callable[[str], object]) -> SuiteStatus | None:
     """Send SIGINT to the process that works on the suite, and wait for its end.
 
     Returns:

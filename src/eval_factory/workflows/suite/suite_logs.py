@@ -58,7 +58,7 @@ def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[LogTail, ...]:
     return LogTail(screen), LogTail(rundir.program_log), LogTail(rundir.helm_log)
 
 
-def show(reader: SuiteReader, wanted: str, write: Callable[[str], None], *, follow: bool) -> None:
+def show(reader: SuiteReader, wanted: str, write: Callable[[str], object], *, follow: bool) -> None:
     """Every line of the cell's logs.
 
     Args:

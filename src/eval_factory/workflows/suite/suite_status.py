@@ -8,18 +8,22 @@ from __future__ import annotations
 import shlex
 import socket
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.lock_holder import Holder, is_running
-from eval_factory.core.results import Spent
+from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.progress import EventTail
-from eval_factory.workflows.suite.cell_progress import CellFollower, CellProgress
+from eval_factory.workflows.suite.cell_progress import CellFollower, CellProgress, is_number
+from eval_factory.workflows.suite.suite_budget import total
 from eval_factory.workflows.suite.suite_lock import holder_of, lock_is_held, may_hold
+from eval_factory.workflows.suite.suite_spending import SpendingReader
 from eval_factory.workflows.suite.suite_state import (
     COMPLETE,
     PARTIAL,
@@ -50,8 +54,6 @@ class CellFigures:
     ci_high: float | None
     n: int | None
     reportable: bool
-    spent: Spent
-    """In all runs of the cell's folder."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class CellStatus:
     """Of a cell that runs."""
     figures: CellFigures | None = None
     """Of a cell that has a result."""
+    spent: Spending = field(default_factory=Spending)
+    """In all runs of the cell's folder."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class SuiteStatus:
     pauses: tuple[Pause, ...]
     command: str | None = None
     """That began it, where it is known."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """Of the budget of all cells together: name -> number."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -93,13 +99,9 @@ class SuiteStatus:
         return {status: found[status] for status in STATUSES if found[status]}
 
     @property
-    def spent(self) -> dict[str, int]:
-        """By the cells that have a result, in all runs of their folders, and by those that run, in this one."""
-        requests, tokens = 0, 0
-        for cell in self.cells:
-            asked, took = _spent(cell)
-            requests, tokens = requests + asked, tokens + took
-        return {"requests": requests, "tokens": tokens}
+    def spent(self) -> Spending:
+        """By all cells, in all runs of their folders."""
+        return total(cell.spent for cell in self.cells)
 
     @property
     def is_complete(self) -> bool:
@@ -131,6 +133,8 @@ class CellReader:
         self._folder = folder
         self._followers: dict[str, tuple[float, CellFollower]] = {}
         self._figures: dict[str, tuple[float, CellFigures | None]] = {}
+        self._spent = SpendingReader()
+        self._limits: tuple[float, dict[str, float]] | None = None
 
     def status(self, state: SuiteState, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
         """Of the suite that the events tell of; `holder` is the process that works on it, where that is known."""
@@ -147,17 +151,24 @@ class CellReader:
             cells=tuple(map(self.look, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
             command=started.get("command"),
+            limits=self._limits_now(),
         )
 
     def look(self, cell: CellState) -> CellStatus:
         """With what its folder says."""
         folder = self._folder.cell(cell.target, cell.evaluation)
+        spent = self._spent.look(folder)
         if cell.status == RUNNING:
-            return CellStatus(cell, folder, progress=self._follower(cell, folder).look())
+            return CellStatus(cell, folder, progress=self._follower(cell, folder).look(), spent=spent)
         self._followers.pop(cell.name, None)
-        if cell.status in (COMPLETE, PARTIAL):
-            return CellStatus(cell, folder, figures=self._figures_of(cell, folder))
-        return CellStatus(cell, folder)
+        figures = self._figures_of(cell, folder) if cell.status in (COMPLETE, PARTIAL) else None
+        return CellStatus(cell, folder, figures=figures, spent=spent)
+
+    def _limits_now(self) -> dict[str, float]:
+        written = _modified(self._folder.config)
+        if self._limits is None or self._limits[0] != written:
+            self._limits = (written, limits_of(self._folder))
+        return self._limits[1]
 
     def _follower(self, cell: CellState, folder: Path) -> CellFollower:
         since = cell.since or 0.0
@@ -215,8 +226,17 @@ def figures_of(folder: Path) -> CellFigures | None:
         ci_high=None if stats is None else stats.ci_high,
         n=None if stats is None else stats.count,
         reportable=result.reportable,
-        spent=result.usage.all_runs.total,
     )
+
+
+def limits_of(folder: SuiteDir) -> dict[str, float]:
+    """The limits of the budget that suite_config.yml states; none where it cannot be read."""
+    try:
+        section = parse_own(folder.config.read_text(encoding="utf-8"))["suite"]
+        stated = {one.name: section.get(one.name) for one in fields(Budget)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return {name: value for name, value in stated.items() if is_number(value)}
 
 
 def document(status: SuiteStatus) -> dict[str, Any]:
@@ -234,7 +254,8 @@ def document(status: SuiteStatus) -> dict[str, Any]:
         "complete": status.is_complete,
         "total": len(status.cells),
         "counts": status.counts,
-        "spent": status.spent,
+        "spent": asdict(status.spent),
+        "limits": dict(status.limits),
         "paused": [{**asdict(pause), "cells": sorted(pause.cells)} for pause in status.pauses],
         "cells": [_cell_document(cell) for cell in status.cells],
     }
@@ -252,19 +273,10 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
         "collected": state.collected,
         "reused_from": state.reused_from,
         "folder": str(cell.folder),
+        "spent": asdict(cell.spent),
         "progress": None if cell.progress is None else cell.progress.document(),
         "result": None if cell.figures is None else asdict(cell.figures),
     }
-
-
-def _spent(cell: CellStatus) -> tuple[int, int]:
-    if cell.figures is not None:
-        spent = cell.figures.spent
-        return spent.requests, (spent.prompt_tokens or 0) + (spent.completion_tokens or 0)
-    counts = None if cell.progress is None else cell.progress.counts
-    if counts is None:
-        return 0, 0
-    return counts["done"] - counts["cached"], counts["prompt_tokens"] + counts["completion_tokens"]
 
 
 def _modified(path: Path) -> float:

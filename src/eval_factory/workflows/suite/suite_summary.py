@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from eval_factory.core.errors import InterruptedRunError
+from eval_factory.core.foreign_text import one_line
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL
 from eval_factory.workflows.suite.suite_options import CellReport
 
 MOST_NAMED = 12
+LONGEST_REASON = 200
 
 
 def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None) -> str:
@@ -36,7 +38,7 @@ def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | 
 
 def _what(cell: CellReport) -> str:
     status = "complete, but not reportable" if cell.status == COMPLETE else cell.status
-    return f"{status}: {cell.reason}" if cell.reason else status
+    return f"{status}: {one_line(cell.reason, LONGEST_REASON)}" if cell.reason else status
 
 
 def _next_step(cells: Sequence[CellReport], folder: SuiteDir) -> list[str]:

@@ -35,9 +35,19 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int,
     assert outcome_of(end, replace(FIRST, attempts=3)) == replace(again, then=Then.REST)
 
 
-@pytest.mark.parametrize("code", [2, 130])
-def test_what_another_attempt_cannot_change(code: int) -> None:
-    assert outcome_of(failed(code), FIRST) == Outcome(Then.REST, "failed", "it failed", code)
+def test_what_another_attempt_cannot_change() -> None:
+    assert outcome_of(failed(2), FIRST) == Outcome(Then.REST, "failed", "it failed", 2)
+
+
+def test_a_reason_is_one_line_that_says_something() -> None:
+    assert (
+        outcome_of(failed(2, error="all failed:\n  2 x HTTP 400\n  check"), FIRST).reason == "all failed: 2 x HTTP 400"
+    )
+    assert outcome_of(failed(2, error="all failed:"), FIRST).reason == "all failed:"
+
+
+def test_who_was_interrupted_has_not_failed() -> None:
+    assert outcome_of(failed(130), FIRST) == Outcome(Then.REST, "missing", "it failed", 130)
 
 
 def test_what_is_missing_outside_fails_the_cell_alone() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,6 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite import suite_cancel
 from eval_factory.workflows.suite.suite_cancel import cancel
 from suite_by_hand import ended, held, started, suite_folder, tell
 
@@ -21,8 +21,8 @@ from suite_by_hand import ended, held, started, suite_folder, tell
 def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Whom a signal was sent, which does nothing."""
     sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(suite_cancel.os, "kill", lambda *asked: sent.append(asked) if asked[1] else None)
-    monkeypatch.setattr(suite_cancel.time, "sleep", lambda _: None)
+    monkeypatch.setattr(os, "kill", lambda *asked: sent.append(asked) if asked[1] else None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     return sent
 
 
@@ -33,7 +33,8 @@ def test_nothing_runs(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
 
 def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite_folder(tmp_path, started())
-    stack, slept, said = ExitStack(), [0], []
+    stack, slept = ExitStack(), [0]
+    said: list[str] = []
 
     def sleep(_: float) -> None:
         slept[0] += 1
@@ -41,7 +42,7 @@ def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monke
             tell(folder.events, ended("partial", exit_code=130))
             stack.close()
 
-    monkeypatch.setattr(suite_cancel.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     stack.enter_context(held(folder))
     after = cancel(folder, said.append)
     assert killed == [(os.getpid(), signal.SIGINT)]
@@ -84,7 +85,7 @@ def _raising(error: OSError) -> Callable[..., None]:
 
 def test_another_users_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite_folder(tmp_path, started())
-    monkeypatch.setattr(suite_cancel.os, "kill", _raising(PermissionError()))
+    monkeypatch.setattr(os, "kill", _raising(PermissionError()))
     with held(folder), pytest.raises(PrerequisiteError, match="is another user's"):
         cancel(folder, print)
 
@@ -99,7 +100,7 @@ def test_a_suite_that_has_ended_by_itself(tmp_path: Path, monkeypatch: pytest.Mo
             stack.close()
             raise ProcessLookupError
 
-    monkeypatch.setattr(suite_cancel.os, "kill", gone)
+    monkeypatch.setattr(os, "kill", gone)
     after = cancel(folder, lambda _: None)
     assert after is not None
     assert after.state == "stopped"
@@ -110,7 +111,7 @@ def test_a_suite_that_does_not_stop(
 ) -> None:
     folder: SuiteDir = suite_folder(tmp_path, started())
     now = iter([0.0, 1.0, 121.0])
-    monkeypatch.setattr(suite_cancel.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
     with held(folder), pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"):
         cancel(folder, lambda _: None)
     assert killed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -59,14 +60,13 @@ def test_following_until_the_cell_ends(tmp_path: Path, monkeypatch: pytest.Monke
     folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
     ours, helms = logs(folder, "big/qa")
     ours.write_text("one\n")
-    steps = iter(
-        [
-            lambda: helms.write_text("two\n"),
-            lambda: ours.write_text("one\nthr"),
-            lambda: (ours.write_text("one\nthree\nlast"), tell(folder.events, cell_ended("big/qa"))),
-        ]
-    )
-    monkeypatch.setattr(suite_logs.time, "sleep", lambda _: next(steps)())
+
+    def end() -> None:
+        ours.write_text("one\nthree\nlast")
+        tell(folder.events, cell_ended("big/qa"))
+
+    steps = iter([lambda: helms.write_text("two\n"), lambda: ours.write_text("one\nthr"), end])
+    monkeypatch.setattr(time, "sleep", lambda _: next(steps)())
     with held(folder):
         found = shown(folder, "big/qa", follow=True)
     assert found == [f"==> {ours} <==", "one", f"==> {helms} <==", "two", f"==> {ours} <==", "three", "last"]

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.workflows.suite import suite_status
+from eval_factory.core.budget import Spending
+from eval_factory.workflows.suite import suite_spending, suite_status
 from eval_factory.workflows.suite.suite_status import (
     UNKNOWN,
+    CellFigures,
     SuiteReader,
     document,
     figures_of,
     holder_now,
+    limits_of,
     same_command,
     status_of,
 )
@@ -54,7 +57,6 @@ def test_a_suite_that_runs(tmp_path: Path) -> None:
     assert second.progress is not None
     assert second.progress.phase == "starting"
     assert third.progress is None
-    assert status.spent == {"requests": 4, "tokens": 5}
 
 
 def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_a_suite_that_ended(tmp_path: Path) -> None:
     assert figures is not None
     assert (figures.main_metric, figures.value, figures.n, figures.reportable) == ("exact_match", 0.5, 4, True)
     assert status.cells[1].figures is None
-    assert status.spent == {"requests": 1, "tokens": 2}
+    assert status.spent == Spending()
 
 
 def test_a_complete_suite(tmp_path: Path) -> None:
@@ -159,7 +161,12 @@ def test_a_result_is_read_again_only_where_it_is_another(tmp_path: Path, monkeyp
     folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b"))
     cell_result(folder, "a/b", "1110")
     read: list[Path] = []
-    monkeypatch.setattr(suite_status, "figures_of", lambda path: read.append(path) or figures_of(path))
+
+    def reading(path: Path) -> CellFigures | None:
+        read.append(path)
+        return figures_of(path)
+
+    monkeypatch.setattr(suite_status, "figures_of", reading)
     reader = SuiteReader(folder)
     reader.look()
     assert len(read) == 1
@@ -181,12 +188,32 @@ def test_the_command_that_it_was_begun_with(tmp_path: Path) -> None:
     assert same_command(status_of(suite_folder(tmp_path, started(command="run it")))) == "run it"
 
 
-def test_a_document_for_programs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "[]", "suite: []", "suite:", "{", "suite: {max_cost: much}"])
+def test_a_configuration_that_states_no_limits(tmp_path: Path, text: str) -> None:
+    folder = suite_folder(tmp_path)
+    assert limits_of(folder) == {}
+    folder.config.write_text(text)
+    assert limits_of(folder) == {}
+
+
+def test_limits_of_a_configuration_that_was_changed_meanwhile(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path)
+    reader = SuiteReader(folder)
+    assert reader.look().limits == {}
+    folder.config.write_text("suite: {max_requests: 7}")
+    assert reader.look().limits == {"max_requests": 7}
+
+
+def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite_folder(
         tmp_path, started(CELLS[:3]), cell_ended("small/qa", reason="r", collected=True, reused_from="x"),
         cell_started("big/qa"), paused("host", "small/medec"),
     )  # fmt: skip
     cell_result(folder, "small/qa")
+    folder.config.write_text("suite: {max_cost: 2.5, max_requests: null, evaluations: []}")
+    with_answers = {folder.cell("small", "qa"), folder.cell("big", "qa")}
+    answers = {True: Spending(3, 5, 0.5), False: Spending()}
+    monkeypatch.setattr(suite_spending, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
     with held(folder):
         found = json.loads(json.dumps(document(status_of(folder))))
     assert found["suite"] == str(tmp_path)
@@ -198,7 +225,9 @@ def test_a_document_for_programs(tmp_path: Path) -> None:
     ]
     first, second, third = found["cells"]
     assert first["result"]["value"] == 0.5
-    assert first["result"]["spent"]["requests"] == 1
+    assert first["spent"] == {"requests": 3, "tokens": 5, "cost": 0.5}
+    assert found["spent"] == {"requests": 6, "tokens": 10, "cost": 1.0}
+    assert found["limits"] == {"max_cost": 2.5}
     assert (first["reason"], first["collected"], first["reused_from"], first["since"]) == ("r", True, "x", 120.0)
     assert first["folder"] == str(tmp_path / "small" / "qa")
     assert second["progress"]["phase"] == "starting"

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Three models x five benchmarks, disturbed as much as a suite can be, against the same suite left alone.
+
+One cell fails for good, one endpoint dies and comes back, and everything is killed twice (SIGKILL, the whole tree of
+processes). The same command then has to end in the table of the undisturbed run; each endpoint's own count says that
+its limit was kept and that nothing was asked twice but what was on its way when everything was killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from faults.fault_endpoint import FOR_EVER, PROBE, Fault, FaultEndpoint
+from integration.support import program_environment, varied_answer
+
+MODELS = ("steady", "picky", "flaky")
+BENCHMARKS = tuple(f"benchmark{number}" for number in range(1, 6))
+REFUSED = "benchmark3"
+"""What the picky model's endpoint answers with 400 only."""
+AT_ONCE = 4
+POLL_S = 0.02
+WAIT_S = 600.0
+ENV = program_environment(OPENAI_API_KEY="sk-0123456789abcdef0123")
+COMMAND = (sys.executable, "-m", "eval_factory", "run_suite", "--run_config")
+
+
+class Endpoint(FaultEndpoint):
+    """Answers after a while; refuses the prompts with some word in them."""
+
+    def __init__(self, refused: str | None) -> None:
+        super().__init__([], "")
+        self.good, self.delay_s, self._refused = varied_answer, 0.1, refused
+
+    def fault_of(self, prompt: str) -> Fault | None:
+        super().fault_of(prompt)
+        refused = self._refused is not None and self._refused in prompt
+        return Fault(400, FOR_EVER) if refused and prompt != PROBE else None
+
+    @property
+    def asked(self) -> int:
+        return sum(self.seen.values())
+
+    @property
+    def most_at_once(self) -> int:
+        return max((inside for _, inside in self.arrivals), default=0)
+
+    def die(self) -> None:
+        self.dead = True
+        self.__exit__()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a suite came to."""
+
+    table: str
+    code: int
+    asked: dict[str, int]
+    different: dict[str, int]
+    most_at_once: dict[str, int]
+    wall_s: float
+
+
+def write_benchmark(folder: Path, name: str, instances: int) -> Path:
+    """Multiple-choice questions that no other benchmark asks."""
+    folder.mkdir(parents=True)
+    (folder / "prompt.txt").write_text("{question}\nA. {a}\nB. {b}\nAnswer:", encoding="utf-8")
+    with (folder / "data.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["question", "a", "b", "correct_answer"])
+        writer.writerows(
+            [f"{name}: question {number}", f"one {number}", "two", "AB"[number % 2]] for number in range(instances)
+        )
+    document = {
+        "name": name, "description": "Made up", "prompt_file": "prompt.txt", "dataset_file": "data.csv", "max_tokens": 5,
+        "metrics": [{"name": "exact_match"}],
+    }  # fmt: skip
+    (folder / "benchmark.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    return folder / "benchmark.yaml"
+
+
+def write_suite(folder: Path, urls: dict[str, str], instances: int) -> Path:
+    benchmarks = {name: write_benchmark(folder / name, name, instances) for name in BENCHMARKS}
+    document = {
+        "output_dir": str(folder / "out"), "max_processes": 3, "max_outage_s": WAIT_S,
+        "params": {"parallelism": AT_ONCE, "max_retries": 1},
+        "evaluations": [
+            {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}} for name, path in benchmarks.items()
+        ],
+        "targets": [{"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name, url in urls.items()],
+    }  # fmt: skip
+    file = folder / "suite.yml"
+    file.write_text(yaml.safe_dump({"suite": document}), encoding="utf-8")
+    return file
+
+
+def start(file: Path) -> subprocess.Popen[bytes]:
+    log = (file.parent / "screen.log").open("ab")
+    with log:
+        return subprocess.Popen([*COMMAND, str(file)], env=ENV, stdout=log, stderr=log)
+
+
+def kill_everything(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to the program and to all that it started, children before they can start others."""
+    for pid in tree_of(process.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait()
+
+
+def tree_of(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(folder.name))
+    found = [pid]
+    for known in found:
+        found += children.get(known, [])
+    return found
+
+
+def wait_until(what: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not what():
+        if time.monotonic() > deadline or (process is not None and process.poll() is not None):
+            raise RuntimeError("it ended, or took too long, before what was waited for")
+        time.sleep(POLL_S)
+
+
+def run(folder: Path, instances: int, disturb: Callable[[Path, dict[str, Endpoint]], int] | None) -> Ended:
+    folder.mkdir()
+    with ExitStack() as stack:
+        known = {name: stack.enter_context(Endpoint(REFUSED if name == "picky" else None)) for name in MODELS}
+        file = write_suite(folder, {name: endpoint.url for name, endpoint in known.items()}, instances)
+        started = time.monotonic()
+        code = start(file).wait(WAIT_S) if disturb is None else disturb(file, known)
+        wall = time.monotonic() - started
+        table = (folder / "out" / "suite_results.csv").read_text("utf-8").replace(str(folder), "")
+        for name, endpoint in known.items():
+            table = table.replace(endpoint.url, f"http://{name}")
+        return Ended(
+            table,
+            code,
+            {name: endpoint.asked for name, endpoint in known.items()},
+            {name: len(endpoint.seen) for name, endpoint in known.items()},
+            {name: endpoint.most_at_once for name, endpoint in known.items()},
+            wall,
+        )
+
+
+def disturbance(instances: int, outage_s: float) -> Callable[[Path, dict[str, Endpoint]], int]:
+    whole = len(BENCHMARKS) * len(MODELS) * instances
+
+    def disturb(file: Path, known: dict[str, Endpoint]) -> int:
+        def asked() -> int:
+            return sum(endpoint.asked for endpoint in known.values())
+
+        process = start(file)
+        wait_until(lambda: asked() > whole // 5, process)
+        kill_everything(process)
+        process = start(file)
+        wait_until(lambda: asked() > whole // 3, process)
+        known["flaky"].die()
+        wait_until(lambda: asked() > whole // 2, process)
+        kill_everything(process)
+        process = start(file)
+        back = threading.Timer(outage_s, known["flaky"].come_back)
+        back.start()
+        return process.wait(WAIT_S)
+
+    return disturb
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--instances", type=int, default=20, help="of each benchmark")
+    parser.add_argument(
+        "--outage-s", type=float, default=20.0, help="how long the endpoint is gone after the last kill"
+    )
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        alone = run(Path(name) / "alone", arguments.instances, None)
+        disturbed = run(
+            Path(name) / "disturbed", arguments.instances, disturbance(arguments.instances, arguments.outage_s)
+        )
+        events = (Path(name) / "disturbed" / "out" / ".suite" / "events.jsonl").read_text("utf-8")
+    print(alone.table)
+    for what, ended in (("alone", alone), ("disturbed", disturbed)):
+        print(
+            f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, asked {ended.asked}, at once {ended.most_at_once}"
+        )
+    kills = 2
+    problems = [
+        *(["the tables differ:\n" + disturbed.table] if alone.table != disturbed.table else []),
+        *(["the exit codes differ"] if alone.code != disturbed.code else []),
+        *(
+            ["no endpoint was waited for"]
+            if '"endpoint_paused"' not in events or '"endpoint_back"' not in events
+            else []
+        ),
+    ]
+    for model in ("steady", "flaky"):
+        twice = disturbed.asked[model] - disturbed.different[model]
+        print(f"{model}: {twice} requests were asked twice; at most {kills * AT_ONCE} were on their way at the kills")
+        if twice > kills * AT_ONCE or disturbed.different[model] != alone.different[model]:
+            problems.append(f"{model}: {disturbed.asked[model]} requests of {disturbed.different[model]} prompts")
+        if disturbed.most_at_once[model] > AT_ONCE:
+            problems.append(f"{model}: {disturbed.most_at_once[model]} requests at once")
+    sys.exit("\n".join(problems) or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""What a suite will ask, take and cost, found out without asking: the sum of what its cells will."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eval_factory.config.suite import Suite
+from eval_factory.core.budget import Budget
+from eval_factory.report.cost_line import money
+from eval_factory.workflows.estimate import SECONDS_OF_HOUR, Estimate, estimate
+from eval_factory.workflows.suite.checked_cells import checked, refuse_unready
+
+
+@dataclass(frozen=True)
+class CellEstimate:
+    """Of one cell."""
+
+    name: str
+    group: str
+    """The name of the limits of its model's endpoint."""
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class SuiteEstimate:
+    """Of all cells, as if nothing of them was finished. A sum of which a part is not known is None."""
+
+    cells: tuple[CellEstimate, ...]
+    budget: Budget
+
+    @property
+    def requests(self) -> float | None:
+        return _sum(cell.estimate.requests for cell in self.cells)
+
+    @property
+    def tokens(self) -> float | None:
+        return _sum(cell.estimate.tokens for cell in self.cells)
+
+    @property
+    def cost(self) -> float | None:
+        return _sum(cell.estimate.cost for cell in self.cells)
+
+    @property
+    def hours(self) -> float | None:
+        """Cells that share an endpoint's limits wait for each other; those of several endpoints do not."""
+        by_group: dict[str, list[float | None]] = defaultdict(list)
+        for cell in self.cells:
+            by_group[cell.group].append(cell.estimate.hours)
+        sums = [_sum(hours) for hours in by_group.values()]
+        known = [hours for hours in sums if hours is not None]
+        return max(known, default=0.0) if len(known) == len(sums) else None
+
+    @property
+    def beyond(self) -> dict[str, float]:
+        """Name of a limit that the suite will reach -> how much it would take."""
+        seconds = None if self.hours is None else self.hours * SECONDS_OF_HOUR
+        needed = {
+            "max_cost": self.cost, "max_requests": self.requests, "max_tokens_total": self.tokens, "max_wall_s": seconds
+        }  # fmt: skip
+        limits = vars(self.budget)
+        return {
+            name: value
+            for name, value in needed.items()
+            if value is not None and limits[name] is not None and value > limits[name]
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """For other programs."""
+        return {
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "cost": self.cost,
+            "currency": "USD",
+            "hours": self.hours,
+            "beyond": self.beyond,
+            "cells": [{"cell": cell.name, "endpoint": cell.group, **cell.estimate.as_dict()} for cell in self.cells],
+        }
+
+    def to_text(self) -> str:
+        """For the screen."""
+        lines = [f"{cell.name}: {_figures(cell.estimate)}" for cell in self.cells]
+        lines += [f"  {name}: {source}" for name, source in self._unknown().items()]
+        lines.append(f"total: {_figures(self)}")
+        lines += [f"  {name} ({getattr(self.budget, name):g}) will be reached before the end" for name in self.beyond]
+        return "\n".join([
+            *lines,
+            "  of a suite that begins from nothing: what is finished or kept is not asked again",
+            "  loading data and scoring take time too; requests that are tried again are not counted",
+        ])  # fmt: skip
+
+    def _unknown(self) -> Mapping[str, str]:
+        """Figure of a role -> why it is not known, once for all cells that say the same."""
+        found: dict[str, str] = {}
+        for cell in self.cells:
+            for role in cell.estimate.roles:
+                for name, source in role.sources.items():
+                    if source.startswith("unknown"):
+                        found.setdefault(f"{name} of {role.model_id}", source)
+        return found
+
+
+def estimate_suite(
+    suite: Suite, env: Mapping[str, str], say: Callable[[str], object], *, look_at_data: bool = True
+) -> SuiteEstimate:
+    """Cell by cell; `say` is told which is looked at. No endpoint is asked, and nothing is downloaded.
+
+    Args:
+        look_at_data: as of a single run; it takes seconds for each cell.
+
+    Raises:
+        ConfigError, PrerequisiteError: a cell is wrong, or something that it needs is missing.
+    """
+    cells = checked(suite, env)
+    refuse_unready(cells)
+    found = []
+    for one in cells:
+        if one.evaluation is not None:
+            say(f"looking at {one.cell.name} ...")
+            own = estimate(one.evaluation, env, look_at_data=look_at_data)
+            found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
+    return SuiteEstimate(tuple(found), suite.budget)
+
+
+def _sum(parts: Iterable[float | None]) -> float | None:
+    known = list(parts)
+    return None if None in known else sum(part for part in known if part is not None)
+
+
+def _figures(of: Estimate | SuiteEstimate) -> str:
+    cost = "unknown cost" if of.cost is None else money(of.cost)
+    return f"{_count(of.requests)} requests, {_count(of.tokens)} tokens, {cost}, {_time(of.hours)}"
+
+
+def _count(number: float | None) -> str:
+    return "unknown" if number is None else f"{number:,.0f}"
+
+
+def _time(hours: float | None) -> str:
+    if hours is None:
+        return "unknown time"
+    return f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"

@@ -1,0 +1,278 @@
+"""The loop with processes of the test's making: which cell is begun when, and what its end leads to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from eval_factory.config.suite import Cell, Suite
+from eval_factory.core.budget import Budget, Purse, Spending
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite import cell_loop
+from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.workflows.suite.cell_loop import CellLoop
+from eval_factory.workflows.suite.cell_spec import CellSpec
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_journal import SuiteJournal
+from eval_factory.workflows.suite.suite_observer import NobodyLooks
+from eval_factory.workflows.suite.suite_options import SuiteOptions
+from unit.builders import plan
+
+COMPLETE: dict[str, Any] = {"exit_code": 0, "status": "complete"}
+PARTIAL: dict[str, Any] = {"exit_code": 1, "status": "partial"}
+
+
+def failure(code: int, kind: str = "X") -> dict[str, Any]:
+    return {"exit_code": code, "error": {"type": kind, "message": "it failed"}}
+
+
+GONE, REFUSED = failure(3, "EndpointUnreachableError"), failure(3, "EndpointRefusedError")
+
+
+@dataclass
+class Host:
+    """Ends each cell as the script says, one after another; a script's end is complete."""
+
+    scripts: dict[str, list[dict[str, Any]]]
+    begun: list[CellSpec] = field(default_factory=list)
+    most: int = 0
+    running: list[CellSpec] = field(default_factory=list)
+    interrupts: int = 0
+    on_wait: Callable[[], None] = lambda: None
+
+    def begin(self, spec: CellSpec) -> None:
+        self.begun.append(spec)
+        self.running.append(spec)
+        self.most = max(self.most, len(self.running))
+
+    def wait(self, _seconds: float) -> list[Began | Ended]:
+        self.on_wait()
+        return self._end(self.running.pop(0)) if self.running else []
+
+    def interrupt(self) -> list[Began | Ended]:
+        self.interrupts += 1
+        return [told for spec in self.running for told in self._end(spec, failure(130))]
+
+    def _end(self, spec: CellSpec, record: Mapping[str, Any] | None = None) -> list[Began | Ended]:
+        script = self.scripts.get(name_of(spec), [])
+        record = record or (script.pop(0) if script else COMPLETE)
+        Path(spec.record).write_text(json.dumps(record))
+        return [Began(spec.number, 1000 + spec.number), Ended(spec.number, record["exit_code"])]
+
+    @property
+    def order(self) -> list[str]:
+        return [name_of(spec) for spec in self.begun]
+
+
+def name_of(spec: CellSpec) -> str:
+    path = Path(spec.run_config)
+    return f"{path.parent.name}/{path.stem}"
+
+
+@dataclass
+class Pauses:
+    """What the test says is new."""
+
+    script: list[News]
+    pauses: dict[str, str] = field(default_factory=dict)
+
+    def look_after(self, planned: PlannedCell, reason: str, *, gone: bool = False) -> None:
+        self.pauses[planned.group] = reason
+
+    def news(self) -> list[tuple[str, News, str]]:
+        if not self.pauses:
+            return []
+        (group, reason), *_ = self.pauses.items()
+        new = self.script.pop(0)
+        if new is not News.GONE:
+            del self.pauses[group]
+        return [(group, new, reason)]
+
+
+def loop_of(
+    folder: Path,
+    cells: list[str],
+    scripts: dict[str, list[dict[str, Any]]] | None = None,
+    *,
+    news: list[News] | None = None,
+    purse: Purse | None = None,
+    budget: Budget = Budget(),
+    fresh: bool = False,
+    processes: int = 1,
+) -> tuple[CellLoop, Host]:
+    """Cells by their names, `target/evaluation`; a target's group is its first letter."""
+    names = [name.split("/") for name in cells]
+    made = [Cell(target, evaluation, {}, folder / target / evaluation) for target, evaluation in names]
+    groups = {target: target[0] for target, _ in names}
+    suite = Suite(SuiteDir(folder), tuple(made), budget, processes, 3, 60.0, groups, {})
+    suite.folder.state.mkdir()
+    for cell in made:
+        suite.folder.cell_config(cell.target, cell.evaluation).parent.mkdir(parents=True, exist_ok=True)
+    host = Host(scripts or {})
+    journal = SuiteJournal(suite.folder, Redactor(), NobodyLooks())
+    probed = {0: frozenset({"model", "gpt"})}
+    options = SuiteOptions(fresh=fresh)
+    pauses = cast(EndpointPauses, Pauses(news or []))
+    loop = CellLoop(suite, options, cast(CellHost, host), journal, pauses, probed, purse=purse)
+    loop.add(
+        PlannedCell(number, cell, plan({"config.output_dir": str(cell.folder)}), groups[cell.target])
+        for number, cell in enumerate(made)
+    )
+    return loop, host
+
+
+def came_to(loop: CellLoop) -> dict[str, tuple[str, int, int]]:
+    return {one.name: (one.status, one.exit_code, one.attempts) for one in loop.reports.values()}
+
+
+def told(loop: CellLoop, *names: str) -> list[tuple[Any, ...]]:
+    lines = [json.loads(line) for line in loop.suite.folder.events.read_text().splitlines()]
+    return [(line["event"], *(line.get(name) for name in names)) for line in lines]
+
+
+def test_every_cell_is_begun_once_and_endpoints_take_turns(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1", "a/2", "b/1"], processes=2)
+    loop.run()
+    assert host.order == ["a/1", "b/1", "a/2"]
+    assert host.most == 2
+    assert came_to(loop) == dict.fromkeys(("a/1", "a/2", "b/1"), ("complete", 0, 1))
+    assert told(loop, "target", "attempt", "pid", "status", "collected")[:3] == [
+        ("cell_started", "a", 1, 1001, None, None),
+        ("cell_ended", "a", 1, None, "complete", False),
+        ("cell_started", "b", 1, 1002, None, None),
+    ]
+    first = host.begun[0]
+    assert (first.probed, host.begun[1].probed, first.fresh) == (("gpt", "model"), None, False)
+    assert (name_of(first), Path(first.log).name, Path(first.record).name) == ("a/1", "1.log", "1.end.json")
+
+
+def test_gaps_are_asked_for_again_where_the_endpoint_answers(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": [PARTIAL, PARTIAL]}, news=[News.THERE] * 2, fresh=True)
+    loop.run()
+    assert came_to(loop) == {"a/1": ("complete", 0, 3)}
+    assert [spec.fresh for spec in host.begun] == [True, False, False], "what the first attempt paid for is kept"
+    assert [spec.number for spec in host.begun] == [1, 2, 3]
+
+
+def test_gaps_that_stay_are_partial(tmp_path: Path) -> None:
+    loop, _ = loop_of(tmp_path, ["a/1"], {"a/1": [PARTIAL] * 5}, news=[News.THERE] * 2)
+    loop.run()
+    assert came_to(loop) == {"a/1": ("partial", 1, 3)}
+
+
+def test_a_crash_is_tried_once_more_and_others_go_on(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1", "a/2"], {"a/1": [failure(4), failure(4)]})
+    loop.run()
+    assert came_to(loop) == {"a/1": ("failed", 4, 2), "a/2": ("complete", 0, 1)}
+    assert host.order == ["a/1", "a/1", "a/2"]
+
+
+def test_an_endpoint_that_is_gone_pauses_its_cells_alone(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1", "a/2", "b/1"], {"a/1": [GONE]}, news=[News.GONE, News.GONE, News.BACK])
+    loop.run()
+    assert host.order == ["a/1", "b/1", "a/1", "a/2"]
+    assert came_to(loop) == {"a/1": ("complete", 0, 2), "a/2": ("complete", 0, 1), "b/1": ("complete", 0, 1)}
+    events = told(loop, "group", "cells")
+    assert ("endpoint_paused", "a", ["a/2", "a/1"]) in events
+    assert ("endpoint_back", "a", None) in events
+
+
+def test_an_endpoint_that_stays_away_fails_its_cells(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1", "a/2"], {"a/1": [GONE]}, news=[News.GIVEN_UP])
+    loop.run()
+    assert came_to(loop) == {"a/1": ("failed", 3, 1), "a/2": ("failed", 3, 0)}
+    assert loop.reports[1].reason == "its endpoint has not answered for 60 s: it failed"
+    assert host.order == ["a/1"]
+
+
+def test_one_that_answers_the_probe_and_nothing_else_is_not_tried_for_ever(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": [GONE] * 9}, news=[News.THERE] * 9)
+    loop.run()
+    assert came_to(loop) == {"a/1": ("failed", 3, 3)}
+    assert len(host.begun) == 3
+
+
+def test_a_refused_key_stops_its_target_and_no_other(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1", "a/2", "ab/1"], {"a/1": [REFUSED]})
+    loop.run()
+    assert came_to(loop) == {"a/1": ("failed", 3, 1), "a/2": ("failed", 3, 0), "ab/1": ("complete", 0, 1)}
+    assert loop.reports[1].reason == "not begun: it failed"
+    assert host.order == ["a/1", "ab/1"]
+
+
+def test_a_failure_after_a_partial_result_leaves_it(tmp_path: Path) -> None:
+    loop, _ = loop_of(tmp_path, ["a/1"], {"a/1": [PARTIAL, failure(2)]}, news=[News.THERE])
+    loop.run()
+    assert came_to(loop) == {"a/1": ("partial", 2, 2)}
+
+
+def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(cell_loop.time, "monotonic", lambda: now[0])
+    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": [failure(5)]})
+    rundir = loop._waiting[0].planned.plan.rundir
+    rundir.root.mkdir(parents=True)
+    looks: list[bool] = []
+    holding = rundir.locked()
+    holding.__enter__()
+
+    def later() -> None:
+        now[0] += 1.5
+        looks.append(len(host.begun) == 1)
+        if now[0] == 9.0:
+            holding.__exit__(None, None, None)
+
+    host.on_wait = later
+    loop.run()
+    assert came_to(loop) == {"a/1": ("complete", 0, 2)}
+    assert len(looks) > 6
+    assert loop.suite.folder.log.read_text().count("a/1: waiting: it failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent", "reason"),
+    [
+        (Budget(max_requests=5), Spending(requests=5), "not begun: max_requests (5) of the suite is reached"),
+        (Budget(max_requests=5), Spending(requests=4), None),
+    ],
+    ids=["used up", "left"],
+)
+def test_nothing_is_begun_where_nothing_may_be_asked(
+    budget: Budget, spent: Spending, reason: str | None, tmp_path: Path
+) -> None:
+    """The first cell is begun before anybody looks, and ends by itself."""
+    loop, host = loop_of(tmp_path, ["a/1", "a/2"], purse=Purse(budget, spent), budget=budget)
+    loop.run()
+    assert loop.stopped == reason
+    assert host.order == (["a/1"] if reason else ["a/1", "a/2"])
+    assert came_to(loop)["a/2"] == (("missing", 1, 0) if reason else ("complete", 0, 1))
+
+
+def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1", "a/2", "b/1"], processes=2)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    host.on_wait = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    assert host.interrupts == 1
+    assert {name: end[:2] for name, end in came_to(loop).items()} == {
+        "a/1": ("missing", 130), "a/2": ("missing", 130), "b/1": ("missing", 130)}  # fmt: skip
+    assert not loop._running
+
+
+def test_a_cell_that_cannot_be_begun_is_refused(tmp_path: Path) -> None:
+    loop, host = loop_of(tmp_path, ["a/1", "a/2"])
+    loop.refuse(loop._waiting[0].planned, "no key")
+    loop.run()
+    assert came_to(loop) == {"a/1": ("failed", 3, 0), "a/2": ("complete", 0, 1)}
+    assert host.order == ["a/2"]

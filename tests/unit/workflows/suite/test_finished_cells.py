@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.core.rundir import RunDir
+from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.workflows.resume import DataRead, remember
+from eval_factory.workflows.suite.finished_cells import Finished, finished, has_partial_result, reads_own_data
+from unit.builders import evaluation, plan
+
+
+def plan_of(folder: RunDir, **flags: Any) -> Plan:
+    """As of the folder's own run, but for `flags`."""
+    return make_plan(evaluation({"config.output_dir": str(folder.root), **flags}))
+
+
+def test_a_complete_result_of_the_same_run_is_collected(folder: RunDir) -> None:
+    assert finished(plan_of(folder)) == Finished(None)
+
+
+@pytest.mark.parametrize(
+    "path", ["config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures"]
+)
+def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
+    assert finished(plan_of(folder, **{path: 3})) == Finished(None)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"config.params.limit_samples": 3},
+        {"target.api_endpoint.model_id": "org/other"},
+        {"config.params.extra.min_coverage": 0.5},
+        {"config.params.extra.offline": True},
+    ],
+    ids=lambda flags: next(iter(flags)),
+)
+def test_what_may_change_a_number_does(flags: dict[str, Any], folder: RunDir) -> None:
+    assert finished(plan_of(folder, **flags)) is None
+
+
+def test_a_result_that_cannot_be_read_is_made_again(folder: RunDir) -> None:
+    folder.evaluation_config.write_text("results: [", "utf-8")
+    assert finished(plan_of(folder)) is None
+    folder.evaluation_config.unlink()
+    assert finished(plan_of(folder)) is None
+
+
+def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
+    made = plan_of(folder)
+    assert not has_partial_result(folder, made.identity)
+    remember(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
+    assert finished(made) is None
+    assert has_partial_result(folder, made.identity)
+    assert not has_partial_result(folder, "another's")
+    folder.evaluation_config.unlink()
+    assert not has_partial_result(folder, made.identity)
+
+
+@pytest.mark.parametrize(
+    ("flags", "own"),
+    [
+        ({}, False),
+        ({"config.params.extra.data_dir": "/bundle"}, True),
+        ({"config.params.extra.offline": True}, True),
+        (
+            {
+                "config.type": "ehrshot",
+                "config.params.extra.subject": "guo_los",
+                "config.params.extra.data_path": "/data",
+            },
+            True,
+        ),
+    ],
+    ids=["downloaded", "bundle", "offline", "own"],
+)
+def test_data_that_may_be_others_today(flags: dict[str, Any], own: bool) -> None:
+    assert reads_own_data(plan(flags)) is own

@@ -1,0 +1,92 @@
+"""What a suite will take: sums, of which nothing is guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_factory.config.suite import build_suite
+from eval_factory.core.budget import Budget
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.workflows.estimate import Estimate, RoleEstimate
+from eval_factory.workflows.suite.suite_estimate import CellEstimate, SuiteEstimate, estimate_suite
+
+
+def cell(
+    name: str, group: str, requests: int | None, cost: float | None = 0.5, hours: float | None = 0.25
+) -> CellEstimate:
+    sources = {"requests": "counted", "cost": "unknown: why" if cost is None else "known"}
+    tokens = None if requests is None else 10.0 * requests
+    role = RoleEstimate("model", "m", requests, tokens, 0.0, cost, hours, sources)
+    return CellEstimate(name, group, Estimate("qa", (role,), 0, Budget()))
+
+
+def test_sums() -> None:
+    found = SuiteEstimate((cell("a/x", "one", 100), cell("a/y", "one", 50), cell("b/x", "two", 20)), Budget())
+    assert (found.requests, found.tokens, found.cost) == (170, 1700.0, 1.5)
+    assert found.hours == 0.5
+    assert found.beyond == {}
+    assert found.to_text().splitlines()[:4] == [
+        "a/x: 100 requests, 1,000 tokens, 0.5 USD, 15.0 min", "a/y: 50 requests, 500 tokens, 0.5 USD, 15.0 min",
+        "b/x: 20 requests, 200 tokens, 0.5 USD, 15.0 min", "total: 170 requests, 1,700 tokens, 1.50 USD, 30.0 min",
+    ]  # fmt: skip
+
+
+def test_what_nobody_knows_is_not_guessed() -> None:
+    cells = (cell("a/x", "one", 100), cell("a/y", "one", None, None, None), cell("a/z", "one", 1, None))
+    found = SuiteEstimate(cells, Budget(max_cost=0.1))
+    assert (found.requests, found.tokens, found.cost, found.hours) == (None, None, None, None)
+    assert found.beyond == {}
+    lines = found.to_text().splitlines()
+    assert lines[1] == "a/y: unknown requests, unknown tokens, unknown cost, unknown time"
+    assert lines[3:5] == [
+        "  cost of m: unknown: why", "total: unknown requests, unknown tokens, unknown cost, unknown time",
+    ]  # fmt: skip
+
+
+def test_limits_that_will_be_reached() -> None:
+    cells = (cell("a/x", "one", 100, hours=1.0), cell("a/y", "one", 50, hours=0.5))
+    budget = Budget(max_cost=0.9, max_requests=149, max_tokens_total=1499, max_wall_s=5399)
+    found = SuiteEstimate(cells, budget)
+    assert found.beyond == {"max_cost": 1.0, "max_requests": 150, "max_tokens_total": 1500.0, "max_wall_s": 5400.0}
+    assert "  max_requests (149) will be reached before the end" in found.to_text().splitlines()
+    assert "1.5 h" in found.to_text()
+    assert SuiteEstimate(cells, Budget(1.0, 150, 1500, 5400)).beyond == {}
+
+
+def test_a_record_for_programs() -> None:
+    found = SuiteEstimate((cell("a/x", "one", 100),), Budget(max_requests=1)).as_dict()
+    assert {name: found[name] for name in ("requests", "tokens", "cost", "currency", "hours", "beyond")} == {
+        "requests": 100, "tokens": 1000.0, "cost": 0.5, "currency": "USD", "hours": 0.25,
+        "beyond": {"max_requests": 100},
+    }  # fmt: skip
+    (one,) = found["cells"]
+    assert (one["cell"], one["endpoint"], one["requests"]) == ("a/x", "one", 100)
+
+
+def test_of_a_suite(tmp_path: Path) -> None:
+    target = {"name": "small", "api_endpoint": {"url": "demo://baseline", "model_id": "m", "type": "chat"}}
+    section = {
+        "output_dir": str(tmp_path),
+        "evaluations": ["sample_medical_qa"],
+        "targets": [target],
+        "max_requests": 9,
+    }
+    suite = build_suite(None, document={"suite": section}, env={})
+    said: list[str] = []
+    found = estimate_suite(suite, {}, said.append, look_at_data=False)
+    assert said == ["looking at small/sample_medical_qa ..."]
+    assert (found.requests, found.cells[0].group) == (40, suite.limit_groups["small"])
+    assert found.beyond == {"max_requests": 40}
+
+
+def test_what_is_missing_is_said_first(tmp_path: Path) -> None:
+    endpoint = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": "NO_SUCH_KEY"}
+    section = {
+        "output_dir": str(tmp_path), "evaluations": ["sample_medical_qa"],
+        "targets": [{"name": "small", "api_endpoint": endpoint}],
+    }  # fmt: skip
+    suite = build_suite(None, document={"suite": section}, env={})
+    with pytest.raises(PrerequisiteError, match="NO_SUCH_KEY"):
+        estimate_suite(suite, {}, lambda _: None, look_at_data=False)

@@ -1,0 +1,51 @@
+"""What cells have asked, read from their journals now and then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.budget import Spending
+from eval_factory.core.rundir import RunDir
+from eval_factory.workflows.suite import suite_spending
+from eval_factory.workflows.suite.suite_spending import SpendingReader
+
+
+def test_nothing_was_asked(tmp_path: Path) -> None:
+    assert SpendingReader().look(tmp_path) == Spending()
+
+
+def test_a_journal_that_is_none(tmp_path: Path) -> None:
+    RunDir(tmp_path).cache_db.write_text("no database, and long enough to be looked at" * 100)
+    assert SpendingReader().look(tmp_path) == Spending()
+
+
+def test_a_journal_is_read_again_where_it_is_another_and_not_too_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now: list[float] = [0.0]
+    read: list[Path] = []
+
+    def reading(path: Path, _: object) -> Spending:
+        read.append(path)
+        return Spending(requests=len(read))
+
+    monkeypatch.setattr(suite_spending, "spent_so_far", reading)
+    journal = RunDir(tmp_path).cache_db
+    journal.touch()
+    reader = SpendingReader(lambda: now[0])
+    assert reader.look(tmp_path).requests == 1
+    (tmp_path / "cache.db-wal").touch()
+    now[0] = 4.9
+    assert reader.look(tmp_path).requests == 1
+    now[0] = 5.0
+    assert reader.look(tmp_path).requests == 2
+    now[0] = 11.0
+    assert reader.look(tmp_path).requests == 2
+    assert read == [journal, journal]
+    os.utime(journal, (1.0, 1.0))
+    now[0] = 16.0
+    assert reader.look(tmp_path).requests == 3
+    assert reader.look(tmp_path / "another").requests == 4
