@@ -84,9 +84,8 @@ def write_benchmark(folder: Path, name: str, instances: int) -> Path:
     with (folder / "data.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["question", "a", "b", "correct_answer"])
-        writer.writerows(
-            [f"{name}: question {number}", f"one {number}", "two", "AB"[number % 2]] for number in range(instances)
-        )
+        rows = ([f"{name}: question {row}", f"one {row}", "two", "AB"[row % 2]] for row in range(instances))
+        writer.writerows(rows)
     document = {
         "name": name, "description": "Made up", "prompt_file": "prompt.txt", "dataset_file": "data.csv", "max_tokens": 5,
         "metrics": [{"name": "exact_match"}],
@@ -101,9 +100,12 @@ def write_suite(folder: Path, urls: dict[str, str], instances: int) -> Path:
         "output_dir": str(folder / "out"), "max_processes": 3, "max_outage_s": WAIT_S,
         "params": {"parallelism": AT_ONCE, "max_retries": 1},
         "evaluations": [
-            {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}} for name, path in benchmarks.items()
+            {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}}
+            for name, path in benchmarks.items()
         ],
-        "targets": [{"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name, url in urls.items()],
+        "targets": [
+            {"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name, url in urls.items()
+        ],
     }  # fmt: skip
     file = folder / "suite.yml"
     file.write_text(yaml.safe_dump({"suite": document}), encoding="utf-8")

@@ -102,8 +102,7 @@ def loop_of(
     scripts: dict[str, list[dict[str, Any]]] | None = None,
     *,
     news: list[News] | None = None,
-    purse: Purse | None = None,
-    budget: Budget = Budget(),
+    spent: tuple[Budget, Spending] | None = None,
     fresh: bool = False,
     processes: int = 1,
 ) -> tuple[CellLoop, Host]:
@@ -111,6 +110,7 @@ def loop_of(
     names = [name.split("/") for name in cells]
     made = [Cell(target, evaluation, {}, folder / target / evaluation) for target, evaluation in names]
     groups = {target: target[0] for target, _ in names}
+    budget = Budget() if spent is None else spent[0]
     suite = Suite(SuiteDir(folder), tuple(made), budget, processes, 3, 60.0, groups, {})
     suite.folder.state.mkdir()
     for cell in made:
@@ -120,6 +120,7 @@ def loop_of(
     probed = {0: frozenset({"model", "gpt"})}
     options = SuiteOptions(fresh=fresh)
     pauses = cast(EndpointPauses, Pauses(news or []))
+    purse = None if spent is None else Purse(*spent)
     loop = CellLoop(suite, options, cast(CellHost, host), journal, pauses, probed, purse=purse)
     loop.add(
         PlannedCell(number, cell, plan({"config.output_dir": str(cell.folder)}), groups[cell.target])
@@ -248,7 +249,7 @@ def test_nothing_is_begun_where_nothing_may_be_asked(
     budget: Budget, spent: Spending, reason: str | None, tmp_path: Path
 ) -> None:
     """The first cell is begun before anybody looks, and ends by itself."""
-    loop, host = loop_of(tmp_path, ["a/1", "a/2"], purse=Purse(budget, spent), budget=budget)
+    loop, host = loop_of(tmp_path, ["a/1", "a/2"], spent=(budget, spent))
     loop.run()
     assert loop.stopped == reason
     assert host.order == (["a/1"] if reason else ["a/1", "a/2"])
