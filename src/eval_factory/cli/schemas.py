@@ -17,6 +17,7 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "run_config": lambda: run_config_schema(load_framework()),
     "evaluation_config": lambda: documents.schema(documents.EVALUATION_CONFIG_SCHEMA),
     "results": lambda: documents.schema(documents.RESULTS_SCHEMA),
+    "suite_results": lambda: documents.schema(documents.SUITE_RESULTS_SCHEMA),
     "gate_policy": gate_policy_schema,
 }
 """Name -> what makes it. docs/schemas has a file of each, which scripts/make_schemas.py writes."""
