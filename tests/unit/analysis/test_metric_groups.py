@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_each_group_takes_its_metrics_in_helms_order() -> None:
     ],
     ids=["not worst", "other split", "other metric", "perturbed calibration", "other bins"],
 )
-def test_what_is_nearly_one_is_none(changes: dict[str, str]) -> None:
+def test_what_is_nearly_one_is_none(changes: dict[str, Any]) -> None:
     assert list(group_scores(made(other=replace(MAIN, **changes)))) == []
 
 

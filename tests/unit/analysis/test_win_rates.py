@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def ranks(columns: list[Column], models: tuple[str, ...] = MODELS) -> list[tuple
     return [(one.best_rank, one.worst_rank) for one in win_rates(models, columns, tested=True)]
 
 
-def column(*values: float, lower: bool | None = False, **tests: frozenset[tuple[str, str]]) -> Column:
+def column(*values: float, lower: bool | None = False, **tests: Any) -> Column:
     return Column("x", dict(zip("abcdefgh", values, strict=False)), lower, **tests)
 
 
