@@ -23,7 +23,7 @@ def test_a_wide_table_scrolls_in_its_box_and_hostile_names_are_text(
     hostile = payloads(outside.url)
     found = [
         cell(tmp_path, target, f"benchmark_{number}", answers, provenance=replace(PROVENANCE, target=one))
-        for number, one in enumerate(list(hostile.values())[:8])
+        for number, one in enumerate(list(hostile.values())[:7])
         for target, answers in (("small", "1" * 9 + "0"), ("a_model_with_a_longer_name", "0" * 9 + "1"))
     ]
     found += [FinishedCell("small", name, "failed", tmp_path / "x", text) for name, text in hostile.items()]
@@ -34,7 +34,7 @@ def test_a_wide_table_scrolls_in_its_box_and_hostile_names_are_text(
         browser.open(SuiteDir(tmp_path).results_html)
         assert browser.run(OVERFLOW) == [0]
         assert browser.run(BOX) > 0
-        assert browser.accessibility_violations() == []
+    assert browser.accessibility_violations() == []
     assert browser.run("return [window.canary === undefined, document.images.length, document.scripts.length]") == [
         True,
         0,

@@ -117,6 +117,12 @@ def test_pairs_as_rows(tmp_path: Path) -> None:
     assert (ad.n, ad.difference, ad.interval, ad.p, ad.said) == ("-", "-", "-", "-", "")
 
 
+def test_no_difference_has_no_sign(tmp_path: Path) -> None:
+    (benchmark,) = suite_results(cells(tmp_path, {"x": {"a": "1" * 10, "b": "1" * 10}})).benchmarks
+    (row,) = words.pair_rows(benchmark)
+    assert (row.difference, row.interval, row.p) == ("0.0", "-27.8 to +27.8", "1")
+
+
 def test_differences_of_what_is_no_share_are_in_their_own_unit(tmp_path: Path) -> None:
     stats = Stats(2, 3.0, None, None, None, None, None)
     given = [
