@@ -229,10 +229,7 @@ def _column(benchmark: Benchmark, entering: Mapping[str, CellResult], certain: I
     """
     values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
     lower = next(iter(entering.values())).higher_is_better is False
-    shown, surely = (
-        frozenset(pair for pair in _shown(pairs, below) if entering.keys() >= {*pair})
-        for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
-    )
+    shown, surely = frozenset(_shown(benchmark.pairs)), frozenset(_shown(certain, ALPHA_OF_EACH))
     return Column(benchmark.evaluation, values, lower, shown, surely, next(iter(entering.values())).task)
 
 

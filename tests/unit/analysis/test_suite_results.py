@@ -70,6 +70,15 @@ def test_of_what_failed_or_was_not_begun_nothing_is_read(
     assert missing.what_to_do.startswith(said[1])
 
 
+def test_a_partial_result_is_read(tmp_path: Path) -> None:
+    given = replace(cell(tmp_path, "a", "x", "110x"), status="partial", reason="1 instance has no answer")
+    results = suite_results([given, cell(tmp_path, "b", "x", "0000")])
+    one = results.cells[0]
+    assert (one.status, one.n, one.reason, one.enters_win_rates) == ("partial", 3, "1 instance has no answer", True)
+    assert [rate.win_rate for rate in results.win_rates] == [1, 0]
+    assert (results.status, results.missing) == ("partial", ())
+
+
 def test_a_result_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
     gone = FinishedCell("a", "x", "complete", tmp_path / "gone")
     without_instances = cell(tmp_path, "b", "x", SAME)
