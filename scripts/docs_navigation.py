@@ -43,6 +43,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "schemas/README.md": "the same for editors and programs, as JSON Schemas",
     },
     "Explanation": {
+        "suite-results.md": "the table of a suite: fields, win rates, ranks, comparisons",
         "results.md": "how a result is read: scores, failures, notes, usage",
         "statistics.md": "how each interval is made, and how often it holds",
         "validity.md": "what right, empty and random answers score, beside bare HELM",

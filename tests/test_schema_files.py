@@ -11,7 +11,7 @@ from scripts import make_schemas
 
 from eval_factory.cli.schemas import SCHEMAS, schema_text
 
-OF_RESULTS = ("evaluation_config", "results")
+OF_RESULTS = ("evaluation_config", "results", "suite_results")
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

@@ -8,7 +8,7 @@ from eval_factory.analysis.suite_page import suite_page
 from eval_factory.analysis.suite_records import SuiteResults
 from eval_factory.core.rundir import write_atomic
 from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.report.documents import to_yaml
+from eval_factory.report import documents
 
 
 def write_suite_results(results: SuiteResults, folder: SuiteDir) -> None:
@@ -17,8 +17,10 @@ def write_suite_results(results: SuiteResults, folder: SuiteDir) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
+    whole = document(results, folder.root)
+    documents.check(whole, documents.SUITE_RESULTS_SCHEMA)
     write_atomic(folder.results_csv, csv_text(rows(results, folder.root)))
     write_atomic(folder.results_md, markdown(results, folder.root))
     write_atomic(folder.results_html, suite_page(results, folder.root))
-    write_atomic(folder.usage_yaml, to_yaml(usage_document(results)))
-    write_atomic(folder.results_yaml, to_yaml(document(results, folder.root)))
+    write_atomic(folder.usage_yaml, documents.to_yaml(usage_document(results)))
+    write_atomic(folder.results_yaml, documents.to_yaml(whole))

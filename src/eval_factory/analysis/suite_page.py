@@ -37,7 +37,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
 def link(cell: CellResult, root: Path) -> str:
     """To the report of a run. It begins with `./` or `../`: whatever a folder is called, it is no address."""
     path = f"{folder_of(cell, root)}/{RunDir(cell.folder).report_html.name}"
-    return quote(path if path.startswith("../") else f"./{path}")
+    return quote(path if path.startswith("../") else f"./{path}", errors="surrogateescape")
 
 
 def _top(results: SuiteResults) -> Iterator[tuple[str, str]]:

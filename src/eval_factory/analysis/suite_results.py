@@ -116,7 +116,11 @@ def _why_not(result: TaskResult) -> Iterator[str]:
     yield from result.validity.short_reasons
     if not result.validity.not_reportable:
         has_score = result.main_metric in result.scores
-        yield f"{result.validity.coverage:.1%} of it has a score" if has_score else "it has no main score"
+        yield (
+            f"only {result.validity.coverage * 100:.1f} % of what was asked is scored"
+            if has_score
+            else "it has no main score"
+        )
 
 
 def _cost(result: TaskResult) -> tuple[float | None, int]:
@@ -225,11 +229,8 @@ def _column(benchmark: Benchmark, entering: Mapping[str, CellResult], certain: I
     """
     values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
     lower = next(iter(entering.values())).higher_is_better is False
-    shown, surely = (
-        frozenset(pair for pair in _shown(pairs, below) if entering.keys() >= {*pair})
-        for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
-    )
-    return Column(benchmark.evaluation, values, lower, shown, surely)
+    shown, surely = frozenset(_shown(benchmark.pairs)), frozenset(_shown(certain, ALPHA_OF_EACH))
+    return Column(benchmark.evaluation, values, lower, shown, surely, next(iter(entering.values())).task)
 
 
 def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> Iterator[GroupWinRates]:
@@ -250,6 +251,10 @@ def _missing(cell: CellResult) -> Missing:
     if cell.status == "missing":
         return Missing(cell, cell.reason or "it was not begun", "run the suite again: it begins what is missing")
     if cell.status == "failed":
-        return Missing(cell, cell.reason or "it has no result", "mend what the reason names, then run the suite again")
+        return Missing(
+            cell,
+            cell.reason or "it has no result",
+            "correct what the reason names, then run the suite again: it begins what failed",
+        )
     why = "; ".join(cell.not_reportable) or "its main score could not be computed"
     return Missing(cell, cell.reason or why, "read the notes in its report; a partial run is continued by the suite")

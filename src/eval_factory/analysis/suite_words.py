@@ -163,8 +163,9 @@ def _pair_row(evaluation: str, pair: Pair) -> PairRow:
 
 
 def _difference(points: float, one: Comparison) -> str:
-    """A share as points of 100."""
-    return f"{points * 100:+.1f}" if one.scale == PROPORTION else f"{points:+.3g}"
+    """A share as points of 100; zero has no sign."""
+    told = f"{points * 100:+.1f}" if one.scale == PROPORTION else f"{points:+.3g}"
+    return told if float(told) else told[1:]
 
 
 def p_value(p: float | None) -> str:

@@ -34,6 +34,8 @@ class Column:
     """(better, worse): differences that the tests of this column show."""
     certain: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
     """Those that are shown at `ALPHA_OF_EACH` with all columns together."""
+    source: str | None = None
+    """What it shares its questions with; None: with no other column."""
 
     @property
     def counts(self) -> bool:
@@ -109,19 +111,26 @@ def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tu
     """(better, worse) by the columns that both have, as a sample: their wins, with the sign flipped at random.
 
     A paired test over benchmarks, with Holm's correction for the pairs (J. Demsar, Journal of Machine Learning
-    Research 7:1-30, 2006). It needs seven columns or more.
+    Research 7:1-30, 2006). It needs seven columns or more. Those of one source, such as variants of a benchmark, are
+    flipped together.
     """
     pairs = list(combinations(models, 2))
     differences = [_differences(one, other, columns) for one, other in pairs]
-    p_values = holm([sign_flip_p(found) if found else None for found in differences])
+    p_values = holm([sign_flip_p(found) if len(found) > 1 else None for found in differences])
     for (one, other), found, p_value in zip(pairs, differences, p_values, strict=True):
         if p_value is not None and p_value < ALPHA_OF_EACH:
             yield (one, other) if sum(found) > 0 else (other, one)
 
 
 def _differences(one: str, other: str, columns: Iterable[Column]) -> list[float]:
-    both = [column for column in columns if one in column.values and other in column.values]
-    return [(_wins(one, column) - _wins(other, column)) / (len(column.values) - 1) for column in both]
+    """Of each source the sum over its columns."""
+    sums: dict[str, float] = {}
+    for number, column in enumerate(columns):
+        if one in column.values and other in column.values:
+            source = f"column {number}" if column.source is None else f"source {column.source}"
+            apart = (_wins(one, column) - _wins(other, column)) / (len(column.values) - 1)
+            sums[source] = sums.get(source, 0.0) + apart
+    return list(sums.values())
 
 
 def _by_instances(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "run_config": lambda: run_config_schema(load_framework()),
     "evaluation_config": lambda: documents.schema(documents.EVALUATION_CONFIG_SCHEMA),
     "results": lambda: documents.schema(documents.RESULTS_SCHEMA),
+    "suite_results": lambda: documents.schema(documents.SUITE_RESULTS_SCHEMA),
     "gate_policy": gate_policy_schema,
     "suite": lambda: suite_schema(load_framework()),
 }

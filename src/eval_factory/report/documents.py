@@ -39,6 +39,7 @@ EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
 FIRST_SCHEMA = "evaluation_config.v1.schema.json"
 """Of a file with `schema_version: 1`, which is still read."""
 RESULTS_SCHEMA = "results.schema.json"
+SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
 
 _MAP, _LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis import comparison
-from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare
+from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare, compare_pairs, corrected
+from eval_factory.analysis.comparison_reasons import Side
 from eval_factory.analysis.instance_values import values_of
 from eval_factory.analysis.paired import equivalence, non_inferiority, paired_difference
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -227,3 +228,45 @@ def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path) -> None:
         compare([tmp_path, tmp_path], margin=float("nan"))
     with pytest.raises(PrerequisiteError, match="there is no result"):
         compare([tmp_path, tmp_path])
+
+
+def side(folder: Path) -> Side:
+    stored = load_result(folder)
+    main = stored.result.scores[stored.result.main_metric]
+    return Side(folder.name, stored, values_of(stored.result.instances, main))
+
+
+def test_pairs_that_cannot_be_compared_keep_no_others_from_it(tmp_path: Path) -> None:
+    folders = [right_or_wrong(tmp_path / name, values) for name, values in (("x", "1" * 10), ("y", "0" * 9 + "1"))]
+    other = right_or_wrong(tmp_path / "z", "1" * 10, provenance=replace(PROVENANCE, errata_version=9))
+    first, *others = compare_pairs([side(folder) for folder in (*folders, other)])
+    assert (first.a, first.b) == (Model("x", folders[0], "org/model"), Model("y", folders[1], "org/model"))
+    alone = only(folders)
+    assert first.comparison is not None
+    assert (first.comparison.paired, first.reasons) == (alone.paired, ())
+    assert first.comparison.p_holm == alone.paired.p_value
+    assert [(pair.a.label, pair.b.label, pair.comparison) for pair in others] == [("x", "z", None), ("y", "z", None)]
+    said = "x and z were scored with different lists of known defects: errata 3 and 9"
+    assert [reason.message for reason in others[0].reasons] == [said]
+
+
+def test_pairs_of_other_main_metrics_have_no_other_reason(tmp_path: Path) -> None:
+    made = result([instance("q0", 1.0, "f1")], ["f1"], provenance=replace(PROVENANCE, errata_version=9))
+    (pair,) = compare_pairs([side(right_or_wrong(tmp_path / "x", "1")), side(written(tmp_path / "y", made))])
+    assert [reason.name for reason in pair.reasons] == ["metric"]
+    assert pair.reasons[0].message.startswith("y's main metric is f1, x's is exact_match")
+
+
+def test_p_values_of_pairs_are_corrected_for_those_that_were_compared(tmp_path: Path) -> None:
+    values = {"x": "1" * 20, "y": "1" * 10 + "0" * 10, "z": "1" * 18 + "00"}
+    pairs = compare_pairs([side(right_or_wrong(tmp_path / name, row)) for name, row in values.items()])
+    found = [pair.comparison for pair in pairs]
+    alone = compare([tmp_path / name for name in values])
+    assert [one and one.p_holm for one in found] == [one.p_holm for one in alone.comparisons]
+    twice = corrected([*pairs, replace(pairs[0], comparison=None), *pairs])
+    assert twice[3].comparison is None
+    least = alone.comparisons[0].paired.p_value
+    assert least is not None
+    assert twice[0].comparison is not None
+    assert twice[0].comparison.p_holm == pytest.approx(6 * least)
+    assert compare_pairs([]) == ()

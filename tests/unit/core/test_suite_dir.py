@@ -17,8 +17,10 @@ def test_a_cell_lies_under_its_target_and_all_that_is_no_result_under_a_reserved
 
 def test_what_a_user_reads_lies_in_the_folder_itself() -> None:
     suite = SuiteDir(Path("out"))
-    files = [suite.config, suite.results_yaml, suite.results_csv, suite.results_md, suite.results_html]
-    assert [file.parent for file in files] == [Path("out")] * 5
+    results = [suite.results_yaml, suite.results_csv, suite.results_md, suite.results_html]
+    files = [suite.config, *results, suite.usage_yaml]
+    assert [file.parent for file in files] == [Path("out")] * 6
     assert [file.name for file in files] == [
-        "suite_config.yml", "suite_results.yaml", "suite_results.csv", "suite_results.md", "suite_results.html"
+        "suite_config.yml", "suite_results.yaml", "suite_results.csv", "suite_results.md", "suite_results.html",
+        "suite_usage.yaml",
     ]  # fmt: skip

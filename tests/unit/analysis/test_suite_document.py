@@ -1,0 +1,193 @@
+"""A suite's results as documents: what is written of them, rows, and CSV that no spreadsheet runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.analysis.metric_groups import GroupScore
+from eval_factory.analysis.suite_document import csv_text, document, rows, usage_document
+from eval_factory.analysis.suite_records import CellResult, GroupWinRates, SuiteResults
+from eval_factory.analysis.suite_results import FinishedCell, suite_results
+from eval_factory.analysis.win_rates import WinRate
+from eval_factory.report import documents
+from stored_results import PROVENANCE
+from stored_suite import cell, cells
+
+WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
+
+
+def of(*found: CellResult, **changes: Any) -> SuiteResults:
+    targets, evaluations = ({getattr(one, name): None for one in found} for name in ("target", "evaluation"))
+    return replace(
+        SuiteResults("partial", tuple(targets), tuple(evaluations), found, (), (), (), (), ()), **changes
+    )  # fmt: skip
+
+
+BARE = CellResult("a", "x", "failed", Path("out/a/x"))
+FULL = CellResult(
+    "a", "x", "complete", Path("out/a/x"), model="org/a", task="t", main_metric="m", value=0.1234567890123, ci_low=0.01,
+    ci_high=0.123456789, n=9, higher_is_better=True, scale=(0.0, 5.0), unit="rating", reportable=True, requested=10,
+    failed=1, coverage=0.9, cost=0.0123456789, unpriced=2, prompt_tokens=30, completion_tokens=4,
+)  # fmt: skip
+
+
+def test_a_cell_begins_with_the_ten_fields_that_are_always_there() -> None:
+    (written,) = document(of(BARE), Path("out"))["cells"]
+    assert written == {
+        "target": "a", "evaluation": "x", "status": "failed", "main_metric": None, "value": None, "ci_low": None,
+        "ci_high": None, "n": None, "reportable": False, "folder": "a/x",
+    }  # fmt: skip
+    (full,) = document(of(FULL), Path("out"))["cells"]
+    assert list(full)[:10] == list(written)
+
+
+def test_the_value_is_exact_and_what_is_derived_is_rounded() -> None:
+    (written,) = document(of(FULL), Path("out"))["cells"]
+    assert (written["value"], written["ci_low"], written["ci_high"]) == (0.1234567890123, 0.01, 0.123457)
+    assert written["validity"] == {"requested": 10, "failed": 1, "coverage": 0.9}
+    assert written["paid"] == {"cost": 0.0123457, "unpriced": 2, "prompt_tokens": 30, "completion_tokens": 4}
+    assert (written["scale"], written["unit"], written["higher_is_better"]) == ([0.0, 5.0], "rating", True)
+    assert not written.keys() & {"reason", "not_reportable", "scores"}
+
+
+def test_what_is_priced_throughout_says_nothing_of_what_is_not() -> None:
+    (written,) = document(of(replace(FULL, unpriced=0, cost=0.0)), Path("out"))["cells"]
+    assert written["paid"] == {"cost": 0.0, "prompt_tokens": 30, "completion_tokens": 4}
+
+
+def test_a_folder_is_relative_to_the_suites_also_in_another_one(tmp_path: Path) -> None:
+    found = [replace(BARE, folder=tmp_path / "s" / "a" / "x"), replace(BARE, folder=tmp_path / "other" / "a" / "x")]
+    written = document(of(*found), tmp_path / "s")["cells"]
+    assert [one["folder"] for one in written] == ["a/x", "../other/a/x"]
+
+
+def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": WELL, "b": ILL}})
+    given.append(cell(tmp_path, "c", "y", WELL, provenance=replace(PROVENANCE, errata_version=9)))
+    given.append(cell(tmp_path, "c", "x", WELL, reportable=False))
+    given.append(FinishedCell("c", "z", "failed", tmp_path / "c" / "z", "HTTP 500"))
+    found = suite_results(given)
+    score = GroupScore("bias", "bias_metric:x", 0.5, None, 0.6, 9, lower_is_better=True)
+    found = replace(
+        found,
+        cells=(replace(found.cells[0], group_scores=(score,), cost=1.0, unpriced=1), *found.cells[1:]),
+        group_win_rates=(GroupWinRates("bias", (WinRate("a", 0.5, 1), WinRate("b", None, 0))),),
+    )
+    whole = document(found, tmp_path)
+    documents.check(whole, documents.SUITE_RESULTS_SCHEMA)
+    assert (whole["schema_version"], whole["status"]) == (1, "partial")
+    assert (whole["targets"], whole["evaluations"]) == (["a", "b", "c"], ["x", "y", "z"])
+    assert whole["cells"][0]["scores"] == [
+        {"group": "bias", "label": "bias_metric:x", "value": 0.5, "ci_high": 0.6, "n": 9, "lower_is_better": True}
+    ]
+    assert whole["win_rates"]["models"][0] == {
+        "target": "a", "win_rate": 1, "columns": 1, "best_rank": 1, "worst_rank": 1, "won": 1, "lost": 0, "undecided": 0
+    }  # fmt: skip
+    assert [(one["evaluation"], one["target"]) for one in whole["win_rates"]["left_out"]] == [("x", "c"), ("y", None)]
+    models = [{"target": "a", "win_rate": 0.5, "columns": 1}, {"target": "b", "columns": 0}]
+    assert whole["metric_groups"] == [{"group": "bias", "models": models}]
+    assert whole["missing"] == [
+        {"target": "c", "evaluation": "z", "status": "failed", "reason": "HTTP 500",
+         "what_to_do": "correct what the reason names, then run the suite again: it begins what failed"}
+    ]  # fmt: skip
+
+
+def test_a_comparison_has_numbers_or_reasons(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": WELL}})
+    given.append(cell(tmp_path, "c", "x", WELL, provenance=replace(PROVENANCE, errata_version=9)))
+    (one,) = document(suite_results(given), tmp_path)["comparisons"]  # y has no pair
+    assert one["evaluation"] == "x"
+    first, second, _ = one["pairs"]
+    assert (first["a"], first["b"], first["n"], first["metric"], first["significant"]) == (
+        "a",
+        "b",
+        40,
+        "exact_match",
+        True,
+    )
+    assert (first["value_a"], first["value_b"], first["difference"]) == (0.75, 0.25, -0.5)
+    assert first["p_holm"] == first["p_value"] == pytest.approx(0.0022, abs=0.0001)
+    assert second.keys() == {"a", "b", "reasons"}
+    assert [reason["name"] for reason in second["reasons"]] == ["errata"]
+    assert one["ranks"] == [{"target": "a", "best": 1, "worst": 1}, {"target": "b", "best": 2, "worst": 2}]
+
+
+def test_what_no_two_runs_share_is_in_the_usage_alone(tmp_path: Path) -> None:
+    found = suite_results(
+        [replace(cell(tmp_path, "a", "x", WELL), attempts=3), FinishedCell("b", "x", "missing", tmp_path)]
+    )
+    assert usage_document(found) == {
+        "schema_version": 1,
+        "cells": [
+            {"target": "a", "evaluation": "x", "attempts": 3, "requests": 1, "retries": 0, "cached": 0, "wall_s": 1.0,
+             "latency_p50_s": 0.1, "latency_p95_s": 0.1, "inference_runtime_s": 0.1}
+        ],
+    }  # fmt: skip
+    other = suite_results([cell(tmp_path, "a", "x", WELL), FinishedCell("b", "x", "missing", tmp_path, attempts=5)])
+    assert documents.to_yaml(document(other, tmp_path)) == documents.to_yaml(document(found, tmp_path))
+
+
+def test_foreign_text_is_printable_and_can_be_written() -> None:
+    odd = "a\u202eb\ud800\x1b[2J"
+    written = document(of(replace(FULL, model=odd, not_reportable=(odd,))), Path("out"))["cells"][0]
+    assert written["model"] == "a\\u202eb\\ud800\\x1b[2J"
+    assert written["not_reportable"] == ["a\\u202eb\\ud800\\x1b[2J"]
+    documents.to_yaml(written).encode()
+
+
+def test_every_row_has_the_same_fields_with_plain_values() -> None:
+    robust = GroupScore("robustness", "m@test+robustness.worst", 0.3, None, None, 9, lower_is_better=False)
+    bias = GroupScore("bias", "bias_metric:x", 0.2, None, None, 9, lower_is_better=True)
+    first, second = rows(of(replace(FULL, group_scores=(bias, robust)), replace(BARE, not_reportable=("p", "q"))))
+    assert list(first) == list(second) == [
+        "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
+        "reason", "model", "task", "higher_is_better", "unit", "requested", "failed", "coverage", "cost", "unpriced",
+        "prompt_tokens", "completion_tokens", "not_reportable", "robustness", "bias: bias_metric:x",
+    ]  # fmt: skip
+    assert (first["value"], first["folder"], first["not_reportable"]) == (0.1234567890123, "out/a/x", None)
+    assert (first["robustness"], first["bias: bias_metric:x"]) == (0.3, 0.2)
+    assert (second["value"], second["not_reportable"], second["robustness"]) == (None, "p; q", None)
+    assert rows(of(BARE), Path("out"))[0]["folder"] == "a/x"
+    assert rows(of()) == []
+
+
+def read(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def test_csv_has_a_head_and_a_line_a_cell() -> None:
+    text = csv_text(rows(of(FULL, BARE), Path("out")))
+    assert text.splitlines()[0].startswith('"target","evaluation","status","main_metric","value",')
+    assert text.splitlines()[1].startswith('"a","x","complete","m",0.1234567890123,0.01,0.123456789,9,"true","a/x","",')
+    assert [line[8] for line in read(text)] == ["reportable", "true", "false"]
+    assert len(text.splitlines()) == 3
+    assert csv_text([]) == ""
+
+
+@pytest.mark.parametrize(
+    "formula", ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\uff1d1+1", '=HYPERLINK("http://x";"y")']
+)
+def test_what_a_spreadsheet_would_run_is_text(formula: str) -> None:
+    (_, line) = read(csv_text([{"name": formula}]))
+    assert line == ["'" + formula]
+    (head, _) = read(csv_text([{formula: 1}]))
+    assert head == ["'" + formula]
+
+
+@pytest.mark.parametrize("text", ["\t=1+1", "\r=1+1", "\n=1+1"])
+def test_white_space_before_a_formula_is_shown(text: str) -> None:
+    (_, line) = read(csv_text([{"name": text}]))
+    assert line[0][:2] in ("\\t", "\\r", "\\n")
+
+
+def test_no_text_leaves_its_cell_and_numbers_stay_numbers() -> None:
+    hostile = 'a","=1+1\n=2;=3'
+    text = csv_text([{"name": hostile, "value": -0.5, "none": None, "yes": True, "no": False}])
+    assert read(text)[1] == ['a","=1+1\\n=2;=3', "-0.5", "", "true", "false"]
+    assert text.splitlines()[1] == '"a"",""=1+1\\n=2;=3",-0.5,"","true","false"'

@@ -1,0 +1,280 @@
+"""Finished runs, put together: values, comparisons, win rates, what is left out and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.analysis import suite_results as module
+from eval_factory.analysis.comparison import compare
+from eval_factory.analysis.metric_groups import GroupScore
+from eval_factory.analysis.suite_records import CellResult, LeftOut, Took
+from eval_factory.analysis.suite_results import FinishedCell, suite_results
+from eval_factory.core.results import Instances, Spent, SpentByRole, Usage
+from eval_factory.report.reader import load_result
+from stored_results import PROVENANCE, instance
+from stored_suite import cell, cells, made, share
+
+WELL, ILL, SAME = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10, "1" * 20 + "0" * 20
+PARTLY = "40.0 % of the answers are unreadable\n  grant more tokens"
+
+
+def test_a_cell_has_what_its_result_says(tmp_path: Path) -> None:
+    (one,) = suite_results([cell(tmp_path, "small", "medec_hot", "1110x")]).cells
+    assert one == CellResult(
+        "small", "medec_hot", "complete", tmp_path / "small" / "medec_hot", model="org/small", task="medec_hot",
+        main_metric="exact_match", value=0.75, ci_low=0.65, ci_high=0.85, n=4, higher_is_better=True, scale=(0.0, 1.0),
+        unit="share", reportable=True, requested=5, failed=0, coverage=0.8, prompt_tokens=1, completion_tokens=1,
+        took=Took(1, 1, 0, 0, 1.0, 0.1, 0.1, 0.1),
+    )  # fmt: skip
+
+
+def test_targets_and_evaluations_stand_in_the_order_of_the_suite(tmp_path: Path) -> None:
+    results = suite_results(cells(tmp_path, {"x": {"b": SAME, "a": SAME}, "w": {"b": SAME, "a": SAME}}))
+    assert (results.status, results.targets, results.evaluations) == ("complete", ("b", "a"), ("x", "w"))
+    assert [one.name for one in results.cells] == ["b/x", "a/x", "b/w", "a/w"]
+    assert results.missing == ()
+    assert results.cell("a", "w") is results.cells[3]
+    assert results.cell("a", "v") is None
+
+
+@pytest.mark.parametrize("status", ["partial", "failed", "missing"])
+def test_a_suite_is_complete_where_every_cell_is(tmp_path: Path, status: Any) -> None:
+    given = cells(tmp_path, {"x": {"a": SAME, "b": SAME}})
+    assert suite_results([given[0], replace(given[1], status=status)]).status == "partial"
+    assert suite_results([]).status == "partial"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said"),
+    [
+        ("failed", "HTTP 500\n  look", ("HTTP 500 look", "correct what the reason names")),
+        ("failed", None, ("it has no result", "correct what the reason names")),
+        ("missing", None, ("it was not begun", "run the suite again: it begins what is missing")),
+        ("missing", "the budget is used up", ("the budget is used up", "run the suite again")),
+    ],
+)
+def test_of_what_failed_or_was_not_begun_nothing_is_read(
+    tmp_path: Path, status: Any, reason: str | None, said: tuple[str, str]
+) -> None:
+    given = replace(cell(tmp_path, "a", "x", SAME), status=status, reason=reason)
+    results = suite_results([given])
+    (one,) = results.cells
+    assert (one.value, one.reportable, one.model, one.took, one.status) == (None, False, None, None, status)
+    (missing,) = results.missing
+    assert (missing.cell, missing.reason) == (one, said[0])
+    assert missing.what_to_do.startswith(said[1])
+
+
+def test_a_partial_result_is_read(tmp_path: Path) -> None:
+    given = replace(cell(tmp_path, "a", "x", "110x"), status="partial", reason="1 instance has no answer")
+    results = suite_results([given, cell(tmp_path, "b", "x", "0000")])
+    one = results.cells[0]
+    assert (one.status, one.n, one.reason, one.enters_win_rates) == ("partial", 3, "1 instance has no answer", True)
+    assert [rate.win_rate for rate in results.win_rates] == [1, 0]
+    assert (results.status, results.missing) == ("partial", ())
+
+
+def test_a_result_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
+    gone = FinishedCell("a", "x", "complete", tmp_path / "gone")
+    without_instances = cell(tmp_path, "b", "x", SAME)
+    (without_instances.folder / "results.jsonl").unlink()
+    results = suite_results([gone, without_instances, cell(tmp_path, "c", "x", SAME)])
+    assert [one.status for one in results.cells] == ["failed", "failed", "complete"]
+    assert "there is no result" in str(results.cells[0].reason)
+    assert "its instances cannot be read" in str(results.cells[1].reason)
+    assert [one.cell.target for one in results.missing] == ["a", "b"]
+    assert results.status == "partial"
+
+
+def test_a_run_without_its_main_score_is_missing_with_the_reason(tmp_path: Path) -> None:
+    given = cell(tmp_path, "a", "x", SAME, main_metric="f1", reportable=False)
+    results = suite_results([given])
+    (one,) = results.cells
+    assert (one.main_metric, one.value, one.n, one.model) == ("f1", None, None, "org/a")
+    assert one.took is not None
+    assert results.missing[0].reason == "it has no main score"
+    assert "read the notes" in results.missing[0].what_to_do
+
+
+def test_models_are_compared_benchmark_by_benchmark_as_compare_does(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL, "c": SAME}, "y": {"a": SAME, "b": SAME, "c": SAME}})
+    first, second = suite_results(given).benchmarks
+    alone = compare([one.folder for one in given[:3]])
+    found = [pair.comparison for pair in first.pairs]
+    assert [one and one.paired for one in found] == [one.paired for one in alone.comparisons]
+    assert [one and one.p_holm for one in found] == [one.p_holm for one in alone.comparisons]
+    assert [(pair.a.label, pair.b.label) for pair in first.pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert [(one.model.label, one.best, one.worst) for one in first.ranks] == [
+        (name, one.best, one.worst) for name, one in zip("abc", alone.ranks, strict=True)
+    ]
+    assert [(one.best, one.worst) for one in first.ranks] == [(1, 1), (2, 3), (2, 3)]
+    assert [(one.best, one.worst) for one in second.ranks] == [(1, 3)] * 3
+
+
+def test_win_rates_count_shown_differences_of_each_benchmark(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": WELL, "b": SAME}})
+    results = suite_results(given)
+    assert [(one.win_rate, one.columns) for one in results.win_rates] == [(1, 2), (0, 2)]
+    assert [(one.won, one.lost, one.undecided) for one in results.win_rates] == [(2, 0, 0), (0, 2, 0)]
+    assert [(one.best_rank, one.worst_rank) for one in results.win_rates] == [(1, 1), (2, 2)]
+
+
+def test_ranks_need_differences_that_hold_for_all_benchmarks_together(tmp_path: Path) -> None:
+    """Seven right in one alone: p = 0.016, and 0.047 where three such benchmarks are corrected for their number."""
+    given = {f"e{number}": {"a": "1" * 7 + "0" * 33, "b": "0" * 40} for number in range(3)}
+    results = suite_results(cells(tmp_path, given))
+    assert [(one.won, one.lost) for one in results.win_rates] == [(3, 0), (0, 3)]
+    assert [(one.best_rank, one.worst_rank) for one in results.win_rates] == [(1, 2)] * 2
+    (alone,) = [suite_results(cells(tmp_path / "one", {"e": given["e0"]}))]
+    assert [(one.best_rank, one.worst_rank) for one in alone.win_rates] == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(("tasks", "ranks"), [(7, [(1, 1), (2, 2)]), (6, [(1, 2), (1, 2)])])
+def test_variants_of_a_task_count_once_where_benchmarks_are_the_sample(
+    tmp_path: Path, tasks: int, ranks: list[tuple[int, int]]
+) -> None:
+    """The leads are too small to be shown in any of them."""
+    found = [
+        cell(tmp_path, target, f"e{number}", answers, task=f"t{min(number, tasks - 1)}")
+        for number in range(7)
+        for target, answers in (("a", "1111"), ("b", "1110"))
+    ]
+    assert [(one.best_rank, one.worst_rank) for one in suite_results(found).win_rates] == ranks
+
+
+def test_a_value_that_is_not_reportable_is_shown_and_wins_nothing(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": SAME, "b": ILL}})
+    validity = replace(made("c", "x", WELL).validity, not_reportable=(PARTLY,))
+    given.append(cell(tmp_path, "c", "x", WELL, reportable=False, validity=validity))
+    results = suite_results(given)
+    assert (results.cells[2].value, results.cells[2].reportable) == (0.75, False)
+    assert results.cells[2].not_reportable == ("40.0 % of the answers are unreadable",)
+    assert [one.win_rate for one in results.win_rates] == [1, 0, None]
+    why = "its value is not reportable: 40.0 % of the answers are unreadable"
+    assert results.left_out == (LeftOut("x", "c", why),)
+    (pairs,) = [one.pairs for one in results.benchmarks]
+    assert [pair.comparison is None for pair in pairs] == [False, True, True]
+    assert [one.model.label for one in results.benchmarks[0].ranks] == ["a", "b"]
+    assert [one.undecided for one in results.win_rates] == [1, 1, None]
+
+
+def test_a_run_of_too_few_instances_says_so(tmp_path: Path) -> None:
+    (one,) = suite_results([cell(tmp_path, "a", "x", "1xxx", reportable=False)]).cells
+    assert one.not_reportable == ("only 25.0 % of what was asked is scored",)
+
+
+def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": ILL, "b": WELL}})
+    given.append(cell(tmp_path, "c", "y", WELL, provenance=replace(PROVENANCE, errata_version=9)))
+    results = suite_results(given)
+    assert [one.win_rate for one in results.win_rates] == [1, 0, None]
+    why = "its results cannot be compared: a and c were scored with different lists of known defects: errata 3 and 9"
+    assert results.left_out == (LeftOut("y", None, why),)
+    pairs = results.benchmarks[1].pairs
+    assert [[reason.name for reason in pair.reasons] for pair in pairs] == [[], ["errata"], ["errata"]]
+    assert pairs[0].comparison is not None
+    assert pairs[0].comparison.p_holm == pairs[0].comparison.paired.p_value
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda root: cell(root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}),
+         "it is not known whether a higher value is better"),
+        (lambda root: FinishedCell("b", "x", "missing", root), "one model alone has a value that counts"),
+    ],
+    ids=["no direction", "one value"],
+)  # fmt: skip
+def test_what_no_win_can_be_counted_of_is_left_out(
+    tmp_path: Path, change: Callable[[Path], FinishedCell], why: str
+) -> None:
+    results = suite_results([cell(tmp_path, "a", "x", WELL), change(tmp_path)])
+    assert [one.win_rate for one in results.win_rates] == [None, None]
+    assert results.left_out == (LeftOut("x", None, why),)
+
+
+def test_values_that_no_test_is_known_for_win_all_the_same(tmp_path: Path) -> None:
+    """Such as an F1 of the whole, of which no instance has a value."""
+    given = [
+        cell(tmp_path, name, "x", answers, scores={"exact_match": share(answers, metric="macro_f1")})
+        for name, answers in (("a", WELL), ("b", ILL))
+    ]
+    results = suite_results(given)
+    (pair,) = results.benchmarks[0].pairs
+    assert (pair.comparison, [reason.name for reason in pair.reasons]) == (None, ["no_pairs"])
+    assert [(one.win_rate, one.won, one.undecided) for one in results.win_rates] == [(1, 0, 1), (0, 0, 1)]
+    assert results.left_out == ()
+    assert results.benchmarks[0].ranks == ()
+
+
+def test_where_lower_is_better_the_lower_value_wins(tmp_path: Path) -> None:
+    given = [
+        cell(tmp_path, name, "x", answers, scores={"exact_match": share(answers, higher_is_better=False)})
+        for name, answers in (("a", WELL), ("b", ILL))
+    ]
+    loaded = [load_result(one.folder).result.scores["exact_match"].higher_is_better for one in given]
+    assert loaded == [False, False]
+    results = suite_results(given)
+    assert [(one.win_rate, one.won, one.best_rank) for one in results.win_rates] == [(0, 0, 2), (1, 1, 1)]
+
+
+def with_robustness(root: Path, target: str, value: float, **changes: Any) -> FinishedCell:
+    worst = share(SAME, value=value, perturbation="robustness.worst")
+    scores = {"exact_match": share(SAME), "exact_match@test+robustness.worst": worst}
+    return cell(root, target, "x", SAME, scores=scores, **changes)
+
+
+def test_the_other_metric_groups_have_win_rates_of_their_own(tmp_path: Path) -> None:
+    given = [with_robustness(tmp_path, "a", 0.2), with_robustness(tmp_path, "b", 0.4), cell(tmp_path, "c", "x", SAME)]
+    given.append(with_robustness(tmp_path, "d", 0.9, reportable=False))
+    results = suite_results(given)
+    score = GroupScore("robustness", "exact_match@test+robustness.worst", 0.2, 0.4, 0.6, 40, lower_is_better=False)
+    assert results.cells[0].group_scores == (score,)
+    assert results.cells[2].group_scores == ()
+    (group,) = results.group_win_rates
+    assert group.group == "robustness"
+    assert [(one.model, one.win_rate, one.best_rank) for one in group.models] == [
+        ("a", 0, None), ("b", 1, None), ("c", None, None), ("d", None, None)
+    ]  # fmt: skip
+
+
+def test_what_was_paid_is_that_of_all_runs_and_what_it_took_stands_apart(tmp_path: Path) -> None:
+    this, whole = Spent(3, 2, 1, 10, 5, 0.2, 0.3), Spent(9, 4, 2, 30, 15, 0.4, 0.5)
+    usage = Usage(SpentByRole(this, {"model": this}), SpentByRole(whole, {"model": whole}), 3, 7.5)
+    given = replace(cell(tmp_path, "a", "x", SAME, usage=usage), attempts=2)
+    (one,) = suite_results([given]).cells
+    assert (one.cost, one.unpriced, one.prompt_tokens, one.completion_tokens) == (None, 0, 30, 15)
+    assert one.took == Took(2, 9, 2, 2, 7.5, 0.4, 0.5, 0.1)
+
+
+def test_the_requested_and_the_failed_are_those_of_the_validity(tmp_path: Path) -> None:
+    validity = replace(made("a", "x", SAME).validity, instances=Instances(40, 36, 4, 0, 0, 0))
+    (one,) = suite_results([cell(tmp_path, "a", "x", SAME, validity=validity)]).cells
+    assert (one.requested, one.failed, one.coverage) == (40, 4, 0.9)
+
+
+def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(tmp_path: Path) -> None:
+    records = [
+        instance("q0", 1.0, latency_s=1.0), instance("q1", 1.0, latency_s=3.0), instance("q2", 1.0, latency_s=None),
+        instance("q3", 1.0, latency_s=50.0, split="valid"), instance("q4", 1.0, latency_s=60.0, perturbation="typos"),
+    ]  # fmt: skip
+    (one,) = suite_results([cell(tmp_path, "a", "x", SAME, instances=records)]).cells
+    assert one.took is not None
+    assert one.took.inference_runtime_s == 2.0
+    (one,) = suite_results([cell(tmp_path, "b", "x", SAME, instances=records[2:])]).cells
+    assert one.took is not None
+    assert one.took.inference_runtime_s is None
+
+
+def test_the_same_folders_give_the_same_results(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": SAME, "b": SAME}})
+    assert suite_results(given) == suite_results(iter(given))
+
+
+def test_a_runner_finds_all_it_needs_in_one_module() -> None:
+    assert module.__all__ == ["FinishedCell", "SuiteResults", "suite_results"]
