@@ -44,7 +44,7 @@ def used(limit: str, budget: Budget, spent: Spending, *, countable: bool) -> str
         first = f"stopped: {limit} ({most:g}) cannot be held, for an answer came whose {what} nobody knows"
     else:
         first = f"stopped: {limit} ({most:g}) is reached" if most is not None else f"stopped: {limit} is reached"
-    cost = f", {spent.cost:.4f} USD" if spent.cost or limit == MAX_COST else ""
+    cost = f", {spent.cost:.4f} USD" if spent.cost or (limit == MAX_COST and countable) else ""
     return f"{first}; sent so far: {spent.requests} requests, {spent.tokens} tokens{cost}"
 
 
