@@ -50,7 +50,9 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     client = SimpleNamespace(forget=lambda _request, reason: told.append(reason))
     deployment = SimpleNamespace(client_spec=SimpleNamespace(args={"role": "r"}))
     monkeypatch.setattr(jury_annotator, "get_model_deployment", lambda _name: deployment)
-    monkeypatch.setattr(jury_annotator, "current_session", lambda: SimpleNamespace(clients={"r": client}))
+    monkeypatch.setattr(
+        jury_annotator, "current_session", lambda: SimpleNamespace(clients={"r": client}, limit_reached=None)
+    )
     return told
 
 
