@@ -26,11 +26,8 @@ CREATE TABLE IF NOT EXISTS prices (
 )
 """
 
-USAGE = """
-CASE WHEN json_valid(r.response) THEN
-    CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_extract(r.response, '$.usage') END
-END
-"""
+_OF_OBJECT = "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_extract(r.response, '$.usage') END"
+USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
 """In SQL: `usage` of the body of a row `r` of responses, as JSON; null where it has none."""
 
 _SENT = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed')"

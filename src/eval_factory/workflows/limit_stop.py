@@ -26,9 +26,10 @@ def raise_if_limit_reached(plan: Plan, events: Events, log: logging.Logger) -> N
     if reached is None:
         return
     spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
+    lacking = "; ".join(missing(events, reached["answered"]))
     lines = [
         used(reached["limit"], budget_of(plan), spent, countable=reached["countable"]),
-        f"  {'; '.join(missing(events, reached['answered']))}; no score is written, every answer is kept",
+        f"  {lacking}; no score is written, every answer is kept",
         f"  {how_to_go_on(reached['limit'], countable=reached['countable'])}",
     ]
     message = "\n".join(lines)

@@ -110,10 +110,10 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(threading, "Timer", Timer)
     monkeypatch.setattr(run_spending, "_BEGUN", 100.0)
-    monkeypatch.setattr(run_spending.time, "monotonic", lambda: 103.0)
+    monkeypatch.setattr("eval_factory.helm_plugin.run_spending.time.monotonic", lambda: 103.0)
     for seconds in (10.0, 2.0, 1e12):
-        spending(tmp_path, max_wall_s=seconds)[0].watch(str)
+        spending(tmp_path, max_wall_s=seconds)[0].watch(print)
     assert started == [(7.0, ("max_wall_s",)), (0.0, ("max_wall_s",)), (threading.TIMEOUT_MAX, ("max_wall_s",))]
-    spending(tmp_path, max_requests=1)[0].watch(str)
+    spending(tmp_path, max_requests=1)[0].watch(print)
     assert len(started) == 3
     assert purse_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db").begin() == "max_wall_s"  # type: ignore[union-attr]

@@ -68,7 +68,8 @@ def test_of_what_nobody_knows_there_is_no_cost(tmp_path: Path) -> None:
 def test_why_a_cost_is_not_known_is_said_of_who_may_ask_for_money(tmp_path: Path) -> None:
     costs = tally_costs(folder(tmp_path), {})
     assert why_unknown(costs, lambda role: f"no price of {role}") == "gpt: no price of gpt"
-    assert why_unknown(costs, {}.get) is None
+    nobody: dict[str, str] = {}
+    assert why_unknown(costs, nobody.get) is None
     assert why_unknown({}, str) is None
 
 

@@ -12,6 +12,7 @@ import pytest
 from eval_factory.core.budget import Budget
 from eval_factory.core.cost import Price
 from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.kept_figures import KeptFigures
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.plan import prices
 from eval_factory.workflows import estimate as module
@@ -150,7 +151,7 @@ def test_the_result_of_this_very_run_says_how_many(finished: RunDir, monkeypatch
     given = {name: document[name] for name in ("config", "target")}
     monkeypatch.setattr(module, "prompt_sizes", lambda *_: pytest.fail("the data are looked at"))
     same = {"config.output_dir": str(finished.root)}
-    monkeypatch.setattr(module, "_earlier", lambda *_: module.KeptFigures(4, 10.0, 1.0, 0.5, None))
+    monkeypatch.setattr(module, "_earlier", lambda *_: KeptFigures(4, 10.0, 1.0, 0.5, None))
     found = estimate(evaluation({**_flat(given), **same}), {})
     from eval_factory.report.reader import load_result
 
