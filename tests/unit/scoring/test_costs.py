@@ -89,3 +89,8 @@ def test_a_result_has_its_costs_by_run_and_role(tmp_path: Path) -> None:
     assert usage.cost_unknown is None  # the judge is none of this plan
     answered(here.rundir.cache_db, "new", "model", 6)
     assert with_costs(usage, here, "new").cost_unknown == "model: no price is known of org/model at host.example"
+
+
+def test_a_price_that_was_not_counted_by_is_not_named(tmp_path: Path) -> None:
+    answered(tmp_path / "cache.db", "new", "model", 1, cost=0.25)
+    assert chosen(tally_costs(tmp_path / "cache.db", {"model": TABLE}), None, None) == Cost(0.25, "endpoint", 1, 0)

@@ -199,3 +199,11 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
     assert document["roles"][0]["sources"] == {"cost": "table"}
     unknown = Estimate("t", (RoleEstimate("model", "m", None, None, None, None, None, {}),), 0, Budget())
     assert unknown.to_text().startswith("t: unknown requests, unknown tokens, unknown cost, unknown time")
+
+
+def test_a_judge_has_a_parallelism_of_its_own(tmp_path: Path) -> None:
+    answers(tmp_path, "aci_bench", ("one", "j", TOKENS))
+    judges = [{"name": "one", "model_id": "j", "parallelism": 2}]
+    given = {"config__type": "aci_bench", "config__params__extra__judges": judges, "config__params__limit_samples": 8}
+    judge = of(tmp_path, look=False, **given).roles[1]
+    assert judge.hours == pytest.approx(8 * 0.5 / 2 / 3600)
