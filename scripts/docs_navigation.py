@@ -21,6 +21,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
         "judges.md": "juries, keys, tokens (OAuth), certificates and proxies, NVIDIA Cloud Functions",
+        "cost.md": "what a run costs, limits at which it stops, estimates before it",
         "offline.md": "data bundles, and runs without a network",
         "compare.md": "is one model better than another",
         "gate.md": "may a model go live: a policy, held against results",

@@ -12,9 +12,12 @@ from eval_factory.config.json_schema import DESCRIPTIONS, run_config_schema
 from eval_factory.plan.run_plan import CHANGES_RESULTS, JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
 from eval_factory.tasks.framework import Framework, load_framework
 
-JUDGES = "config.params.extra.judges"
+JUDGES, PRICES = "config.params.extra.judges", "config.params.extra.prices"
 SWITCHES = {f"config.params.extra.{name}": name for name in ("offline", "allow_code_execution")}
 """Flags without a value."""
+NEEDED = {f"{JUDGES}.{name}" for name in ("name", "model_id")} | {
+    f"{PRICES}.{name}" for name in ("model_id", "input_per_million", "output_per_million")
+}
 KINDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
 LIMITS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
 INTRODUCTION = """\
@@ -38,10 +41,10 @@ def keys_page() -> str:
     """docs/reference/config.md."""
     framework = load_framework()
     rows = list(_rows(run_config_schema(framework), "", framework))
-    groups = ("config", "config.params", "config.params.extra", JUDGES, "target.api_endpoint")
+    groups = ("config", "config.params", "config.params.extra", JUDGES, PRICES, "target.api_endpoint")
     lines = [INTRODUCTION]
     for group in (*groups, "target.api_endpoint.adapter_config"):
-        title = f"{group}[]" if group == JUDGES else group
+        title = f"{group}[]" if group in (JUDGES, PRICES) else group
         lines += ["", f"## `{title}`", ""]
         own = [row[1:] for row in rows if row[0] == group]
         lines += table(("key", "what it is", "values", "default", "flag", "identity"), own)
@@ -73,6 +76,8 @@ def identity(path: str) -> str:
     group, _, name = path.rpartition(".")
     if group == JUDGES:
         return "" if name in JUDGE_RUNTIME_ONLY else "yes"
+    if group == PRICES:
+        return ""
     if path in CHANGES_RESULTS:
         return "yes"
     if path in RUNTIME_ONLY:
@@ -88,7 +93,7 @@ def _flag(path: str) -> str:
 def _default(field: dict[str, Any], path: str, framework: Framework) -> str:
     if path in ("config.type", "config.output_dir", "target.api_endpoint.url", "target.api_endpoint.model_id"):
         return "needed"
-    if path in (f"{JUDGES}.name", f"{JUDGES}.model_id"):
+    if path in NEEDED:
         return "needed"
     default = field.get("default")
     if default is None:

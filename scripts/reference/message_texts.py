@@ -16,7 +16,7 @@ from typing import TypeGuard
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 NO_MESSAGE = re.compile(
-    r"^\s*(SELECT|CREATE|INSERT|PRAGMA|UPDATE|DELETE|DROP|BEGIN|ALTER)\b"
+    r"^\s*(SELECT|CASE|CREATE|INSERT|PRAGMA|UPDATE|DELETE|DROP|BEGIN|ALTER)\b"
     r"|\(\?[:P<=!i]|\\[sdbwZ]|%\(|^<(!|/|\w+ \w+=)|\{%"
 )
 """SQL, patterns, formats of logs, HTML."""

@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import fmean
 
 from eval_factory.endpoint.openai_api import usage_of
-from eval_factory.endpoint.paid_answers import told_cost
+from eval_factory.endpoint.paid_answers import USAGE, told_cost
 
-_KEPT = """
-SELECT latency_s, CASE WHEN json_valid(response) THEN json_extract(response, '$.usage') END
-FROM responses WHERE role = ? AND model_id = ? ORDER BY created, key
-"""
+_KEPT = f"""
+SELECT r.latency_s, {USAGE}
+FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
+"""  # noqa: S608 - of constants
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
     if cache_db.is_file():
         with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
             rows = list(connection.execute(_KEPT, (role, model_id)))
-    usages = [json.loads(text) if isinstance(text, str) else None for _, text in rows]
+    usages = [None if text is None else json.loads(text) for _, text in rows]
     counts = [usage_of({"usage": usage}) for usage in usages]
     return KeptFigures(
         answers=len(rows),

@@ -26,16 +26,19 @@ CREATE TABLE IF NOT EXISTS prices (
 )
 """
 
+_OF_OBJECT = "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_extract(r.response, '$.usage') END"
+USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
+"""In SQL: `usage` of the body of a row `r` of responses, as JSON; null where it has none."""
+
 _SENT = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed')"
 
 # An answer that turned out to be unusable was paid for too: it lies under another key (`ResponseCache.archive_answer`).
-_PAID = """
-SELECT a.run_id, a.role, a.prompt_tokens, a.completion_tokens,
-       CASE WHEN json_valid(r.response) THEN json_extract(r.response, '$.usage') END AS usage
+_PAID = f"""
+SELECT a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE}
 FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started
 WHERE a.outcome = 'answered' ORDER BY a.id
-"""
+"""  # noqa: S608 - of constants
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,9 @@ class Paid:
 
 def told_cost(usage: Any) -> float | None:
     """US dollars, where an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has it)."""
-    told = usage.get("cost") if isinstance(usage, Mapping) else None
-    return float(told) if type(told) in (int, float) and isfinite(told) and told >= 0 else None
+    told: Any = usage.get("cost") if isinstance(usage, Mapping) else None
+    is_number = isinstance(told, (int, float)) and not isinstance(told, bool)
+    return float(told) if is_number and isfinite(told) and told >= 0 else None
 
 
 def tokens_from_cache(usage: Any) -> int:
@@ -108,7 +112,7 @@ def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
 def read_paid(cache_db: Path) -> Iterator[Paid]:
     """Every answer that was paid for, in the order of the journal."""
     for run_id, role, prompt, completion, usage in _rows(cache_db, _PAID):
-        yield Paid(run_id, role, prompt, completion, json.loads(usage) if isinstance(usage, str) else None)
+        yield Paid(run_id, role, prompt, completion, None if usage is None else json.loads(usage))
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:

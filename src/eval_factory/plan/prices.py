@@ -14,11 +14,6 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.endpoint.price_library import is_hosted, library_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 
-HOW_TO_SAY = (
-    "write what it costs: config.params.extra.prices:"
-    " [{{model_id: {model}, input_per_million: DOLLARS, output_per_million: DOLLARS}}]"
-)
-
 FREE = Price(0.0, 0.0, source="embedded")
 """The embedded endpoint is on this machine."""
 
@@ -98,7 +93,8 @@ def refuse_what_cannot_be_held(plan: Plan) -> None:
         raise ConfigError(
             [
                 f"config.params.extra.max_cost: cannot be held: {why} ({role})\n"
-                f"  {HOW_TO_SAY.format(model=models[role])}"
+                f"  write what it costs: config.params.extra.prices: [{{model_id: {models[role]},"
+                " input_per_million: DOLLARS, output_per_million: DOLLARS}]"
                 for role, why in unknown.items()
             ]
         )

@@ -26,9 +26,10 @@ def raise_if_limit_reached(plan: Plan, events: Events, log: logging.Logger) -> N
     if reached is None:
         return
     spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
+    lacking = "; ".join(missing(events, reached["answered"]))
     lines = [
         used(reached["limit"], budget_of(plan), spent, countable=reached["countable"]),
-        f"  {'; '.join(missing(events, reached['answered']))}; no score is written, every answer is kept",
+        f"  {lacking}; no score is written, every answer is kept",
         f"  {how_to_go_on(reached['limit'], countable=reached['countable'])}",
     ]
     message = "\n".join(lines)
@@ -44,7 +45,7 @@ def used(limit: str, budget: Budget, spent: Spending, *, countable: bool) -> str
         first = f"stopped: {limit} ({most:g}) cannot be held, for an answer came whose {what} nobody knows"
     else:
         first = f"stopped: {limit} ({most:g}) is reached" if most is not None else f"stopped: {limit} is reached"
-    cost = f", {spent.cost:.4f} USD" if spent.cost or limit == MAX_COST else ""
+    cost = f", {spent.cost:.4f} USD" if spent.cost or (limit == MAX_COST and countable) else ""
     return f"{first}; sent so far: {spent.requests} requests, {spent.tokens} tokens{cost}"
 
 

@@ -54,9 +54,8 @@ def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
         if event["event"] == event_names.MEASURED:
             return PromptSizes(event["requests"], event["prompt_bytes"], event["most_tokens"])
     failed = [event["error"] for event in events if event["event"] == event_names.RUN_FAILED]
-    return PromptSizes(
-        None, reason=_short(f"its data are not here: {failed[0]}" if failed else "HELM made no requests")
-    )
+    kind = failed[0].partition(":")[0] if failed else "HELM made no requests"
+    return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from helm.common.request import Request
 
-from eval_factory.core.events import WARNING
-from eval_factory.core.helm_run_settings import LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
+from eval_factory.core.budget import Budget
+from eval_factory.core.events import LIMIT_REACHED, WARNING
+from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limit_groups import LimitOf
@@ -336,3 +337,62 @@ def test_a_run_that_shares_its_limits_asks_within_them(
     with pytest.raises(EndpointStopped, match="run its command again"):
         endpoint.make_request(dataclasses.replace(REQUEST, prompt="another"))
     assert len(server.requests) == 2
+
+
+def limited(folder: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> session.Session:
+    monkeypatch.setenv(BUDGET, json.dumps(dataclasses.asdict(Budget(**limits))))
+    return session.session_for(folder)
+
+
+def at(limit: str, folder: Path) -> list[dict[str, Any]]:
+    return [event for event in events_in(folder) if event["event"] == LIMIT_REACHED and event["limit"] == limit]
+
+
+def test_at_a_limit_nothing_is_sent_and_what_is_kept_is_given(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = limited(tmp_path, monkeypatch, max_requests=2)
+    endpoint, judge = endpoint_at(server, tmp_path), endpoint_at(server, tmp_path, role="gpt")
+    here.clients.update(model=endpoint, gpt=judge)
+    assert endpoint.make_request(REQUEST).success
+    here.tell_limit()
+    assert judge.make_request(dataclasses.replace(REQUEST, prompt="judge it")).success  # from one purse
+    other = dataclasses.replace(REQUEST, prompt="other")
+    for asked in (endpoint, judge):
+        with pytest.raises(EndpointStopped, match="max_requests"):
+            asked.make_request(other)
+    assert here.limit_reached == "max_requests"
+    assert endpoint.make_request(REQUEST).cached
+    assert len(server.requests) == 2
+    assert at("max_requests", tmp_path) == []  # a run may end well without what was refused
+    here.tell_limit()
+    (told,) = at("max_requests", tmp_path)
+    assert told["countable"] is True
+    assert told["answered"] == {"model": 2, "gpt": 1}
+
+
+def test_when_time_is_over_only_what_is_still_asked_is_refused(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = limited(tmp_path, monkeypatch, max_wall_s=1000.0)
+    endpoint = here.clients["model"] = endpoint_at(server, tmp_path)
+    assert endpoint.make_request(REQUEST).success
+    here.ask_no_more("max_wall_s")  # as the clock does
+    assert endpoint.make_request(REQUEST).cached
+    assert here.limit_reached is None
+    with pytest.raises(EndpointStopped, match="max_wall_s"):
+        endpoint.make_request(dataclasses.replace(REQUEST, prompt="other"))
+    assert here.limit_reached == "max_wall_s"
+
+
+def test_an_answer_that_does_not_say_what_a_limit_counts_is_the_last(
+    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.body = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
+    here = limited(tmp_path, monkeypatch, max_tokens_total=1000)
+    endpoint = here.clients["model"] = endpoint_at(server, tmp_path)
+    assert endpoint.make_request(REQUEST).success
+    with pytest.raises(EndpointStopped, match="max_tokens_total"):
+        endpoint.make_request(dataclasses.replace(REQUEST, prompt="other"))
+    here.tell_limit()
+    assert at("max_tokens_total", tmp_path)[0]["countable"] is False

@@ -50,7 +50,9 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     client = SimpleNamespace(forget=lambda _request, reason: told.append(reason))
     deployment = SimpleNamespace(client_spec=SimpleNamespace(args={"role": "r"}))
     monkeypatch.setattr(jury_annotator, "get_model_deployment", lambda _name: deployment)
-    monkeypatch.setattr(jury_annotator, "current_session", lambda: SimpleNamespace(clients={"r": client}))
+    monkeypatch.setattr(
+        jury_annotator, "current_session", lambda: SimpleNamespace(clients={"r": client}, limit_reached=None)
+    )
     return told
 
 
@@ -108,3 +110,12 @@ def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LLMAsJuryAnnotator, "annotate", LLMAsJuryAnnotator.annotate)
     jury_annotator.ask_judges_in_parallel()
     assert LLMAsJuryAnnotator.annotate is jury_annotator.annotate
+
+
+def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others' judgements are kept; a score without this judge's would not be the benchmark's."""
+    reached = SimpleNamespace(clients={}, limit_reached="max_cost")
+    monkeypatch.setattr(jury_annotator, "current_session", lambda: reached)
+    with pytest.raises(ValueError, match="max_cost"):
+        annotated({"a": result(GIVEN), "b": ValueError("max_cost")})
+    assert forgotten == []

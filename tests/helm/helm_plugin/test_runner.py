@@ -25,6 +25,8 @@ KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
 class Told:
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
+        self.ends: list[int] = []
+        """How many events there were when a run was asked for a limit that it reached."""
 
     def emit(self, event: str, **fields: Any) -> None:
         self.events.append({"event": event, **fields})
@@ -40,6 +42,7 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
         redactor=Redactor([KEY]),
         start_counting=lambda: told.emit("counted anew"),
         report=lambda *_, **__: None,
+        tell_limit=lambda: told.ends.append(len(told.events)),
     )
     made._guard = None
 
@@ -178,3 +181,17 @@ def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.Captur
     (error,) = [event["error"] for event in told.events if event["event"] == events.RUN_FAILED]
     assert error == ("ValueError: " + ("odd\\x1b[2J eval-factory stops: a false line " + "x" * 1000)[:300])
     assert error in capsys.readouterr().err.split("\n")
+
+
+def test_a_limit_is_told_at_the_end_of_each_run_however_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
+    monkeypatch.setattr(apply, "write_down", lambda _path: None)
+    made, told = runner_of(
+        tmp_path, {"good": None, "bad": ValueError("no"), "at the limit": EndpointStopped("max_cost")}
+    )
+    with pytest.raises(SystemExit):
+        made.run_all(specs("good", "bad", "at the limit"))
+    assert len(told.ends) == 3
+    assert told.ends[-1] == len(told.events)

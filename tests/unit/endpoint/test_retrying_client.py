@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from urllib3.util.retry import Retry
 
+from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
 from eval_factory.endpoint.admission import LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.rate_limits import Patience
+from eval_factory.endpoint.rate_limits import Patience, RateLimiter
 from eval_factory.endpoint.retrying_client import (
     EndpointGone,
     EndpointUnusable,
+    LimitReached,
     NoneAnswered,
     RequestFailed,
     RetryingClient,
@@ -62,7 +64,7 @@ def reply(status: int, body: Any = None, **headers: str) -> Reply:
     return Reply(status, headers, json.dumps(GOOD if body is None else body).encode())
 
 
-OPTIONS = {"first", "patience", "has_answered", "admission"}
+OPTIONS = {"first", "patience", "has_answered", "admission", "purse"}
 
 
 def client_of(transport: Replies, **given: Any) -> RetryingClient:
@@ -621,3 +623,42 @@ def test_only_a_bad_request_speaks_of_fields() -> None:
     with pytest.raises(RequestFailed, match="HTTP 422"):
         client_of(transport).ask(BODY, lambda *_: None)
     assert transport.sent == [BODY]
+
+
+def unnoted(*_: object) -> None:
+    """What the journal would be told."""
+
+
+def test_each_request_that_is_sent_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry, and one without a parameter that was refused, are requests too."""
+    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
+    purse = Purse(Budget(max_requests=5))
+    refused = reply(400, {"error": {"message": "Unsupported parameter: 'temperature'", "param": "temperature"}})
+    transport = Replies(reply(500, {}), refused, reply(200))
+    client = client_of(transport, purse=purse)
+    client.ask(BODY, unnoted)
+    assert len(transport.sent) == 3
+    assert purse.spent == Spending(requests=3)
+    client.ask(BODY, unnoted)
+    client.ask(BODY, unnoted)
+    for _ in range(2):
+        with pytest.raises(LimitReached) as reached:
+            client.ask(BODY, unnoted)
+        assert str(reached.value) == "max_requests"
+    assert len(transport.sent) == 5
+    assert purse.spent == Spending(requests=5)
+
+
+def test_at_a_limit_nobody_waits_for_the_end_of_a_pause() -> None:
+    client = client_of(
+        Replies(reply(429, {}, **{"Retry-After": "100"}), reply(200)), purse=Purse(Budget(max_requests=9))
+    )
+    noted: list[int] = []
+
+    def note(number: int, *_: object) -> None:
+        noted.append(number)
+        client.stop(LimitReached("max_wall_s"))  # as the clock does
+
+    with pytest.raises(LimitReached, match="max_wall_s"):
+        client.ask(BODY, note)
+    assert noted == [1]

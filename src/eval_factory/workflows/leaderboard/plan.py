@@ -9,6 +9,7 @@ from pathlib import Path
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm.model_files import deployment_of
+from eval_factory.plan.prices import budget_of
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.workflows.leaderboard import commands, registry
 from eval_factory.workflows.leaderboard.conf import conf_of
@@ -113,4 +114,9 @@ def make_job(request: LeaderboardRequest, env: Mapping[str, str]) -> Job:
         asked = [entry for entry in found if entry.runs_at(row.priority) and entry.asks is None]
         judges = list(dict.fromkeys(judge for entry in asked for judge in entry.judges))
     plans = tuple(make_plan(evaluation_of(request, row, env, model=model, judges=judges)) for model in models)
+    if budget_of(plans[0]):
+        raise ConfigError(
+            "config.params.extra: a leaderboard has no max_cost, max_requests, max_tokens_total or max_wall_s:"
+            " leave them out; --max_eval_instances bounds it"
+        )
     return Job(request, row, str(schema), plans, origin, found)

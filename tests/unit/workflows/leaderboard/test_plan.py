@@ -143,3 +143,13 @@ def test_the_model_of_a_run_config_is_taken_where_none_is_named(conf: Path, tmp_
     config.write_text("target: {api_endpoint: {model_id: of/the-file}}")
     job = made(conf=conf, run_config=config, model=())
     assert [plan.model.model_id for plan in job.plans] == ["of/the-file"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_cost", 1.0), ("max_requests", 5), ("max_wall_s", 60.0)])
+def test_a_limit_that_a_leaderboard_does_not_hold_is_refused(
+    conf: Path, tmp_path: Path, name: str, value: float
+) -> None:
+    given = tmp_path / "run.yml"
+    given.write_text(f"config: {{params: {{extra: {{{name}: {value}}}}}}}\n")
+    with pytest.raises(ConfigError, match="a leaderboard has no max_cost, max_requests"):
+        made(conf=conf, run_config=given)

@@ -1,0 +1,57 @@
+"""Requests that are counted, and not sent."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helm.common.request import Request
+
+from eval_factory.helm_plugin.measuring_runner import MeasuringRunner, size_of
+from eval_factory.helm_plugin.runner import EvalRunner, NoInstancesError
+
+
+def request(prompt: str = "", **fields: Any) -> Request:
+    return Request(model="m/m", model_deployment="m/m", prompt=prompt, max_tokens=5, **fields)
+
+
+def test_what_a_model_has_to_read_is_measured_in_bytes() -> None:
+    assert size_of(request("Fieber über 39")) == len("Fieber über 39") + 1
+    assert size_of(request("", messages=[{"role": "system", "content": "ab"}, {"role": "user", "content": "cde"}])) == 5
+
+
+@pytest.fixture
+def told() -> list[dict[str, Any]]:
+    return []
+
+
+def measuring(told: list[dict[str, Any]]) -> Any:
+    """HELM's constructor is not called."""
+    made: Any = object.__new__(MeasuringRunner)
+    made._session = SimpleNamespace(
+        events=SimpleNamespace(emit=lambda event, **fields: told.append({"event": event, **fields}))
+    )
+    made._guard = None
+    return made
+
+
+def test_a_run_ends_where_it_would_begin_to_ask(told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = measuring(told)
+    requests = [request("abcd"), request("abcdef", num_completions=3)]
+    state: Any = SimpleNamespace(request_states=[SimpleNamespace(request=one) for one in requests])
+
+    def run_one(self: Any, _run_spec: Any) -> None:
+        self._before_asking(state)
+        pytest.fail("it asks")
+
+    monkeypatch.setattr(EvalRunner, "run_one", run_one)
+    made.run_one(None)
+    assert told == [{"event": "measured", "requests": 2, "prompt_bytes": 10, "most_tokens": 20}]
+
+
+def test_data_without_instances_are_no_run_of_nothing(told: list[dict[str, Any]]) -> None:
+    nothing: Any = SimpleNamespace(request_states=[])
+    with pytest.raises(NoInstancesError):
+        measuring(told)._before_asking(nothing)
+    assert told == []

@@ -1,0 +1,127 @@
+"""A run stops at limits of its own, goes on when they are raised, and knows what it cost; nothing is asked twice."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory import api
+from eval_factory.core.errors import ConfigError
+from eval_factory.demo.example import write_example
+from integration.jury_endpoint import KIND, MODEL, judgement
+from integration.support import Run
+from scripted_endpoint import PROBE, ScriptedEndpoint
+
+ROWS = 8
+OF_MODEL, OF_JUDGE = 0.0625, 0.125
+"""US dollars an answer; sums of them are exact."""
+PRICES = [{"model_id": name, "input_per_million": 9000, "output_per_million": 9000} for name in (MODEL, KIND)]
+"""Far from what the endpoint says itself, which goes before them."""
+
+
+class Charging(ScriptedEndpoint):
+    """Says what each answer costs; one of its models is a judge."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _prompt: "Rest, and come again in a week.")
+        self.asked: Counter[tuple[str, str]] = Counter()
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = super().reply(path, headers, body)
+        prompt, is_judge = body["messages"][-1]["content"], body["model"] == KIND
+        if prompt != PROBE:
+            self.asked[(body["model"], prompt)] += 1
+            answer["usage"]["cost"] = OF_JUDGE if is_judge else OF_MODEL
+            if is_judge:
+                answer["choices"][0]["message"]["content"] = judgement(prompt, 4)
+        return status, answer
+
+    def count(self, model: str) -> int:
+        return sum(count for (name, _), count in self.asked.items() if name == model)
+
+
+@pytest.fixture
+def charging() -> Iterator[Charging]:
+    with Charging() as server:
+        yield server
+
+
+def test_a_run_stops_at_each_limit_and_goes_on_where_it_stopped(
+    charging: Charging, run_program: Run, tmp_path: Path
+) -> None:
+    write_example(tmp_path / "mine", jury=True)
+    extra = {
+        "benchmark": str(tmp_path / "mine" / "benchmark.yaml"), "prices": PRICES,
+        "judges": [{"name": "kind", "model_id": KIND, "api_key": "TEST_MODEL_KEY"}],
+    }  # fmt: skip
+
+    def run(*limits: str) -> Any:
+        return run_program("custom", charging.url, *limits, params={"parallelism": 1, "extra": extra})
+
+    first = run("--max_requests", "4")
+    assert first.returncode == 1, first.stderr
+    assert charging.count(MODEL) == 4
+    assert "stopped: max_requests (4) is reached; sent so far: 4 requests" in first.stderr
+    assert f"4 of {ROWS} instances are answered; no score is written, every answer is kept" in first.stderr
+    assert "raise max_requests and run the same command again" in first.stderr
+    assert not (first.output_dir / "evaluation_config.yaml").exists()
+
+    judged = run("--max_cost", str(ROWS * OF_MODEL + 2 * OF_JUDGE))  # the judge takes from the same purse
+    assert judged.returncode == 1, judged.stderr
+    assert (charging.count(MODEL), charging.count(KIND)) == (ROWS, 2)
+    assert f"{ROWS} of {ROWS} instances are answered; of {ROWS} answers the judges saw: kind 2;" in judged.stderr
+    assert re.search(
+        r"stopped: max_cost \(0.75\) is reached; sent so far: 10 requests, \d+ tokens, 0.7500 USD", judged.stderr
+    )
+    assert not (judged.output_dir / "evaluation_config.yaml").exists()
+
+    whole = run("--max_cost", "100", "--max_wall_s", "600")
+    assert whole.returncode == 0, whole.stderr
+    assert set(charging.asked.values()) == {1}
+    assert (charging.count(MODEL), charging.count(KIND)) == (ROWS, ROWS)
+    usage = whole.document()["usage"]
+    assert usage["all_runs"]["cost"] == {
+        "value": ROWS * (OF_MODEL + OF_JUDGE), "source": "endpoint", "priced_requests": 2 * ROWS, "unpriced_requests": 0,
+        "currency": "USD",
+    }  # fmt: skip
+    assert usage["all_runs"]["roles"]["kind"]["cost"]["value"] == ROWS * OF_JUDGE
+    assert usage["cost"]["value"] == (ROWS - 2) * OF_JUDGE
+    assert "Cost: 0.75 USD in this run, 1.50 USD in all runs (endpoint)" in whole.stdout
+    assert "Cost: 0.75 USD in this run, 1.50 USD in all runs (endpoint)" in (whole.output_dir / "report.md").read_text()
+    assert api.verify(whole.output_dir).findings == ()
+
+    estimated = api.estimate(tmp_path / "custom.yml", env={})
+    assert (estimated.requests, estimated.cost, estimated.kept) == (2 * ROWS, ROWS * (OF_MODEL + OF_JUDGE), 2 * ROWS)
+    assert set(charging.asked.values()) == {1}
+
+
+def test_an_estimate_of_a_run_that_never_was_asks_nobody(charging: Charging, run_program: Run) -> None:
+    """helm-run makes the requests in a folder of its own, without a key."""
+    found = run_program(
+        "sample_medical_qa", charging.url, "--estimate", "--limit_samples", "6", env={"TEST_MODEL_KEY": ""}
+    )
+    assert found.returncode == 0, found.stderr
+    assert re.match(r"sample_medical_qa: 6 requests, \d+ tokens, unknown cost, unknown time\n", found.stdout)
+    assert "counted in the data" in found.stdout
+    assert (charging.asked, charging.probes) == (Counter(), 0)
+    assert not found.output_dir.exists()
+
+
+def test_a_limit_that_cannot_be_held_is_refused_before_anything_is_asked(charging: Charging, tmp_path: Path) -> None:
+    given = {
+        "config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "out"),
+        "target.api_endpoint.url": charging.url, "target.api_endpoint.model_id": MODEL,
+        "config.params.extra.max_cost": 1.0,
+    }  # fmt: skip
+    with pytest.raises(
+        ConfigError, match=r"cannot be held: no price is known of test/model at 127\.0\.0\.1"
+    ) as refused:
+        api.evaluate(flags=given, env={"OPENAI_API_KEY": "x"})
+    assert "prices: [{model_id: test/model, input_per_million: DOLLARS" in str(refused.value)
+    assert charging.probes == 0
+    assert not (tmp_path / "out").exists()

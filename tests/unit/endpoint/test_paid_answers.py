@@ -1,0 +1,126 @@
+"""What kept answers cost, and what an output folder has spent."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.budget import Spending
+from eval_factory.core.cost import Price
+from eval_factory.endpoint.paid_answers import (
+    cost_of,
+    read_paid,
+    read_prices,
+    spent_so_far,
+    tokens_from_cache,
+    told_cost,
+    write_prices,
+)
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+
+PRICE = Price(1.0, 10.0, 0.5)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[ResponseCache]:
+    kept = ResponseCache(tmp_path / "cache.db", "run")
+    yield kept
+    kept.close()
+
+
+def save(cache: ResponseCache, key: str, usage: Any, *, role: str = "model", started: float = 1.25) -> None:
+    tokens = (usage.get("prompt_tokens"), usage.get("completion_tokens")) if isinstance(usage, dict) else (None, None)
+    cache.save(
+        Answer(key, role, "m", {}, {"usage": usage}, started, 0.1),
+        Attempt(key, role, 1, "answered", 200, None, started, 0.1, *tokens),
+    )
+
+
+@pytest.mark.parametrize(
+    ("usage", "told"),
+    [
+        ({"cost": 0.25}, 0.25), ({"cost": 1}, 1.0), ({"cost": 0}, 0.0), ({"cost": True}, None), ({"cost": -1}, None),
+        ({"cost": "0.25"}, None), ({"cost": {"total_cost": 1}}, None), ({"cost": float("inf")}, None), ({}, None),
+        (None, None), ([], None), ({"cost": float("nan")}, None),
+    ],
+)  # fmt: skip
+def test_an_answer_may_say_what_it_cost(usage: Any, told: float | None) -> None:
+    assert told_cost(usage) == told
+
+
+@pytest.mark.parametrize(
+    ("usage", "cached"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 7}}, 7), ({"prompt_tokens_details": {"cached_tokens": -7}}, 0),
+        ({"prompt_tokens_details": {"cached_tokens": True}}, 0), ({"prompt_tokens_details": None}, 0), ({}, 0), (None, 0),
+    ],
+)  # fmt: skip
+def test_an_answer_may_say_what_of_its_prompt_was_cached(usage: Any, cached: int) -> None:
+    assert tokens_from_cache(usage) == cached
+
+
+def test_what_the_answer_says_goes_before_any_price() -> None:
+    assert cost_of({"cost": 0.25}, (1000, 100), PRICE) == (0.25, "endpoint")
+    assert cost_of({"cost": 0.25}, (None, None), None) == (0.25, "endpoint")
+    assert cost_of({}, (1000, 100), PRICE) == (0.002, "table")
+    of_cache = {"prompt_tokens_details": {"cached_tokens": 1000}}
+    assert cost_of(of_cache, (1000, 0), PRICE) == (0.0005, "table")
+
+
+@pytest.mark.parametrize(("tokens", "price"), [((1, 1), None), ((None, 1), PRICE), ((1, None), PRICE)])
+def test_what_nobody_knows_is_not_0(tokens: tuple[int | None, int | None], price: Price | None) -> None:
+    assert cost_of({}, tokens, price) is None
+
+
+def test_an_answer_that_was_set_aside_was_paid_for_too(cache: ResponseCache) -> None:
+    save(cache, "a", {"prompt_tokens": 3, "completion_tokens": 4, "cost": 0.5}, started=0.1)
+    cache.archive_answer("a", Attempt("a", "model", 0, "unusable", None, "no JSON", 2.0, 0.0))
+    save(cache, "a", {"prompt_tokens": 3, "completion_tokens": 5, "cost": 0.75}, started=3.3)
+    save(cache, "b", "no usage", role="gpt")
+    cache.journal(Attempt("b", "gpt", 0, "cached", None, None, 4.0, 0.0, 3, 4))
+    paid = list(read_paid(cache.path))
+    assert [(one.role, told_cost(one.usage), one.tokens) for one in paid] == [
+        ("model", 0.5, 7), ("model", 0.75, 8), ("gpt", None, None),
+    ]  # fmt: skip
+
+
+def test_prices_are_kept_with_the_run_that_paid_them(cache: ResponseCache) -> None:
+    assert read_prices(cache.path) == {}
+    write_prices(cache.path, "one", {})
+    assert read_prices(cache.path) == {}
+    write_prices(cache.path, "one", {"model": PRICE})
+    write_prices(cache.path, "two", {"model": Price(3.0, 4.0, source="genai-prices 9")})
+    assert read_prices(cache.path) == {
+        ("one", "model"): PRICE, ("two", "model"): Price(3.0, 4.0, source="genai-prices 9")
+    }  # fmt: skip
+
+
+def test_a_folder_has_spent_what_all_its_runs_did(cache: ResponseCache) -> None:
+    assert spent_so_far(cache.path, {}) == Spending()
+    save(cache, "a", {"prompt_tokens": 100, "completion_tokens": 10})
+    save(cache, "b", {"prompt_tokens": 100, "completion_tokens": 10, "cost": 0.5}, role="gpt")
+    save(cache, "c", {"prompt_tokens": 100}, role="gpt")
+    for outcome in ("retried", "failed", "cached", "unusable", "unscorable"):
+        cache.journal(Attempt("d", "model", 1, outcome, None, None, 5.0, 0.0, 7, 7))
+    assert spent_so_far(cache.path, {}) == Spending(5, 320, 0.5)
+    assert spent_so_far(cache.path, {"model": PRICE}) == Spending(5, 320, 0.5002)
+    write_prices(cache.path, "run", {"model": Price(10.0, 100.0)})  # what held when it was asked
+    assert spent_so_far(cache.path, {"model": PRICE}).cost == pytest.approx(0.502)
+
+
+def test_a_folder_without_answers_has_spent_nothing(tmp_path: Path) -> None:
+    assert spent_so_far(tmp_path / "none.db", {}) == Spending()
+    assert list(read_paid(tmp_path / "none.db")) == []
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_body_that_is_no_json_has_no_usage(cache: ResponseCache) -> None:
+    save(cache, "a", {"prompt_tokens": 1, "completion_tokens": 1})
+    with sqlite3.connect(cache.path) as connection:
+        connection.execute("UPDATE responses SET response = '{'")
+    connection.close()
+    assert [one.usage for one in read_paid(cache.path)] == [None]

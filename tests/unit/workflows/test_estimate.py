@@ -1,0 +1,209 @@
+"""What a run will take, of what is known before it asks."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.budget import Budget
+from eval_factory.core.cost import Price
+from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.kept_figures import KeptFigures
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.plan import prices
+from eval_factory.workflows import estimate as module
+from eval_factory.workflows.estimate import RUN_FIRST, Estimate, RoleEstimate, estimate
+from eval_factory.workflows.prompt_sizes import PromptSizes
+from unit.builders import evaluation
+
+PARAMS = "config.params"
+MEASURED = PromptSizes(10, 4000, 50)
+
+
+@pytest.fixture(autouse=True)
+def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def price(url: str, model_id: str, at: datetime) -> Price | None:
+        return Price(1.0, 10.0, source="genai-prices 7") if model_id == "org/model" else None
+
+    monkeypatch.setattr(prices, "library_price", price)
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[PromptSizes]:
+    """What is found in the data; nothing may be looked for where it is empty."""
+    found: list[PromptSizes] = []
+    monkeypatch.setattr(module, "prompt_sizes", lambda _plan, _env: found.pop())
+    return found
+
+
+def of(tmp_path: Path, look: bool = True, **flags: Any) -> Estimate:
+    given = {name.replace("__", "."): value for name, value in flags.items()}
+    return estimate(evaluation({"config.output_dir": str(tmp_path), **given}), {}, look_at_data=look)
+
+
+def answers(tmp_path: Path, task: str, *kept: tuple[str, str, dict[str, Any]]) -> None:
+    """Of half a second each, in a folder where `task` was run."""
+    (tmp_path / "run_config.yml").write_text(f"config: {{type: {task}}}\n")
+    cache = ResponseCache(tmp_path / "cache.db", "run")
+    for number, (role, model, usage) in enumerate(kept):
+        attempt = Attempt(f"k{number}", role, 1, "answered", 200, None, 1.0, 0.5)
+        cache.save(Answer(f"k{number}", role, model, {}, {"usage": usage}, 1.0, 0.5), attempt)
+    cache.close()
+
+
+TOKENS = {"prompt_tokens": 100, "completion_tokens": 20}
+
+
+def test_tokens_are_of_the_data_where_nothing_was_asked_yet(tmp_path: Path, sizes: list[PromptSizes]) -> None:
+    sizes.append(MEASURED)
+    found = of(tmp_path)
+    (model,) = found.roles
+    assert (model.requests, model.prompt_tokens, model.completion_tokens) == (10, 1000.0, 50.0)
+    assert model.cost == pytest.approx((1000 * 1 + 50 * 10) / 1e6)
+    assert model.hours is None
+    assert model.sources["tokens"].startswith("prompts in the data, 4 bytes a token; answers at most")
+    assert model.sources["time"] == RUN_FIRST
+    assert (found.requests, found.tokens, found.kept) == (10, 1050.0, 0)
+
+
+def test_tokens_are_of_earlier_answers_where_there_are_any(tmp_path: Path, sizes: list[PromptSizes]) -> None:
+    sizes.append(MEASURED)
+    answers(tmp_path, "pubmed_qa", ("model", "org/model", TOKENS), ("model", "other", {"prompt_tokens": 9}))
+    found = of(tmp_path, config__params__parallelism=5)
+    (model,) = found.roles
+    assert (model.prompt_tokens, model.completion_tokens) == (1000.0, 200.0)
+    assert model.cost == pytest.approx((1000 * 1 + 200 * 10) / 1e6)
+    assert model.hours == pytest.approx(10 * 0.5 / 5 / 3600)
+    assert model.sources["time"] == "0.5 s a request, 5 at once"
+    assert found.kept == 1
+
+
+def test_answers_of_another_task_say_nothing(tmp_path: Path) -> None:
+    answers(tmp_path, "medec", ("model", "org/model", TOKENS))
+    (model,) = of(tmp_path, look=False).roles
+    assert (model.requests, model.prompt_tokens, model.cost) == (1000, None, None)
+    assert model.sources["tokens"] == RUN_FIRST
+    assert model.sources["cost"] == "unknown, as the tokens are (genai-prices 7)"
+
+
+def test_what_answers_say_they_cost_goes_before_a_price(tmp_path: Path) -> None:
+    answers(tmp_path, "pubmed_qa", ("model", "org/model", {**TOKENS, "cost": 0.25}))
+    (model,) = of(tmp_path, look=False, config__params__limit_samples=8).roles
+    assert model.cost == 2.0
+    assert model.sources["cost"].startswith("endpoint: what 1 answers say")
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds", "source"),
+    [
+        ({}, 100 * 0.5 / 4, "0.5 s a request, 4 at once"),
+        ({"requests_per_minute": 20}, 300.0, "20 requests a minute"),
+        ({"tokens_per_minute": 600}, 1200.0, "600 tokens a minute"),
+        ({"tokens_per_minute": 600, "requests_per_minute": 20}, 1200.0, "600 tokens a minute"),
+        ({"requests_per_minute": 100_000}, 100 * 0.5 / 4, "0.5 s a request, 4 at once"),
+    ],
+)
+def test_the_tightest_limit_says_how_long_it_takes(
+    tmp_path: Path, limits: dict[str, int], seconds: float, source: str
+) -> None:
+    answers(tmp_path, "pubmed_qa", ("model", "org/model", TOKENS))
+    given = {f"target__api_endpoint__{name}": value for name, value in limits.items()}
+    (model,) = of(tmp_path, look=False, config__params__limit_samples=100, **given).roles
+    assert model.hours == pytest.approx(seconds / 3600)
+    assert model.sources["time"] == source
+
+
+def test_a_judge_is_asked_for_each_answer(tmp_path: Path) -> None:
+    found = of(tmp_path, look=False, config__type="aci_bench", config__params__limit_samples=7)
+    assert [(one.role, one.requests) for one in found.roles] == [("model", 7), ("gpt", 7), ("llama", 7), ("claude", 7)]
+    assert found.requests == 28
+    assert "again where it says nothing usable" in found.roles[1].sources["requests"]
+    assert found.roles[2].sources["cost"].startswith("unknown: no price is known of meta/llama")
+    assert found.tokens is found.cost is found.hours is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(None, 1000), (20, 20), (5000, 1000)]
+)  # fmt: skip
+def test_instances_without_their_data_are_those_that_were_counted(
+    tmp_path: Path, limit: int | None, expected: int
+) -> None:
+    assert of(tmp_path, look=False, config__params__limit_samples=limit).requests == expected
+
+
+def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSizes]) -> None:
+    sizes.append(PromptSizes(None, reason="its data are not here"))
+    (model,) = of(tmp_path, config__type="helm:mmlu:subject=anatomy").roles
+    assert model.requests is None
+    assert model.sources["requests"] == "unknown: nobody has counted the instances (its data are not here)"
+    assert model.sources["tokens"] == f"{RUN_FIRST} (its data are not here)"
+
+
+def test_the_result_of_this_very_run_says_how_many(finished: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is looked for in the data then."""
+    from eval_factory.config.load import load_run_config
+
+    document = load_run_config(finished.run_config)
+    given = {name: document[name] for name in ("config", "target")}
+    monkeypatch.setattr(module, "prompt_sizes", lambda *_: pytest.fail("the data are looked at"))
+    same = {"config.output_dir": str(finished.root)}
+    monkeypatch.setattr(module, "_earlier", lambda *_: KeptFigures(4, 10.0, 1.0, 0.5, None))
+    found = estimate(evaluation({**_flat(given), **same}), {})
+    from eval_factory.report.reader import load_result
+
+    assert found.requests == load_result(finished.root).result.validity.instances.requested
+    assert found.roles[0].sources["requests"].startswith("as many as the result")
+
+
+def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
+    from eval_factory.plan.run_plan import leaves_of
+
+    return {path: value for path, value in leaves_of(tree, prefix) if value is not None}
+
+
+ROLE = RoleEstimate("model", "m", 10, 100.0, 20.0, 0.5, 2.0, {"cost": "table"})
+
+
+def role(name: str, hours: float | None) -> RoleEstimate:
+    return RoleEstimate(name, "j", 5, 1.0, 1.0, 0.25, hours, {})
+
+
+def test_judges_are_asked_at_once_after_the_model() -> None:
+    whole = Estimate("t", (ROLE, role("a", 1.0), role("b", 3.0)), 4, Budget(max_requests=20, max_wall_s=18_000.0))
+    assert (whole.requests, whole.tokens, whole.cost, whole.hours) == (20, 124.0, 1.0, 5.0)
+    assert whole.beyond == {}
+    assert Estimate("t", (ROLE, role("a", None)), 0, Budget()).hours is None
+
+
+def test_what_a_limit_will_stop_is_said() -> None:
+    tight = Estimate("t", (ROLE,), 0, Budget(0.49, 9, 119, 7199.0))
+    assert tight.beyond == {"max_cost": 0.5, "max_requests": 10, "max_tokens_total": 120.0, "max_wall_s": 7200.0}
+    assert "max_cost (0.49) will be reached before the end" in tight.to_text()
+
+
+def test_the_texts_hold_every_figure_and_its_source() -> None:
+    whole = Estimate("t", (ROLE, role("a", 0.01)), 4, Budget())
+    text = whole.to_text()
+    assert text.splitlines()[:3] == [
+        "t: 15 requests, 122 tokens, 0.75 USD, 2.0 h", "  model (m): 10 requests, 120 tokens, 0.5 USD, 2.0 h",
+        "    cost: table",
+    ]  # fmt: skip
+    assert "a (j): 5 requests, 2 tokens, 0.25 USD, 0.6 min" in text
+    assert "4 answers are kept" in text
+    document = json.loads(json.dumps(whole.as_dict()))
+    assert (document["requests"], document["cost"], document["kept_answers"]) == (15, 0.75, 4)
+    assert document["roles"][0]["sources"] == {"cost": "table"}
+    unknown = Estimate("t", (RoleEstimate("model", "m", None, None, None, None, None, {}),), 0, Budget())
+    assert unknown.to_text().startswith("t: unknown requests, unknown tokens, unknown cost, unknown time")
+
+
+def test_a_judge_has_a_parallelism_of_its_own(tmp_path: Path) -> None:
+    answers(tmp_path, "aci_bench", ("one", "j", TOKENS))
+    judges = [{"name": "one", "model_id": "j", "parallelism": 2}]
+    given = {"config__type": "aci_bench", "config__params__extra__judges": judges, "config__params__limit_samples": 8}
+    judge = of(tmp_path, look=False, **given).roles[1]
+    assert judge.hours == pytest.approx(8 * 0.5 / 2 / 3600)

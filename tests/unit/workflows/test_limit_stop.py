@@ -1,0 +1,90 @@
+"""A run that came to its own limit: what is said of it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.budget import Budget, Spending
+from eval_factory.core.errors import NotReportableError
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.workflows.limit_stop import how_to_go_on, missing, raise_if_limit_reached, used
+from unit.builders import plan
+
+ASKING = {"event": "phase", "phase": "asking the model", "total": 12}
+JUDGING = {"event": "phase", "phase": "judging", "total": 12}
+LOADING = {"event": "phase", "phase": "loading data"}
+LOG = logging.getLogger("test")
+
+
+def reached(limit: str, *, countable: bool = True, **answered: int) -> dict[str, Any]:
+    return {"event": "limit_reached", "limit": limit, "countable": countable, "answered": answered}
+
+
+def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path: Path) -> None:
+    here = plan(
+        {
+            "config.output_dir": str(tmp_path), "config.params.extra.max_cost": 0.5, "target.api_endpoint.model_id": "m",
+            "config.params.extra.prices": [{"model_id": "m", "input_per_million": 100_000, "output_per_million": 0}],
+        }
+    )  # fmt: skip
+    cache = ResponseCache(here.rundir.cache_db, "run")
+    cache.save(
+        Answer("k", "model", "m", {}, {}, 1.0, 0.1), Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 6, 1)
+    )
+    cache.close()
+    with pytest.raises(NotReportableError) as stopped:
+        raise_if_limit_reached(here, [LOADING, ASKING, reached("max_cost", model=1)], LOG)
+    assert str(stopped.value) == (
+        "stopped: max_cost (0.5) is reached; sent so far: 1 requests, 7 tokens, 0.6000 USD\n"
+        "  1 of 12 instances are answered; no score is written, every answer is kept\n"
+        "  raise max_cost and run the same command again: only the rest is asked"
+    )
+    assert stopped.value.exit_code == 1
+
+
+def test_a_run_that_reached_no_limit_goes_on(tmp_path: Path) -> None:
+    raise_if_limit_reached(plan({"config.output_dir": str(tmp_path)}), [LOADING, ASKING], LOG)
+
+
+@pytest.mark.parametrize(
+    ("limit", "budget", "countable", "line"),
+    [
+        ("max_requests", Budget(max_requests=5), True, "max_requests (5) is reached; sent so far: 5 requests, 9 tokens"),
+        ("max_requests", Budget(), True, "max_requests is reached; sent so far: 5 requests, 9 tokens"),  # of a suite
+        ("max_cost", Budget(max_cost=1.5), True, "max_cost (1.5) is reached; sent so far: 5 requests, 9 tokens, 0.0000 USD"),
+        (
+            "max_cost", Budget(max_cost=1.5), False,
+            "max_cost (1.5) cannot be held, for an answer came whose cost nobody knows; sent so far: 5 requests, 9 tokens",
+        ),
+        (
+            "max_tokens_total", Budget(max_tokens_total=8), False,
+            "max_tokens_total (8) cannot be held, for an answer came whose tokens nobody knows; sent so far: 5 requests, 9 tokens",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_used(limit: str, budget: Budget, countable: bool, line: str) -> None:
+    assert used(limit, budget, Spending(5, 9), countable=countable) == f"stopped: {line}"
+
+
+def test_a_cost_is_told_beside_another_limit_too() -> None:
+    assert used("max_requests", Budget(max_requests=5), Spending(5, 9, 0.25), countable=True).endswith(", 0.2500 USD")
+
+
+def test_how_far_the_judges_came() -> None:
+    assert missing([LOADING], {}) == ["0 of 0 instances are answered"]
+    assert missing([ASKING, JUDGING], {"model": 12}) == [
+        "12 of 12 instances are answered", "of 12 answers the judges saw: none",
+    ]  # fmt: skip
+    assert (
+        missing([ASKING, JUDGING], {"odd": 2, "model": 12, "gpt": 3})[1] == "of 12 answers the judges saw: gpt 3, odd 2"
+    )
+
+
+def test_the_next_step_is_another_one_where_time_was_over_or_nothing_counts() -> None:
+    assert how_to_go_on("max_wall_s", countable=True) == "run the same command again: only the rest is asked"
+    assert how_to_go_on("max_cost", countable=False).startswith("leave out max_cost, or count by max_requests")
+    assert how_to_go_on("max_tokens_total", countable=True).startswith("raise max_tokens_total and run the same")
