@@ -26,7 +26,7 @@ _DEEPEST = 10
 def variable_for(path: str) -> str:
     """The variable of the environment that stands for a value which is not in the file: MODEL_URL."""
     name = path.rpartition(".")[2]
-    return "MODEL_URL" if name == "url" else re.sub(r"\W", "_", name).upper()
+    return re.sub(r"\W", "_", f"model_{name}" if name == "url" else name).upper()
 
 
 def plain_tree(tree: Any, document: Mapping[str, Any], path: str, findings: list[Finding]) -> Any:

@@ -49,4 +49,4 @@ def _sample(name: str, task: Task) -> Any:
         return 1
     rule = task.helm.parameters.get(name)
     allowed = rule.allowed if rule is not None else None
-    return allowed[0] if allowed else _SAMPLES.get(name, "STAND_IN")
+    return allowed[0] if allowed else _SAMPLES.get(name, "STANDIN")

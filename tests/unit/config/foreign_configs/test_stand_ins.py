@@ -26,9 +26,9 @@ def test_each_variable_has_a_value_that_is_valid_where_it_stands() -> None:
         "params_to_remove": ["${P}", 1], "half": "https://${H}/v1", "with": "${W:-7}", "plain": "x",
     }  # fmt: skip
     assert with_stand_ins(tree, task("ehrshot")) == {
-        "url": "http://127.0.0.1/v1", "type": "chat", "limit_samples": 1, "api_key": "STAND_IN", "use_nvcf": False,
+        "url": "http://127.0.0.1/v1", "type": "chat", "limit_samples": 1, "api_key": "STANDIN", "use_nvcf": False,
         "subject": task("ehrshot").helm.parameters["subject"].allowed[0],
-        "params_to_remove": ["STAND_IN", 1], "half": "https://x/v1", "with": "${W:-7}", "plain": "x",
+        "params_to_remove": ["STANDIN", 1], "half": "https://x/v1", "with": "${W:-7}", "plain": "x",
     }  # fmt: skip
 
 
