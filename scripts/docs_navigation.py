@@ -16,7 +16,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "tutorial.md": "from nothing to two models compared, step by step",
     },
     "How to": {
-        "coming-from.md": "from EvalFactory, helm-run, lm_eval, inspect_ai or NeMo Evaluator: what you typed, and what does the same",
+        "coming-from.md": "what you typed in EvalFactory, helm-run, lm_eval, inspect_ai or NeMo Evaluator",
         "install.md": "pip, pipx, uv, with and without torch",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
