@@ -13,8 +13,10 @@ from scripts.make_test_cases import PREFIX, run_configs
 
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.suite.checked_cells import checked, refuse_wrong
 
 FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
 MARK = "# expect: "
@@ -24,6 +26,10 @@ SCHEMA_OF_RUN_CONFIGS = Draft7Validator(json.loads(SCHEMA.read_text("utf-8")))
 GATE = FOLDER / "gate"
 POLICY_SCHEMA = FOLDER.parent / "docs" / "schemas" / "gate_policy.schema.json"
 SCHEMA_OF_POLICIES = Draft7Validator(json.loads(POLICY_SCHEMA.read_text("utf-8")))
+
+SUITES = FOLDER / "suites"
+SUITE_SCHEMA = FOLDER.parent / "docs" / "schemas" / "suite.schema.json"
+SCHEMA_OF_SUITES = Draft7Validator(json.loads(SUITE_SCHEMA.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.stem)
@@ -66,7 +72,7 @@ EVERY = sorted(FOLDER.rglob("*.yml"))
 def test_its_first_line_leads_an_editor_to_the_schema(path: Path) -> None:
     first = path.read_text("utf-8").splitlines()[0]
     assert first.startswith("# yaml-language-server: $schema=")
-    named = POLICY_SCHEMA if GATE in path.parents else SCHEMA
+    named = POLICY_SCHEMA if GATE in path.parents else SUITE_SCHEMA if SUITES in path.parents else SCHEMA
     assert (path.parent / first.partition("=")[2]).resolve() == named
     assert named.is_file()
 
@@ -144,3 +150,36 @@ def test_a_wrong_policy_is_refused_by_the_program_and_by_the_schema(path: Path) 
     assert str(raised.value).startswith(f"{path}: {expected}")
     errors = list(SCHEMA_OF_POLICIES.iter_errors(yaml.safe_load(path.read_text("utf-8"))))
     assert bool(errors) is (path.stem not in POLICIES_OF_SOUND_SHAPE), errors
+
+
+@pytest.mark.parametrize("path", sorted(SUITES.glob("*.yml")), ids=lambda path: path.stem)
+def test_a_suite_is_taken_by_the_program_and_by_the_schema(path: Path) -> None:
+    suite = build_suite(path, env={})
+    assert len(suite.cells) > 1
+    refuse_wrong(checked(suite, {}))
+    assert list(SCHEMA_OF_SUITES.iter_errors(yaml.safe_load(path.read_text("utf-8")))) == []
+
+
+SUITES_OF_SOUND_SHAPE = {
+    "extends_itself": "other files",
+    "extends_nothing": "other files",
+    "name_twice": "one name beside another",
+    "no_targets": "what a flag may give",
+    "nothing_left": "one value beside another",
+    "pattern_fits_nothing": "one value beside another",
+    "same_folder": "one name beside another",
+    "two_key_names": "one value beside another",
+    "unset_variable": "the environment",
+}
+"""Wrong suites that the schema takes, and what it would have to know."""
+
+
+@pytest.mark.parametrize("path", sorted((SUITES / "invalid").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_wrong_suite_is_refused_by_the_program_and_by_the_schema(path: Path) -> None:
+    (expected,) = (line.removeprefix(MARK) for line in path.read_text("utf-8").splitlines() if line.startswith(MARK))
+    with pytest.raises(ConfigError) as raised:
+        build_suite(path, env={})
+    assert f"{path}: {expected}" in str(raised.value)
+    assert "canary" not in str(raised.value)
+    errors = list(SCHEMA_OF_SUITES.iter_errors(yaml.safe_load(path.read_text("utf-8"))))
+    assert bool(errors) is (path.stem not in SUITES_OF_SOUND_SHAPE), errors

@@ -218,7 +218,7 @@ def new_benchmark(folder: Path, jury: bool) -> None:
 @cli.command("schema")
 @click.argument("name")
 def print_schema(name: str) -> None:
-    """Print a JSON Schema, for editors and other programs: run_config, evaluation_config, results, gate_policy."""
+    """Print a JSON Schema, for editors and programs: run_config, evaluation_config, results, gate_policy, suite."""
     from eval_factory.cli.schemas import schema_text  # imports the models, which `--help` does without
 
     click.echo(schema_text(name), nl=False)

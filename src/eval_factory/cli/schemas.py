@@ -8,6 +8,7 @@ from typing import Any
 
 from eval_factory.analysis.gate_schema import gate_policy_schema
 from eval_factory.config.json_schema import run_config_schema
+from eval_factory.config.suite_schema import suite_schema
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.report import documents
@@ -18,6 +19,7 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "evaluation_config": lambda: documents.schema(documents.EVALUATION_CONFIG_SCHEMA),
     "results": lambda: documents.schema(documents.RESULTS_SCHEMA),
     "gate_policy": gate_policy_schema,
+    "suite": lambda: suite_schema(load_framework()),
 }
 """Name -> what makes it. docs/schemas has a file of each, which scripts/make_schemas.py writes."""
 

@@ -5,7 +5,6 @@ All mistakes are collected and shown at once, each with where it was written and
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from eval_factory.config import foreign_keys
+from eval_factory.config.benchmark_path import find_benchmark
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
@@ -137,7 +137,7 @@ def build_evaluation(
         *user_layers,
     ]
     for _, tree in layers:
-        _canonical_names(tree, problems)
+        canonical_names(tree, problems)
     problems += foreign_keys.problems_of(foreign, task, framework)
     merged, sources = merge(layers)
     foreign_keys.without_unused_prompt(merged, foreign)
@@ -181,7 +181,7 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
     tree[last] = value
 
 
-def _canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
+def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
     """`api_key_name` is another name for `api_key`: one of them, in every layer, so that layers can be merged."""
     target = tree.get("target")
     endpoint = target.get("api_endpoint") if isinstance(target, dict) else None
@@ -210,6 +210,11 @@ def _chosen_task(layers: list[tuple[Source, dict[str, Any]]], framework: Framewo
         return None
     if not isinstance(name, str):
         return None  # the shape check says so
+    return task_named(name, framework, problems)
+
+
+def task_named(name: str, framework: Framework, problems: list[str]) -> Task | None:
+    """The task of that name, or of a run entry; None, with the reason in `problems`, where there is none."""
     if is_run_entry(name, framework):
         return task_of_run_entry(name, framework, problems)
     task = framework.task(name)
@@ -246,7 +251,7 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
         return f"{path}: is missing{_how_to_give(path)}"
     if kind == "value_error":
         return f"{where}{path}: {detail['ctx']['error']}"
-    return f"{where}{path}: {expectation(detail)}, got {_shown(given)}"
+    return f"{where}{path}: {expectation(detail)}, got {shown_value(given)}"
 
 
 def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> dict[str, Any]:
@@ -261,7 +266,7 @@ def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> di
     return found
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
     if isinstance(value, (dict, list)):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
     shown = Redactor().text(repr(value))
@@ -304,20 +309,10 @@ def _with_benchmark(
     if given is None:
         return run, None
     where = f"config.params.extra.{BENCHMARK}"
-    folders = [Path.cwd()]
-    if sources.get(where) is Source.FILE and request.run_config is not None:
-        folders.append(Path(os.path.abspath(request.run_config.parent)))
-    paths = list(dict.fromkeys(Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders))
-    there = [path for path in paths if path.exists()]
-    if not there:
-        problems.append(f"{where}: there is no file {' or '.join(map(str, paths))}")
-        return run, None
-    path = there[0]
-    if not all(path.samefile(other) for other in there):
-        problems.append(
-            f"{where}: {given} may be {path} (from the current folder) or {there[1]} (beside the run config);"
-            " give the whole path"
-        )
+    beside = request.run_config.parent if request.run_config and sources.get(where) is Source.FILE else None
+    path, problem = find_benchmark(given, beside)
+    if path is None:
+        problems.append(f"{where}: {problem}")
         return run, None
     run = with_extra(run, {BENCHMARK: str(path)})
     try:

@@ -12,9 +12,12 @@ from eval_factory.core.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError
 from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.written_secrets import field_before, field_names_a_secret
 
-_PLACES_OF_URLS = re.compile(r"target\.api_endpoint\.url|config\.params\.extra\.judges\[\d+\]\.url")
+_TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
+_JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"
+"""Where a run config, and a suite, have them."""
+_PLACES_OF_URLS = re.compile(rf"{_TARGET}\.url|{_JUDGES}\[\d+\]\.url")
 _PAST_THE_HOST = re.compile(r"[^/:][/?#]")
-_PLACE_OF_FIELDS = "target.api_endpoint.adapter_config.params_to_add."
+_PLACE_OF_FIELDS = re.compile(rf"{_TARGET}\.adapter_config\.params_to_add\.")
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
@@ -63,7 +66,7 @@ def _interpolate_text(text: str, env: Mapping[str, str], where: str, problems: l
 
 def _is_secret(match: re.Match[str], where: str) -> bool:
     """Whether the variable's name, or the name of the field that it is the value of, says that it holds a secret."""
-    if where.startswith(_PLACE_OF_FIELDS):
+    if _PLACE_OF_FIELDS.match(where):
         field = where.rpartition(".")[2]
     elif _PLACES_OF_URLS.fullmatch(where):
         before = match.string[: match.start()]

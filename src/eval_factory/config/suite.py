@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Request
+from eval_factory.config.suite_cells import Combination, combinations, document_of, limit_group_of
+from eval_factory.config.suite_layers import SuiteLayer, SuiteSources, read_layers
+from eval_factory.config.suite_parts import merged, normal_form
+from eval_factory.config.suite_shape import TOP, problems_of_shape, problems_of_values
 from eval_factory.core.budget import Budget
+from eval_factory.core.errors import ConfigError
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.tasks.framework import Framework, load_framework
 
 
 @dataclass(frozen=True)
@@ -49,3 +56,88 @@ class Suite:
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
     document: Mapping[str, Any]
     """The suite as it is run, `extends` and presets resolved: what suite_config.yml holds."""
+
+
+def build_suite(
+    path: Path | None,
+    *,
+    document: Mapping[str, Any] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Sequence[str] = (),
+    env: Mapping[str, str],
+) -> Suite:
+    """Merge preset, extended files, the file, flags and overrides; check what is said; make the cells.
+
+    What a cell's task has to say to its run config, `workflows/suite/checked_cells.py` finds.
+
+    Args:
+        path: the YAML file; None where flags say it all.
+        document: what a file would hold, in its place.
+        flags: dotted path (`suite.params.limit_samples`) -> value.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    framework = load_framework()
+    problems: list[str] = []
+    layers = read_layers(SuiteSources(path, document, flags or {}, tuple(overrides)), env, problems)
+    of_sound_shape = [layer for layer in layers if not _shape_problems(layer, problems)]
+    for layer in of_sound_shape:
+        problems += _with_origin(layer, problems_of_values(layer.tree, framework))
+    section = merged([(layer, normal_form(layer, framework, problems)) for layer in of_sound_shape])
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    problems += _missing(section)
+    left = [] if problems else combinations(section, problems)
+    if problems:
+        raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
+    return _suite(section, left, framework)
+
+
+def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
+    found = list(_with_origin(layer, problems_of_shape(layer.tree)))
+    problems += found
+    return bool(found)
+
+
+def _with_origin(layer: SuiteLayer, problems: Iterator[str]) -> Iterator[str]:
+    for problem in problems:
+        yield f"{layer.begin}{problem}"
+
+
+def _missing(section: Mapping[str, Any]) -> Iterator[str]:
+    """What all layers together do not say."""
+    if not section.get("output_dir"):
+        yield f"{TOP}.output_dir: is missing; write it in the suite or give --output_dir"
+    if not section.get("evaluations"):
+        yield f"{TOP}.evaluations: is missing; it lists tasks ('eval-factory ls' shows them), or choose a preset"
+    if not section.get("targets"):
+        yield f"{TOP}.targets: is missing; it lists models: a name, and api_endpoint with url and model_id"
+    for entry in section.get("evaluations") or []:
+        if not entry.get("type"):
+            yield f"{TOP}.evaluations: {entry['name']} has no `type`, the task ('eval-factory ls' lists them)"
+    for target in section.get("targets") or []:
+        endpoint = target.get("api_endpoint") or {}
+        for key in ("url", "model_id"):
+            if endpoint.get(key) is None:
+                yield f"{TOP}.targets: {target['name']} has no api_endpoint.{key}"
+
+
+def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
+    folder = SuiteDir(Path(section["output_dir"]))
+    cells = []
+    for one in left:
+        own = folder.cell(one.target["name"], one.name)
+        cells.append(Cell(one.target["name"], one.name, document_of(one, section, own, framework), own))
+    said = {key: value for key, value in section.items() if value is not None}
+    whole = {**framework.defaults.suite, **said}
+    return Suite(
+        folder=folder,
+        cells=tuple(cells),
+        budget=Budget(**{field.name: whole[field.name] for field in fields(Budget)}),
+        max_processes=whole["max_processes"] or os.cpu_count() or 1,
+        max_attempts=whole["max_attempts"],
+        max_outage_s=float(whole["max_outage_s"]),
+        limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},
+        document={TOP: whole},
+    )

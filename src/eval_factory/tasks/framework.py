@@ -220,6 +220,8 @@ class Defaults(StrictModel):
     command: str
     config: dict[str, Any]
     target: dict[str, Any]
+    suite: dict[str, Any]
+    """Of what `run_suite` runs."""
 
 
 class Framework(StrictModel):

@@ -29,6 +29,6 @@ def test_a_name_that_there_is_not_is_said_with_those_that_there_are() -> None:
     with pytest.raises(ConfigError, match="there is no schema 'run_confg', did you mean 'run_config'"):
         schema_text("run_confg")
     with pytest.raises(
-        ConfigError, match=r"no schema 'zzz'; there are run_config, evaluation_config, results, gate_policy$"
+        ConfigError, match=r"no schema 'zzz'; there are run_config, evaluation_config, results, gate_policy, suite$"
     ):
         schema_text("zzz")

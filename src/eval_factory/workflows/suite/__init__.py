@@ -1,0 +1,1 @@
+"""Many evaluations of many targets: one command, one table."""

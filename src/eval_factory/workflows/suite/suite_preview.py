@@ -1,0 +1,142 @@
+"""What `run_suite --dry_run` shows. It starts and writes nothing, and imports nothing that asks an endpoint."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eval_factory.config.suite import Suite
+from eval_factory.config.suite_cells import combinations, group_of_url, origins_of
+from eval_factory.config.suite_shape import TOP
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.helm.command import command_line
+from eval_factory.plan.run_plan import Plan
+from eval_factory.workflows.context import HUB_TOKEN
+from eval_factory.workflows.options import DryRun
+from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, grouped, refuse_wrong
+from eval_factory.workflows.suite.request_counts import count_of, in_words, sum_of
+
+PROGRAM = "eval-factory"
+
+
+def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) -> DryRun:
+    """Check every cell and show it.
+
+    Raises:
+        ConfigError: the configuration of a cell is wrong; with all that is wrong with any.
+    """
+    cells = checked(suite, env)
+    refuse_wrong(cells)
+    would_stop = grouped(cells, [(one.cell, text) for one in cells for text in one.missing])
+    keys = [name for one in cells if one.evaluation is not None for name in one.evaluation.key_names()]
+    redactor = Redactor.from_environment(env, [*dict.fromkeys(keys), HUB_TOKEN])
+    text = redactor.text("\n".join(_lines(suite, cells, debug=debug)) + "\n")
+    return DryRun(own_lines(text), tuple(would_stop))
+
+
+def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterator[str]:
+    evaluations = len({one.cell.evaluation for one in cells})
+    targets = len({one.cell.target for one in cells})
+    yield "# suite"
+    yield f"#   folder: {suite.folder.root}"
+    yield f"#   {_many(len(cells), 'cell')}: {_many(evaluations, 'evaluation')}, {_many(targets, 'target')}"
+    yield f"#   at most {_many(suite.max_processes, 'cell')} at once, {_many(suite.max_attempts, 'attempt')} of each"
+    yield f"#   budget of all cells: {_budget(suite)}"
+    yield "\n# limits of endpoints, for all cells together"
+    yield from (f"#   {line}" for line in _limits(suite, cells))
+    if notes := _notes(cells):
+        yield "\n# notes"
+        yield from (f"#   {note}" for note in notes)
+    yield "\n# cells; run_suite writes their run configs, and each of the commands then does one of them"
+    origins = _origins(suite)
+    for one in cells:
+        yield from _cell(suite, one, origins.get(one.cell.name, {}), debug=debug)
+    counts = {one.cell.name: count_of(one.plan) for one in cells if one.plan is not None}
+    unknown = [name for name, count in counts.items() if count.total is None]
+    yield "\n# total, of a suite that begins from nothing"
+    yield f"#   {in_words(sum_of(counts.values()))}"
+    if unknown:
+        yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _budget(suite: Suite) -> str:
+    given = [f"{name} {value:,}" for name, value in vars(suite.budget).items() if value is not None]
+    return ", ".join(given) or "no limit"
+
+
+def _cell(suite: Suite, one: CheckedCell, said: Mapping[str, tuple[str, Any]], *, debug: bool) -> Iterator[str]:
+    plan = one.plan
+    if plan is None:
+        return
+    yield f"\n{one.cell.name}: {in_words(count_of(plan))}"
+    for path, (who, value) in said.items():
+        yield f"  {path}: {value}  ({who})"
+    file = suite.folder.cell_config(one.cell.target, one.cell.evaluation)
+    yield f"  {shlex.join([PROGRAM, 'run_eval', '--run_config', str(file)])}"
+    yield f"  {shlex.join(command_line(plan, debug=debug))}"
+    for text in one.missing:
+        yield "  would stop: " + text.replace("\n", "\n  ")
+
+
+def _origins(suite: Suite) -> dict[str, dict[str, tuple[str, Any]]]:
+    """Cell -> its parameters, and who says them."""
+    section = suite.document[TOP]
+    return {f"{one.target['name']}/{one.name}": origins_of(one, section) for one in combinations(section, [])}
+
+
+def _notes(cells: Sequence[CheckedCell]) -> list[str]:
+    """What is known of the tasks' scores, and what of the configuration has no effect."""
+    said = []
+    for one in cells:
+        if one.evaluation is not None:
+            texts = [*one.evaluation.warnings, *one.evaluation.task.about.notes]
+            said += [(one.cell, text) for text in texts]
+    return grouped(cells, said)
+
+
+@dataclass
+class _Limit:
+    """What an endpoint is asked at most. Where cells state different numbers, the smallest counts."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    who: list[str] = field(default_factory=list)
+
+    def add(self, who: str, numbers: Mapping[str, int | None]) -> None:
+        for name, number in numbers.items():
+            if number is not None:
+                self.numbers[name] = min(number, self.numbers.get(name, number))
+        if who not in self.who:
+            self.who.append(who)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{number:,} {name}" for name, number in self.numbers.items())
+
+
+def _limits(suite: Suite, cells: Sequence[CheckedCell]) -> Iterable[str]:
+    limits: dict[str, _Limit] = {}
+    for one in cells:
+        for group, who, numbers in _asked(suite, one.cell.target, one.plan):
+            limits.setdefault(group, _Limit()).add(who, numbers)
+    return [f"{group}: {limit} ({', '.join(limit.who)})" for group, limit in limits.items()]
+
+
+def _asked(suite: Suite, target: str, plan: Plan | None) -> Iterator[tuple[str, str, dict[str, int | None]]]:
+    """(group, who it is, its limits) of each endpoint of a cell."""
+    for endpoint in plan.endpoints if plan is not None else ():
+        numbers = {
+            "requests at once": endpoint.parallelism,
+            "requests a minute": endpoint.requests_per_minute,
+            "tokens a minute": endpoint.tokens_per_minute,
+        }
+        if endpoint.role == MODEL_ROLE:
+            yield suite.limit_groups[target], target, numbers
+        else:
+            yield f"judge {endpoint.model_id} at {group_of_url(endpoint.url)}", endpoint.role, numbers

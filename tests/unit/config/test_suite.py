@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.config.evaluation import build_evaluation
+from eval_factory.config.suite import Suite, build_suite
+from eval_factory.core.budget import Budget
+from eval_factory.core.errors import ConfigError
+from eval_factory.plan.run_plan import identity_of
+from eval_factory.tasks.framework import load_framework
+from suites import ENDPOINT, params, suite, target
+
+
+def problems(**changes: Any) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        suite(**changes)
+    return raised.value.problems
+
+
+def test_each_evaluation_of_each_target_is_a_run_config() -> None:
+    found = suite(params={"limit_samples": 3})
+    assert [cell.name for cell in found.cells] == ["small/pubmed_qa", "big/pubmed_qa", "small/medec", "big/medec"]
+    cell = found.cells[3]
+    assert (cell.target, cell.evaluation, cell.folder) == ("big", "medec", Path("/results/suite/big/medec"))
+    assert cell.document == {
+        "config": {"type": "medec", "output_dir": "/results/suite/big/medec", "params": {"limit_samples": 3}},
+        "target": {"api_endpoint": {**ENDPOINT, "model_id": "org/big"}},
+    }
+    assert build_evaluation(cell.request, load_framework(), {}).run.config.params.limit_samples == 3
+
+
+def test_defaults_stand_in_framework_yml() -> None:
+    found, defaults = suite(), load_framework().defaults.suite
+    assert found.budget == Budget()
+    assert found.max_processes == os.cpu_count()
+    assert (found.max_attempts, found.max_outage_s) == (defaults["max_attempts"], defaults["max_outage_s"]) == (2, 3600)
+
+
+def test_limits_are_the_users_and_a_null_leaves_the_default() -> None:
+    found = suite(
+        max_cost=2.5, max_requests=10, max_tokens_total=4 * 10**9, max_wall_s=60, max_processes=3, max_attempts=None,
+        max_outage_s=7,
+    )  # fmt: skip
+    assert found.budget == Budget(max_cost=2.5, max_requests=10, max_tokens_total=4 * 10**9, max_wall_s=60)
+    assert (found.max_processes, found.max_attempts, found.max_outage_s) == (3, 2, 7.0)
+
+
+def test_the_document_is_the_suite_as_it_is_run() -> None:
+    found = suite(preset="quick", max_cost=1)
+    assert found.document["suite"]["evaluations"][0] == {"name": "medcalc_bench", "type": "medcalc_bench"}
+    assert found.document["suite"]["params"] == {"limit_samples": 20}
+    assert "preset" not in found.document["suite"]
+    assert found.document["suite"]["max_attempts"] == 2
+    again = build_suite(None, document=found.document, env={})
+    assert again == found
+
+
+def test_targets_with_the_same_url_share_their_limits() -> None:
+    targets = [
+        {"name": "a", "api_endpoint": {"url": "https://Host.example/v1/", "model_id": "a"}},
+        {"name": "b", "api_endpoint": {"url": "https://host.example/v1/chat/completions", "model_id": "b"}},
+        {"name": "c", "limit_group": "own", "api_endpoint": {"url": "https://host.example/v1", "model_id": "c"}},
+    ]
+    assert suite(targets=targets).limit_groups == {"a": "host.example/v1", "b": "host.example/v1", "c": "own"}
+
+
+def test_flags_beat_the_file_and_overrides_beat_flags() -> None:
+    found = suite(
+        flags={"suite.output_dir": "/flag", "suite.params.limit_samples": 5, "suite.max_attempts": 4},
+        overrides=("suite.max_attempts=6,suite.params.limit_samples=9",),
+        params={"limit_samples": 2},
+    )
+    assert found.folder.root == Path("/flag")
+    assert found.max_attempts == 6
+    assert set(map(str, params(found).values())) == {"{'limit_samples': 9}"}
+
+
+def test_params_of_a_flag_hold_for_every_cell() -> None:
+    found = suite(
+        evaluations=[{"type": "medec", "params": {"limit_samples": 7, "extra": {"min_coverage": 0.5}}}],
+        targets=[{"name": "t", "api_endpoint": ENDPOINT, "params": {"limit_samples": 8, "parallelism": 2}}],
+        flags={"suite.params.limit_samples": 1},
+        overrides=("suite.params.extra.min_coverage=0.25",),
+    )
+    (found_params,) = params(found).values()
+    assert found_params == {"limit_samples": 1, "parallelism": 2, "extra": {"min_coverage": 0.25}}
+    assert build_suite(None, document=found.document, env={}) == found
+
+
+def test_all_that_is_missing_is_said_at_once() -> None:
+    found = problems(output_dir=None, evaluations=None, targets=None)
+    assert [problem.split(":")[0] for problem in found] == ["suite.output_dir", "suite.evaluations", "suite.targets"]
+    found = problems(evaluations=[{"name": "x"}], targets=[{"name": "t", "api_endpoint": {"url": None}}])
+    assert "suite.evaluations: x has no `type`, the task ('eval-factory ls' lists them)" in found
+    assert "suite.targets: t has no api_endpoint.url" in found
+    assert "suite.targets: t has no api_endpoint.model_id" in found
+
+
+def test_mistakes_of_every_kind_are_said_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "s.yml"
+    file.write_text(
+        "suite:\n  output_dir: x\n  params: {limit_sample: 3}\n  evaluations: [pubmed_q]\n"
+        "  targets: [{name: a, api_endpoint: {url: host, modelid: b}}]\n"
+    )
+    with pytest.raises(ConfigError) as raised:
+        build_suite(file, overrides=("suite.max_procesess=2",), env={})
+    assert raised.value.problems == [
+        "--overrides: unknown key suite.max_procesess, did you mean 'max_processes'?",
+        f"{file}: unknown key suite.params.limit_sample, did you mean 'limit_samples'?",
+        f"{file}: suite.targets[0].api_endpoint.url: needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint",
+        f"{file}: unknown key suite.targets[0].api_endpoint.modelid, did you mean 'model_id'?",
+        f"{file}: suite.evaluations[0].type: there is no task 'pubmed_q', did you mean 'pubmed_qa'?; 'eval-factory ls' lists them",
+    ]
+
+
+def test_a_key_written_out_is_refused_and_not_shown() -> None:
+    key = "sk-canary0123456789abcdef"
+    wrong: list[dict[str, Any]] = [
+        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "api_key": key}}]},
+        {"targets": [{"name": key, "api_endpoint": ENDPOINT}]},
+        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "url": f"https://h/v1?key={key}"}}]},
+        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "adapter_config": {"params_to_add": {"token": key}}}}]},
+        {"judges": [{"name": "gpt", "model_id": "x", "api_key": key}]},
+        {"params": {"extra": {"gpt_judge_api_key": key}}},
+        {"preset": key},
+        {"evaluations": [key]},
+        {key: 1},
+        {"params": {key: 1}},
+    ]
+    for changes in wrong:
+        assert "canary" not in "".join(problems(**changes)), changes
+
+
+def of_preset(name: str, **changes: Any) -> Suite:
+    return suite(preset=name, evaluations=[], **changes)
+
+
+def types(found: Suite) -> set[str]:
+    return {cell.document["config"]["type"] for cell in found.cells}
+
+
+def test_the_public_presets_take_their_tasks_from_framework_yml() -> None:
+    public = {task.name: task for task in load_framework().evaluations if task.about.access == "public"}
+    expected = set(public) - {"sample_medical_qa", "med_dialog"}  # med_dialog is med_dialog_healthcaremagic
+    assert types(of_preset("medhelm_public")) == types(of_preset("quick")) == expected
+    without_jury = {name for name in expected if not public[name].helm.judges}
+    assert types(of_preset("medhelm_rules_only")) == without_jury
+    assert 5 < len(without_jury) < len(expected)
+    assert {cell["limit_samples"] for cell in params(of_preset("quick")).values()} == {20}
+
+
+def test_a_preset_takes_more_evaluations_and_targets() -> None:
+    found = build_suite(
+        None, document={"suite": {"preset": "smoke", "evaluations": ["medec"], "targets": [target("own")]}},
+        flags={"suite.output_dir": "/x"}, env={},
+    )  # fmt: skip
+    assert types(found) == {"sample_medical_qa", "custom", "medec"}
+    assert {cell.target for cell in found.cells} == {"demo_chat", "demo_completions", "own"}
+
+
+def test_smoke_needs_an_output_folder_alone() -> None:
+    found = build_suite(None, flags={"suite.preset": "smoke", "suite.output_dir": "/x"}, env={})
+    assert len(found.cells) == 4
+    for cell in found.cells:
+        evaluation = build_evaluation(cell.request, load_framework(), {})
+        assert evaluation.run.target.api_endpoint.is_demo
+        assert evaluation.task.about.source == "in the package" or evaluation.benchmark is not None
+
+
+def test_a_cell_stays_what_it_was_when_more_are_added() -> None:
+    """So that what is finished is only collected."""
+
+    def identities(**changes: Any) -> dict[str, str]:
+        found = suite(params={"limit_samples": 3}, **changes)
+        return {
+            cell.name: identity_of(build_evaluation(cell.request, load_framework(), {})) for cell in found.cells
+        }  # fmt: skip
+
+    before = identities()
+    after = identities(
+        evaluations=["pubmed_qa", "aci_bench", "medec"],
+        targets=[target("new"), target("small"), target("big")],
+        variants=[{"name": "default"}, {"name": "hot", "params": {"temperature": 1}}],
+        judges=[{"name": "gpt", "model_id": "x"}], max_cost=3, max_processes=1,
+    )  # fmt: skip
+    assert len(set(before.values())) == 4
+    assert {name: after[name] for name in before} == before

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.config.suite_cells import Combination, combinations, group_of_url, limit_group_of, origins_of
+from eval_factory.core.errors import ConfigError
+from eval_factory.demo.example import write_example
+from suites import ENDPOINT, params, section, suite, target
+
+VARIANTS = [{"name": "default"}, {"name": "hot", "params": {"temperature": 1.0}}]
+
+
+def names(**changes: Any) -> list[str]:
+    return [cell.name for cell in suite(**changes).cells]
+
+
+def problems(**changes: Any) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        suite(**changes)
+    return raised.value.problems
+
+
+def test_each_variant_of_each_evaluation_has_its_folder() -> None:
+    assert names(variants=VARIANTS, targets=[target("small")]) == [
+        "small/pubmed_qa", "small/pubmed_qa_hot", "small/medec", "small/medec_hot"
+    ]  # fmt: skip
+
+
+def test_the_variants_params_beat_the_targets_those_the_evaluations_and_those_the_suites() -> None:
+    found = suite(
+        params={"parallelism": 1, "top_p": 0.1, "request_timeout": 1, "max_retries": 1},
+        evaluations=[{"type": "medec", "params": {"parallelism": 2, "top_p": 0.2, "request_timeout": 2}}],
+        targets=[target("a", params={"parallelism": 3, "top_p": 0.3, "extra": {"on_failure": "zero"}})],
+        variants=[{"name": "v", "params": {"parallelism": 4, "extra": {"min_coverage": 0.5}}}],
+    )
+    assert params(found)["a/medec_v"] == {
+        "parallelism": 4, "top_p": 0.3, "request_timeout": 2, "max_retries": 1,
+        "extra": {"on_failure": "zero", "min_coverage": 0.5},
+    }  # fmt: skip
+
+
+def test_include_and_exclude() -> None:
+    every = {"variants": VARIANTS, "targets": [target("a"), target("b")]}
+    assert names(**every, include=[{"evaluation": "med*", "target": "a"}]) == ["a/medec", "a/medec_hot"]
+    assert names(**every, include=[{"evaluation": "medec_hot"}]) == ["a/medec_hot", "b/medec_hot"]
+    assert names(**every, include=[{"variant": "hot"}], exclude=[{"evaluation": "pubmed_qa"}]) == [
+        "a/medec_hot",
+        "b/medec_hot",
+    ]
+    assert names(**every, exclude=[{"target": "[!a]"}, {"variant": "d*"}]) == ["a/pubmed_qa_hot", "a/medec_hot"]
+    assert names(include=[{"variant": "default", "evaluation": "medec"}, {"target": "small"}]) == [
+        "small/pubmed_qa", "small/medec", "big/medec"
+    ]  # fmt: skip
+    assert names(include=[], exclude=[{"target": "big"}]) == ["small/pubmed_qa", "small/medec"]
+
+
+def test_a_pattern_that_fits_nothing_is_a_mistake() -> None:
+    assert problems(exclude=[{"evaluation": "medec"}, {"evaluation": "medec", "target": "smal", "variant": "q"}]) == [
+        "suite.exclude[1]: fits no cell (target 'smal', did you mean 'small'?) (variant 'q' is none)"
+    ]
+    assert problems(include=[{"evaluation": "x*"}]) == ["suite.include[0]: fits no cell"]
+    assert problems(exclude=[{"target": "*"}]) == [
+        "suite: `include` and `exclude` leave no cell (there are 4 without them)"
+    ]
+
+
+def test_two_cells_with_one_folder_are_a_mistake_said_once() -> None:
+    clash = [{"name": "a", "params": {}}, {"name": "default"}]
+    (found,) = problems(evaluations=["medec"], variants=clash)
+    assert found.startswith(
+        "suite: medec with variant a and medec with variant default would have the same folder, 'medec'"
+    )
+    assert names(evaluations=["medec"], variants=clash, exclude=[{"variant": "a"}]) == ["small/medec", "big/medec"]
+
+
+def test_a_clash_is_found_with_any_target() -> None:
+    evaluations = ["medec", {"type": "medec", "name": "Medec_Cold"}]
+    variants = [{"name": "cold", "params": {"temperature": 0.1}}, {"name": "default"}]
+    found = problems(evaluations=evaluations, variants=variants, exclude=[{"target": "small", "variant": "default"}])
+    assert len(found) == 1
+    assert "would have the same folder, 'Medec_Cold'" in found[0]
+
+
+JURY = [{"name": "gpt", "model_id": "x"}, {"name": "mine", "model_id": "y"}]
+
+
+def judges(evaluation: Any, **changes: Any) -> Any:
+    (found,) = params(suite(evaluations=[evaluation], targets=[target("a")], judges=JURY, **changes)).values()
+    return found.get("extra", {}).get("judges")
+
+
+def test_judges_are_handed_to_cells_with_a_jury(tmp_path: Path) -> None:
+    assert judges("pubmed_qa") is None
+    assert judges("aci_bench") == JURY
+    own = [{"name": "own", "model_id": "z"}]
+    assert judges({"type": "aci_bench", "params": {"extra": {"judges": own}}}) == own
+    assert judges("helm:mmlu:subject=anatomy") is None
+    assert judges("helm:aci_bench") == JURY
+
+
+def test_of_judges_that_helm_prescribes_those_with_their_roles_are_handed() -> None:
+    assert judges("helm:harm_bench") == JURY[:1]
+
+
+@pytest.mark.parametrize("jury", [False, True])
+def test_a_custom_benchmark_has_a_jury_where_it_says_so(tmp_path: Path, jury: bool) -> None:
+    write_example(tmp_path / "own", jury=jury)
+    evaluation = {"type": "custom", "params": {"extra": {"benchmark": str(tmp_path / "own" / "benchmark.yaml")}}}
+    assert judges(evaluation) == (JURY if jury else None)
+
+
+def test_a_custom_benchmark_that_cannot_be_read_is_left_to_the_check_of_the_cell(tmp_path: Path) -> None:
+    (tmp_path / "b.yml").write_text("[")
+    assert judges({"type": "custom", "params": {"extra": {"benchmark": str(tmp_path / "b.yml")}}}) is None
+
+
+def test_cells_share_no_part_of_their_run_configs() -> None:
+    found = suite(params={"extra": {"language": "en"}}, judges=JURY, evaluations=["aci_bench"])
+    first, second = (cell.document for cell in found.cells)
+    assert first["config"]["params"]["extra"] is not second["config"]["params"]["extra"]
+    first["target"]["api_endpoint"]["url"] = "changed"
+    assert found.document["suite"]["targets"][0]["api_endpoint"] == {**ENDPOINT, "model_id": "org/small"}
+
+
+@pytest.mark.parametrize(
+    ("url", "group"),
+    [
+        ("https://h.example/v1", "h.example/v1"),
+        ("https://H.example/v1/", "h.example/v1"),
+        ("https://h.example/v1/chat/completions", "h.example/v1"),
+        ("https://h.example/v1/completions/", "h.example/v1"),
+        ("https://h.example:8000/v1?api-version=1", "h.example:8000/v1"),
+        ("http://h.example", "h.example"),
+        ("demo://baseline", "demo://baseline"),
+    ],
+)
+def test_the_group_of_a_url(url: str, group: str) -> None:
+    assert group_of_url(url) == group
+    assert limit_group_of({"api_endpoint": {"url": url}}) == group
+    assert limit_group_of({"api_endpoint": {"url": url}, "limit_group": "mine"}) == "mine"
+
+
+def test_who_says_a_parameter() -> None:
+    whole = section(
+        params={"parallelism": 1, "top_p": 1, "max_retries": 2},
+        evaluations=[{"type": "medec", "name": "e", "params": {"top_p": 0.5}}],
+        targets=[target("t", params={"max_retries": None, "extra": {"on_failure": "zero"}})],
+        variants=[{"name": "v", "params": {"parallelism": 2}}],
+    )
+    (one,) = combinations(whole, [])
+    assert one == Combination(whole["evaluations"][0], whole["variants"][0], whole["targets"][0])
+    assert origins_of(one, whole) == {
+        "parallelism": ("variant v", 2), "top_p": ("evaluation e", 0.5), "extra.on_failure": ("target t", "zero"),
+    }  # fmt: skip

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.config.suite_layers import SuiteLayer
+from eval_factory.config.suite_parts import leaves, merged, normal_form, over
+from eval_factory.tasks.framework import load_framework
+
+
+def layer(tree: dict[str, Any], **what_it_is: Any) -> SuiteLayer:
+    return SuiteLayer("a.yml", tree, **what_it_is)
+
+
+def form(tree: dict[str, Any], **what_it_is: Any) -> dict[str, Any]:
+    problems: list[str] = []
+    found = normal_form(layer(tree, **what_it_is), load_framework(), problems)
+    assert problems == []
+    return found
+
+
+def problems(tree: dict[str, Any]) -> list[str]:
+    found: list[str] = []
+    normal_form(layer(tree), load_framework(), found)
+    return found
+
+
+def whole(*trees: dict[str, Any], wins: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    weaker = [(layer(tree), tree) for tree in trees]
+    return merged([*weaker, *((layer(tree, wins=True), tree) for tree in wins)])
+
+
+def test_an_evaluation_has_a_name_and_keeps_its_own() -> None:
+    found = form(
+        {"evaluations": ["helm.medec", {"type": "medec", "name": "hot", "params": {"top_p": 1}}, {"name": "x"}]}
+    )
+    assert found["evaluations"] == [
+        {"name": "medec", "type": "helm.medec"},
+        {"name": "hot", "type": "medec", "params": {"top_p": 1}},
+        {"name": "x"},
+    ]
+    assert form({"evaluations": [{"type": "medec", "name": None}]})["evaluations"][0]["name"] == "medec"
+
+
+def test_a_selection_stands_for_tasks() -> None:
+    by_tag = form({"evaluations": [{"select": {"tags": ["bias"]}, "params": {"top_p": 1}}]})["evaluations"]
+    assert by_tag == [{"name": "race_based_med", "type": "race_based_med", "params": {"top_p": 1}}]
+    select = {"access": "public", "tags": ["medical-qa"], "not_tags": ["calculation"], "without": ["head_qa"]}
+    names = [entry["name"] for entry in form({"evaluations": [{"select": select}]})["evaluations"]]
+    assert "pubmed_qa" in names
+    assert not {"medcalc_bench", "head_qa", "medec", "clear"} & set(names)
+    both = form({"evaluations": [{"select": {"tags": ["medical-qa", "calculation"]}}]})["evaluations"]
+    assert [entry["name"] for entry in both] == ["medcalc_bench"]
+
+
+def test_what_a_selection_selects_shares_nothing() -> None:
+    first, second = form(
+        {"evaluations": [{"select": {"tags": ["jury"], "access": "public"}, "params": {"extra": {}}}]}
+    )["evaluations"][:2]
+    assert first["params"] == second["params"]
+    assert first["params"] is not second["params"]
+
+
+def test_what_is_wrong_with_a_selection() -> None:
+    assert problems({"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]}) == [
+        "a.yml: suite.evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
+        "a.yml: suite.evaluations[0].select: no task is like that; 'eval-factory ls --json' shows tags and access of each",
+    ]
+
+
+def test_an_unknown_task_has_a_hint() -> None:
+    (found,) = problems({"evaluations": ["medec", {"type": "helm:mmul:subject=anatomy"}]})
+    assert found.startswith("a.yml: suite.evaluations[1].type: HELM ")
+    assert "did you mean 'mmlu'?" in found
+
+
+@pytest.mark.parametrize("kind", ["evaluations", "targets", "variants"])
+def test_a_name_is_given_once_whatever_its_capitals(kind: str) -> None:
+    assert problems({kind: [{"name": "a"}, {"name": "b"}, {"name": "A"}]}) == [
+        f"a.yml: suite.{kind}[2]: the name 'A' is the one of {kind}[0], too; give each its own `name` (capitals do not count)"
+    ]
+
+
+def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the current folder; a benchmark's also from the file's."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "b.yml").touch()
+    monkeypatch.chdir(tmp_path / "here")
+    extra = {"data_path": "d", "data_dir": "~/e", "benchmark": "b.yml", "subject": "s"}
+    entries = [{"type": "medec", "params": {"extra": extra}}]
+    found = form(
+        {"output_dir": "o", "params": {"extra": {"data_dir": "x"}}, "evaluations": entries}, folder=tmp_path / "there"
+    )
+    here = str(tmp_path / "here")
+    assert found["output_dir"] == f"{here}/o"
+    assert found["params"]["extra"]["data_dir"] == f"{here}/x"
+    assert found["evaluations"][0]["params"]["extra"] == {
+        "data_path": f"{here}/d", "data_dir": f"{os.path.expanduser('~')}/e",
+        "benchmark": str(tmp_path / "there" / "b.yml"), "subject": "s",
+    }  # fmt: skip
+    assert extra["data_path"] == "d"
+
+
+def test_a_presets_benchmark_is_beside_the_preset_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "presets").mkdir()
+    for folder in (tmp_path, tmp_path / "presets"):
+        (folder / "b.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    tree = {"params": {"extra": {"benchmark": "b.yml"}}}
+    found = form(tree, folder=tmp_path / "presets", is_preset=True)
+    assert found["params"]["extra"]["benchmark"] == str(tmp_path / "presets" / "b.yml")
+
+
+def test_a_benchmark_that_is_nowhere() -> None:
+    (found,) = problems({"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]})
+    assert found.startswith("a.yml: suite.targets[0].params.extra.benchmark: there is no file ")
+
+
+def test_paths_in_a_run_entry_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (entry,) = form({"evaluations": ["helm:shc_bmt_med:data_path=x.csv"]})["evaluations"]
+    assert entry["type"] == f"helm:shc_bmt_med:data_path={tmp_path}/x.csv"
+    assert entry["name"] == "helm-shc_bmt_med-data_path-x.csv"
+
+
+def test_one_name_of_the_key() -> None:
+    (target,) = form({"targets": [{"name": "a", "api_endpoint": {"api_key_name": "K"}}]})["targets"]
+    assert target["api_endpoint"] == {"api_key": "K"}
+    assert problems({"targets": [{"name": "a", "api_endpoint": {"api_key_name": "K", "api_key": "L"}}]}) == [
+        "a.yml: suite.targets[0].api_endpoint: api_key and api_key_name are the same setting; give one of them"
+    ]
+
+
+def test_what_says_where_to_look_is_no_part_of_the_suite() -> None:
+    assert form({"preset": "quick", "extends": "b.yml", "max_attempts": 1}) == {"max_attempts": 1}
+
+
+def test_mappings_are_merged_and_lists_replaced() -> None:
+    base = {"a": {"b": 1, "c": [1]}, "d": 1}
+    assert over(base, {"a": {"c": [2], "e": None}, "d": {"f": 1}}) == {
+        "a": {"b": 1, "c": [2], "e": None},
+        "d": {"f": 1},
+    }
+    assert base == {"a": {"b": 1, "c": [1]}, "d": 1}
+    assert over(None, {"a": 1}) == {"a": 1}
+    assert over({"a": 1}, None) is None
+
+
+def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
+    found = whole(
+        {"targets": [{"name": "a", "params": {"x": 1, "y": 1}}, {"name": "b"}], "exclude": [{"target": "a"}]},
+        {"targets": [{"name": "c"}, {"name": "A", "params": {"x": 2}}], "exclude": [{"target": "b"}]},
+    )
+    assert found["targets"] == [{"name": "A", "params": {"x": 2, "y": 1}}, {"name": "b"}, {"name": "c"}]
+    assert found["exclude"] == [{"target": "b"}]
+
+
+def test_a_null_takes_a_list_back() -> None:
+    assert whole({"variants": [{"name": "a"}]}, {"variants": None})["variants"] is None
+    assert whole({"variants": None}, {"variants": [{"name": "a"}]})["variants"] == [{"name": "a"}]
+
+
+def test_lists_of_an_override_replace() -> None:
+    found = whole({"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},))
+    assert found["targets"] == [{"name": "b", "x": 1}]
+
+
+def test_params_of_an_override_take_back_what_stands_nearer_to_a_cell() -> None:
+    near = {"limit_samples": 3, "extra": {"min_coverage": 1, "language": "en"}}
+    base = {kind: [{"name": "a", "params": near}, {"name": "b"}] for kind in ("evaluations", "targets", "variants")}
+    found = whole(base, wins=({"params": {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}},))
+    assert found["params"] == {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}
+    for kind in ("evaluations", "targets", "variants"):
+        assert found[kind] == [{"name": "a", "params": {"extra": {"language": "en"}}}, {"name": "b"}]
+    assert near["limit_samples"] == 3
+
+
+def test_params_of_a_file_leave_what_stands_nearer() -> None:
+    found = whole({"targets": [{"name": "a", "params": {"top_p": 1}}]}, {"params": {"top_p": 0.5}})
+    assert found["targets"][0]["params"] == {"top_p": 1}
+
+
+def test_leaves() -> None:
+    assert leaves({"a": 1, "b": {"c": {"d": 1}, "e": {}}}) == [("a",), ("b", "c", "d"), ("b", "e")]

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.config.suite_model import SuiteSection
+from eval_factory.config.suite_shape import known_keys, params_of, path_of, problems_of_shape, problems_of_values
+from eval_factory.tasks.framework import load_framework
+from suites import ENDPOINT, section
+
+
+def of_shape(**changes: Any) -> list[str]:
+    return list(problems_of_shape(section(**changes)))
+
+
+def of_values(**changes: Any) -> list[str]:
+    return list(problems_of_values(section(**changes), load_framework()))
+
+
+def of_endpoint(**changes: Any) -> list[str]:
+    return of_values(targets=[{"name": "a", "api_endpoint": {**ENDPOINT, **changes}}])
+
+
+def test_nothing_is_wrong_with_a_right_one() -> None:
+    assert of_shape() == of_values() == []
+
+
+def test_unknown_keys_have_a_hint_at_every_depth() -> None:
+    found = of_shape(
+        evaluations=[{"type": "medec", "parms": {}}], exclude=[{"evaluation": "x", "targt": "y"}], jugdes=[]
+    )
+    assert found == [
+        "unknown key suite.evaluations[0].parms, did you mean 'params'?",
+        "unknown key suite.exclude[0].targt, did you mean 'target'?",
+        "unknown key suite.jugdes, did you mean 'judges'?",
+    ]
+
+
+def test_a_key_that_is_like_no_other_is_told_the_known_ones() -> None:
+    (problem,) = of_shape(variants=[{"name": "a", "zzz": 1}])
+    assert problem == "unknown key suite.variants[0].zzz; known here: name, params"
+
+
+def test_wrong_values_say_what_is_expected() -> None:
+    assert of_shape(targets=[{"api_endpoint": {}}]) == ["suite.targets[0].name: is missing"]
+    assert of_shape(max_processes="two", params=[1]) == [
+        "suite.params: Input should be a valid dictionary, got a list".replace("Input should be", "must be"),
+        "suite.max_processes: must be a whole number, got 'two'",
+    ]
+    assert of_shape(include=[{}]) == ["suite.include[0]: needs `evaluation`, `target` or `variant`"]
+
+
+def test_parameters_are_checked_wherever_they_stand() -> None:
+    wrong = {"paralelism": 1}
+    found = of_values(
+        params=wrong,
+        evaluations=["medec", {"type": "medec", "params": wrong}],
+        variants=[{"name": "v", "params": {"extra": {"on_failure": "stop"}}}],
+        targets=[{"name": "a", "params": {"temperature": -1}}],
+    )
+    assert found == [
+        "unknown key suite.params.paralelism, did you mean 'parallelism'?",
+        "unknown key suite.evaluations[1].params.paralelism, did you mean 'parallelism'?",
+        "suite.targets[0].params.temperature: must be greater than or equal to 0, got -1",
+        "suite.variants[0].params.extra.on_failure: must be 'exclude' or 'zero', got 'stop'",
+    ]
+
+
+def test_unknown_keys_of_judges_and_adapters_have_a_hint() -> None:
+    assert of_values(judges=[{"name": "gpt", "model": "x"}]) == [
+        "suite.judges[0].model_id: is missing",
+        "unknown key suite.judges[0].model, did you mean 'model_id'?",
+    ]
+    assert of_endpoint(adapter_config={"use_nvfc": True}) == [
+        "unknown key suite.targets[0].api_endpoint.adapter_config.use_nvfc, did you mean 'use_nvcf'?"
+    ]
+
+
+def test_what_another_file_may_say_of_an_endpoint_is_not_missing() -> None:
+    assert of_values(targets=[{"name": "a"}, {"name": "b", "api_endpoint": {"url": None, "type": None}}]) == []
+
+
+def test_another_name_of_the_key_and_keys_of_other_programs_are_taken() -> None:
+    assert of_endpoint(api_key_name="MY_KEY", stream=True) == []
+    assert of_values(params={"task": "medec"}) == []
+
+
+def test_a_null_is_a_default_and_no_mistake() -> None:
+    assert of_values(params={"parallelism": None, "extra": None}) == []
+    assert of_endpoint(adapter_config=None, api_key=None) == []
+
+
+def test_where_parameters_stand() -> None:
+    tree = {
+        "params": {"a": 1}, "evaluations": ["medec", {"params": {"b": 1}}, {"params": None}],
+        "targets": [{"params": {"c": 1}}], "variants": None,
+    }  # fmt: skip
+    assert list(params_of(tree)) == [
+        ("suite.params", {"a": 1}), ("suite.evaluations[1].params", {"b": 1}), ("suite.targets[0].params", {"c": 1})
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "first"),
+    [([], "evaluations"), (["targets", 0], "api_endpoint"), (["evaluations", 3, "select"], "access")],
+    ids=str,
+)
+def test_the_known_keys_of_a_place(place: list[str | int], first: str) -> None:
+    assert known_keys(SuiteSection, place)[0] == first
+
+
+def test_a_mapping_of_anything_has_no_known_keys() -> None:
+    assert known_keys(SuiteSection, ["params", "extra"]) == known_keys(SuiteSection, ["nowhere"]) == []
+
+
+def test_paths() -> None:
+    assert path_of("suite", ["targets", 0, "name"]) == "suite.targets[0].name"

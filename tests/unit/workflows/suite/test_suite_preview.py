@@ -1,0 +1,132 @@
+"""What run_suite --dry_run shows."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.helm.command import command_line
+from eval_factory.workflows.options import DryRun
+from eval_factory.workflows.suite.checked_cells import checked
+from eval_factory.workflows.suite.suite_preview import preview_suite
+from suites import ENDPOINT, suite, target
+
+
+def preview(env: dict[str, str] | None = None, **changes: Any) -> DryRun:
+    return preview_suite(suite(env=env, **changes), env=env or {})
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """First word of a heading -> the lines under it, without their marks."""
+    parts = [part.partition("\n") for part in text.removeprefix("# ").split("\n\n# ")]
+    return {
+        head.split()[0].rstrip(";,"): [line.removeprefix("#   ") for line in body.splitlines()]
+        for head, _, body in parts
+    }
+
+
+def test_a_suite_in_short() -> None:
+    found = sections(preview(max_processes=1, max_attempts=3, max_cost=1500.5, max_wall_s=60).text)
+    assert found["suite"] == [
+        "folder: /results/suite",
+        "4 cells: 2 evaluations, 2 targets",
+        "at most 1 cell at once, 3 attempts of each",
+        "budget of all cells: max_cost 1,500.5, max_wall_s 60",
+    ]
+    assert sections(preview().text)["suite"][-1] == "budget of all cells: no limit"
+
+
+def test_every_cell_has_its_parameters_and_both_commands() -> None:
+    given = suite(params={"limit_samples": 3}, evaluations=[{"type": "medec", "params": {"top_p": 0.5}}])
+    lines = sections(preview_suite(given, env={}).text)["cells"]
+    plan = checked(given, {})[0].plan
+    assert plan is not None
+    assert lines[:6] == [
+        "",
+        "small/medec: 3 requests to the model",
+        "  limit_samples: 3  (suite)",
+        "  top_p: 0.5  (evaluation medec)",
+        "  eval-factory run_eval --run_config /results/suite/.suite/cells/small/medec.yml",
+        f"  {shlex.join(command_line(plan))}",
+    ]
+    assert lines[7] == "big/medec: 3 requests to the model"
+
+
+def test_debug_is_in_the_commands() -> None:
+    given = suite(evaluations=["medec"])
+    assert "--log-config" in preview_suite(given, env={}).text
+    assert "--log-config" not in preview_suite(given, env={}, debug=True).text
+
+
+def test_the_limits_of_each_endpoint_and_judge_once() -> None:
+    """Of different numbers for one limit the smallest."""
+    targets = [
+        target("a", params={"parallelism": 64}),
+        {
+            "name": "b",
+            "api_endpoint": {**ENDPOINT, "requests_per_minute": 600, "tokens_per_minute": 9000},
+            "params": {"parallelism": 8},
+        },
+        {"name": "c", "limit_group": "own", "api_endpoint": {**ENDPOINT, "requests_per_minute": 60}},
+    ]
+    judges = [{"name": "gpt", "model_id": "x", "url": "https://j.example/v1/chat/completions", "parallelism": 2}]
+    found = sections(preview(targets=targets, judges=judges, evaluations=["aci_bench", "medec"]).text)
+    assert found["limits"] == [
+        "host.example/v1: 8 requests at once, 600 requests a minute, 9,000 tokens a minute (a, b)",
+        "judge x at j.example/v1: 2 requests at once (gpt)",
+        "own: 4 requests at once, 60 requests a minute (c)",
+    ]
+
+
+def test_the_total_of_requests_and_whose_are_unknown(tmp_path: Path) -> None:
+    data = tmp_path / "x.csv"
+    data.write_text("prompt,context,label\na,b,A\n")
+    own = {"type": "shc_bmt_med", "params": {"extra": {"data_path": str(data)}}}
+    found = sections(preview(evaluations=["pubmed_qa", "aci_bench", own], targets=[target("a")]).text)
+    assert found["total"] == [
+        "1,120 requests to the model, 360 to judges",
+        "and those of a/shc_bmt_med, whose number is not known before their data are read",
+    ]
+    assert len(sections(preview().text)["total"]) == 1
+
+
+def test_what_is_missing_is_said_of_the_cell_and_of_the_suite() -> None:
+    keyed = [target("a"), {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "B_KEY"}}]
+    found = preview(targets=keyed, evaluations=["medec"])
+    said = "no API key: the environment variable B_KEY is not set\n  set it (export B_KEY=...) or name another one"
+    assert found.would_stop == (f"b/medec: {said} as api_key of the target",)
+    lines = sections(found.text)["cells"]
+    assert lines[-2:] == [
+        "  would stop: no API key: the environment variable B_KEY is not set",
+        "    set it (export B_KEY=...) or name another one as api_key of the target",
+    ]
+    assert sum("would stop" in line for line in lines) == 1
+
+
+def test_what_is_noted_of_tasks_is_said_once() -> None:
+    notes = sections(preview(evaluations=["medec", "aci_bench"]).text)["notes"]
+    assert len(notes) == 1
+    assert notes[0].startswith("every cell of aci_bench: 17 of 120 gold answers")
+    assert "notes" not in sections(preview().text)
+
+
+def test_a_wrong_cell_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"every cell of clear: config.params.extra.condition: is missing"):
+        preview(evaluations=["medec", "clear"])
+
+
+def test_no_secret_is_shown() -> None:
+    env = {"MY_KEY": "canary-0123456789-canary", "HF_TOKEN": "canary-of-the-hub-1234"}
+    endpoint = {**ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}"}
+    chosen = {"name": "a", "api_endpoint": endpoint, "limit_group": "canary-of-the-hub-1234"}
+    found = preview(env, targets=[chosen])
+    assert "canary" not in found.text
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    preview(output_dir=str(tmp_path / "s"))
+    assert list(tmp_path.iterdir()) == []
