@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eval_factory.config.suite_model import OF_THE_SUITE
+from eval_factory.core.redaction import looks_like_key
+
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST = 60
+_MODEL = "model"
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ class Run:
 def suite_of(runs: Sequence[Run], output_dir: Any) -> dict[str, Any]:
     """The suite whose cells are these runs, and no others."""
     targets = _targets(runs)
-    names = _distinct([_NOT_IN_A_NAME.sub("-", run.name) for run in runs])
+    names = _distinct([_slug(run.name) for run in runs])
     params = [_params(run) for run in runs]
     shared = _shared(params)
     suite: dict[str, Any] = {"output_dir": output_dir}
@@ -58,8 +63,20 @@ def _targets(runs: Sequence[Run]) -> list[tuple[str, Any]]:
     for run in runs:
         if _endpoint(run) not in endpoints:
             endpoints.append(_endpoint(run))
-    models = [_NOT_IN_A_NAME.sub("-", endpoint["model_id"].rpartition("/")[2]).strip("-.") for endpoint in endpoints]
-    return list(zip(_distinct([model or "model" for model in models]), endpoints, strict=True))
+    names = [_name_of_target(endpoint["model_id"]) for endpoint in endpoints]
+    return list(zip(_distinct(names), endpoints, strict=True))
+
+
+def _name_of_target(model_id: str) -> str:
+    """The last part of the model's id, where a folder may be called so."""
+    name = _slug(model_id.rpartition("/")[2])
+    if not name or looks_like_key(name):
+        return _MODEL
+    return f"{_MODEL}-{name}" if name.lower().startswith(OF_THE_SUITE) else name
+
+
+def _slug(text: str) -> str:
+    return _NOT_IN_A_NAME.sub("-", text)[:_LONGEST].strip("-.")
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from eval_factory.config.foreign_configs.launcher_config import (
     unused_of_task,
 )
 from eval_factory.config.foreign_configs.run_sections import CONFIG, ENDPOINT, EXTRA, RunSections, settle_system_prompt
-from eval_factory.config.foreign_configs.stand_ins import check
+from eval_factory.config.foreign_configs.stand_ins import check, check_suite
 from eval_factory.config.foreign_configs.suite_of_runs import Run, suite_of
 from eval_factory.config.foreign_configs.written_keys import written_keys
 from eval_factory.config.rules import SCENARIO_PARAMETERS
@@ -136,7 +136,11 @@ def _of_launcher(document: Mapping[str, Any], writing: _Writing) -> dict[str, An
     if not runs:
         told = [f"  {finding.text}" for finding in writing.findings if finding.path.startswith("evaluation.tasks")]
         raise ConfigError([f"{writing.path}: names no task that eval-factory has", *(told or [f"  {KNOWN}"])])
-    return dict(runs[0].document) if len(runs) == 1 else suite_of(runs, launcher.output_dir or "results/suite")
+    if len(runs) == 1:
+        return dict(runs[0].document)
+    suite = suite_of(runs, launcher.output_dir or "results/suite")
+    check_suite(suite, writing.path)
+    return suite
 
 
 def _task(name: Any, framework: Framework) -> Task | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.foreign_configs.stand_ins import check, with_stand_ins
+from eval_factory.config.foreign_configs.stand_ins import check, check_suite, with_stand_ins
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import Task, load_framework
 
@@ -46,3 +46,19 @@ def test_a_run_config_full_of_variables_is_loaded() -> None:
         check({**document, "config": {"type": "ehrshot"}}, task("ehrshot"), load_framework(), FILE)
     assert caught.value.problems[0] == "x.yml: cannot be run here as it is; change it there, and try again:"
     assert any(problem.startswith("  config.output_dir: is missing") for problem in caught.value.problems)
+
+
+def test_a_suite_is_loaded_whatever_its_variables_hold() -> None:
+    target = {"name": "a", "api_endpoint": {"url": "${U}", "model_id": "${M}", "api_key": "${K}"}}
+    evaluation = {"type": "ehrshot", "params": {"extra": {"subject": "${S}"}}}
+    suite = {
+        "output_dir": "${O}/x",
+        "params": {"limit_samples": "${L}"},
+        "evaluations": [evaluation],
+        "targets": [target],
+    }
+    check_suite({"suite": suite}, FILE)
+    with pytest.raises(ConfigError) as caught:
+        check_suite({"suite": {**suite, "evaluations": []}}, FILE)
+    assert caught.value.problems[0] == "x.yml: cannot be run here as it is; change it there, and try again:"
+    assert caught.value.problems[1].startswith("  suite.evaluations: ")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from eval_factory.config.foreign_configs.stand_ins import check_suite
 from eval_factory.config.foreign_configs.suite_of_runs import Run, suite_of
+
+FILE = Path("x.yml")
 
 
 def run(name: str, params: dict[str, Any] | None = None, model: str = "org/Model A", **endpoint: Any) -> Run:
@@ -60,6 +66,23 @@ def test_a_run_is_run_on_its_own_target_alone() -> None:
     ]
 
 
-def test_a_models_name_that_makes_no_folder_is_replaced() -> None:
-    suite = suite_of([run("medec", model="${MODEL_ID}"), run("medec", model="a/..")], "out")["suite"]
-    assert [target["name"] for target in suite["targets"]] == ["MODEL_ID", "model"]
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("${MODEL_ID}", "MODEL_ID"),
+        ("org/a b:c", "a-b-c"),
+        ("a/..", "model"),
+        ("a/", "model"),
+        ("org/suite_results", "model-suite_results"),
+        ("org/Suite_x", "model-Suite_x"),
+        ("org/.suite", "suite"),
+        ("Abcdefgh1Abcdefgh2Abcdefgh3", "model"),
+        ("x" * 59 + "-y", "x" * 59),
+    ],
+)
+def test_a_target_is_called_as_its_model_where_a_folder_may_be(model: str, name: str) -> None:
+    suite = suite_of([run("medec", model=model), run("head_qa", model=model)], "out")["suite"]
+    assert [target["name"] for target in suite["targets"]] == [name]
+    check_suite(
+        {"suite": {**suite, "targets": [{"name": name, "api_endpoint": {"url": "http://h", "model_id": "m"}}]}}, FILE
+    )

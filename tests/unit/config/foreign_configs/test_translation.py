@@ -11,6 +11,7 @@ import yaml
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.foreign_configs.config_forms import Form
 from eval_factory.config.foreign_configs.translation import Translation, translated
+from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 
@@ -195,6 +196,28 @@ def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -
         "evaluation.tasks[4].name: names no task; 'eval-factory ls' lists the tasks",
         f"evaluation.tasks[5].name: eval-factory has no task [API_KEY_REDACTED]{ending}",
     ]  # fmt: skip
+
+
+def test_the_cells_of_a_suite_are_the_runs_of_the_tasks(tmp_path: Path) -> None:
+    own = {"config": {"params": {"temperature": 0.1}}}
+    tasks = [
+        {"name": "medec", "nemo_evaluator_config": own},
+        {"name": "head_qa", "endpoint_type": "completions"},
+        "medec",
+    ]
+    found = of(launcher(*tasks), tmp_path)
+    suite = build_suite(None, document=found.document, env={"MODEL_URL": "http://h/v1"})
+    assert [cell.name for cell in suite.cells] == ["model/medec", "model-2/head_qa", "model/medec-2"]
+    for cell, task in zip(suite.cells, tasks, strict=True):
+        alone = of(launcher(task), tmp_path).document
+        params = cell.document["config"]["params"]
+        assert params == alone["config"]["params"]
+        assert cell.document["target"]["api_endpoint"] == {**alone["target"]["api_endpoint"], "url": "http://h/v1"}
+
+
+def test_a_suite_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    document = {**launcher({"name": "medec"}, {"name": "head_qa"}), "execution": {"output_dir": 5}}
+    assert "foreign.yml: cannot be run here as it is" in refused(document, tmp_path)
 
 
 def test_a_suite_without_a_folder_has_one(tmp_path: Path) -> None:
