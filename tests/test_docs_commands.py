@@ -14,11 +14,13 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
+from jsonschema import Draft7Validator
 
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.cli.main import cli
 from eval_factory.config.foreign_configs.translation import translated
 from eval_factory.config.json_schema import run_config_schema
+from eval_factory.config.suite_schema import suite_schema
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.report import documents
 from eval_factory.tasks.custom.definition import load_benchmark
@@ -34,6 +36,7 @@ PAGES = [
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 NOT_RUN = {
     "run_eval": "an endpoint and a key; its --dry_run is run in its place",
+    "run_suite": "endpoints and keys; its --dry_run is run in its place",
     "leaderboard run": "an endpoint; its --dry_run is run in its place",
     "data pull": "a network; tests/integration/data/test_data_commands.py",
     "data pack": "a bundle; tests/integration/data/test_data_commands.py",
@@ -46,7 +49,7 @@ NOT_RUN = {
     "view": "HELM, and a whole run",
     "ls bundle": "a bundle; tests/integration/data/test_data_commands.py",
 }
-"""Commands that are parsed only, and why; of the first two the preview is run."""
+"""Commands that are parsed only, and why; of the first three the preview is run."""
 NEW = ("report", "suite", "annotate")
 """Commands with tests of their own that need files which no page makes."""
 OTHER_PROGRAMS = {
@@ -255,7 +258,7 @@ def outcome(words: tuple[str, ...]) -> tuple[int, str | None]:
     path, context = parsed(words)
     if not_there(context):
         return 0, None
-    if path in ("run_eval", "leaderboard run"):
+    if path in ("run_eval", "run_suite", "leaderboard run"):
         if context.params.get("data_dir") or any("..." in word for word in words):
             return 0, None  # a bundle that is not there
         words = (*words, "--dry_run")
@@ -338,6 +341,8 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
         assert all("name" in metric for metric in document["metrics"])
     elif {"jobs", "on", True} & set(document):
         assert document["jobs"]  # a workflow of GitHub
+    elif "suite" in document:
+        assert not list(Draft7Validator(suite_schema(load_framework())).iter_errors(document)), name
     elif "variables" in document:
         assert any("script" in job for job in document.values())  # jobs of GitLab
     else:

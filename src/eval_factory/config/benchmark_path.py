@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 
-def find_benchmark(given: str, beside: Path | None) -> tuple[Path | None, str]:
-    """The absolute path; or None, and what is wrong.
+def find_benchmark(given: str, beside: Path | None, where: str, problems: list[str]) -> Path | None:
+    """The absolute path; or None, with what is wrong in `problems`.
 
     Args:
         beside: the folder of the file that names it; None where no file does.
+        where: the key that names it.
     """
     folders = [Path.cwd()]
     if beside is not None:
@@ -18,10 +19,12 @@ def find_benchmark(given: str, beside: Path | None) -> tuple[Path | None, str]:
     paths = list(dict.fromkeys(Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders))
     there = [path for path in paths if path.exists()]
     if not there:
-        return None, f"there is no file {' or '.join(map(str, paths))}"
+        problems.append(f"{where}: there is no file {' or '.join(map(str, paths))}")
+        return None
     if not all(there[0].samefile(other) for other in there):
-        return None, (
-            f"{given} may be {there[0]} (from the current folder) or {there[1]} (beside the run config);"
+        problems.append(
+            f"{where}: {given} may be {there[0]} (from the current folder) or {there[1]} (beside the run config);"
             " give the whole path"
         )
-    return there[0], ""
+        return None
+    return there[0]

@@ -129,7 +129,7 @@ def build_evaluation(
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
     foreign = foreign_keys.take_out(user_layers)
-    task = task or _chosen_task(user_layers, framework, problems)
+    task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
     framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [
         (Source.FRAMEWORK, framework_layer),
@@ -199,7 +199,7 @@ def _task_layer(task: Task | None) -> dict[str, Any]:
     return {"config": config}
 
 
-def _chosen_task(layers: list[tuple[Source, dict[str, Any]]], framework: Framework, problems: list[str]) -> Task | None:
+def _chosen_name(layers: list[tuple[Source, dict[str, Any]]], problems: list[str]) -> str | None:
     name: Any = None
     for _, tree in layers:
         config = tree.get("config")
@@ -208,13 +208,13 @@ def _chosen_task(layers: list[tuple[Source, dict[str, Any]]], framework: Framewo
     if name is None:
         problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
         return None
-    if not isinstance(name, str):
-        return None  # the shape check says so
-    return task_named(name, framework, problems)
+    return name if isinstance(name, str) else None  # the shape check says so
 
 
-def task_named(name: str, framework: Framework, problems: list[str]) -> Task | None:
+def task_named(name: str | None, framework: Framework, problems: list[str]) -> Task | None:
     """The task of that name, or of a run entry; None, with the reason in `problems`, where there is none."""
+    if name is None:
+        return None
     if is_run_entry(name, framework):
         return task_of_run_entry(name, framework, problems)
     task = framework.task(name)
@@ -310,9 +310,8 @@ def _with_benchmark(
         return run, None
     where = f"config.params.extra.{BENCHMARK}"
     beside = request.run_config.parent if request.run_config and sources.get(where) is Source.FILE else None
-    path, problem = find_benchmark(given, beside)
+    path = find_benchmark(given, beside, where, problems)
     if path is None:
-        problems.append(f"{where}: {problem}")
         return run, None
     run = with_extra(run, {BENCHMARK: str(path)})
     try:

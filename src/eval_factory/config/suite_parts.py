@@ -58,11 +58,8 @@ def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found
     if isinstance(given, str):
         if layer.is_preset and layer.folder is not None:
             given = str(layer.folder / given)
-        path, problem = find_benchmark(given, layer.folder)
-        if path is None:
-            found.append(f"{where}.extra.{BENCHMARK}: {problem}")
-        else:
-            extra[BENCHMARK] = str(path)
+        path = find_benchmark(given, layer.folder, f"{where}.extra.{BENCHMARK}", found)
+        extra[BENCHMARK] = given if path is None else str(path)
 
 
 def _one_name_of_the_key(target: dict[str, Any], where: str, found: list[str]) -> None:

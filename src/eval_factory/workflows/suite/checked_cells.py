@@ -21,9 +21,9 @@ from eval_factory.workflows.context import HUB_TOKEN
 MOST_NAMED = 4
 """Cells that a message names."""
 
-_A_SECRET = (
-    "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its host,"
-    " and in params_to_add"
+_NOT_TO_BE_WRITTEN = (
+    "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its"
+    " host, and in params_to_add"
 )
 _BETWEEN_KEYS = re.compile(r"\n(?=no API key)")
 _FLAG_OF_A_RUN, _OF_A_SUITE = "with --api_key_name", "as api_key of the target"
@@ -93,7 +93,7 @@ def _of_secrets(cell: Cell, evaluation: Evaluation, env: Mapping[str, str]) -> _
     redactor = Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
     if redactor.tree(cell.document, known_only=True) == cell.document:
         return _Findings()
-    return _Findings((_A_SECRET,))
+    return _Findings((_NOT_TO_BE_WRITTEN,))
 
 
 def _findings(check: Callable[[], object]) -> _Findings:
