@@ -16,6 +16,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "tutorial.md": "from nothing to two models compared, step by step",
     },
     "How to": {
+        "coming-from.md": "what you typed in EvalFactory, helm-run, lm_eval, inspect_ai or NeMo Evaluator",
         "install.md": "pip, pipx, uv, with and without torch",
         "suites.md": "many benchmarks, many models: one command, one table",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",

@@ -18,6 +18,7 @@ from jsonschema import Draft7Validator
 
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.cli.main import cli
+from eval_factory.config.foreign_configs.translation import translated
 from eval_factory.config.json_schema import run_config_schema
 from eval_factory.config.suite_schema import suite_schema
 from eval_factory.core.errors import EvalFactoryError
@@ -180,6 +181,15 @@ def test_every_command_of_a_page_is_one_that_there_is(name: str) -> None:
             assert {word.partition("-")[0] for word in named} <= sessions(), step.words
 
 
+def test_every_command_beside_another_programs_is_one_that_there_is() -> None:
+    """In the tables commands stand inside of lines, and a shell's block would not hold them."""
+    page = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
+    commands = re.findall(rf"`({PROGRAM} [^`]+)`", page)
+    assert len(commands) > 20
+    for command in commands:
+        parsed(tuple(shlex.split(command)))
+
+
 def functions_of_venv_sh() -> set[str]:
     return set(re.findall(r"^(\w+)\(\)", (ROOT / "scripts" / "venv.sh").read_text("utf-8"), re.MULTILINE))
 
@@ -319,6 +329,9 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
     elif "benchmarks" in document:
         (tmp_path / "policy.yml").write_text(text)
         assert load_policy(tmp_path / "policy.yml").benchmarks
+    elif "evaluation" in document:  # a config of nemo-evaluator-launcher
+        (tmp_path / "launcher.yml").write_text(text)
+        assert translated(tmp_path / "launcher.yml", load_framework()).document
     elif "metrics" in document and "dataset_file" in document:
         for file, content in (("prompt.txt", "{question}"), ("data.csv", "question,correct_answer\nWhat?,A\n")):
             (tmp_path / file).write_text(content)

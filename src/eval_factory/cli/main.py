@@ -17,6 +17,7 @@ from eval_factory import __version__
 from eval_factory.cli import task_listing
 from eval_factory.cli.compare_command import compare
 from eval_factory.cli.gate_command import gate
+from eval_factory.cli.import_command import import_config
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.report_command import report
@@ -249,6 +250,7 @@ cli.add_command(reproduce)
 cli.add_command(view)
 cli.add_command(run_suite)
 cli.add_command(LazyGroup("suite", "eval_factory.cli.suite_command:suite", "Look at a suite of runs; stop it."))
+cli.add_command(import_config)
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("export", "eval_factory.cli.export:export", "Results in the formats of other programs."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))

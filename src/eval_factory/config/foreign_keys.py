@@ -52,7 +52,7 @@ _OURS_INSTEAD = {
     "reasoning": "start_reasoning_token and end_reasoning_token",
     "nvcf": "use_nvcf",
 }
-_HARMLESS = frozenset(
+HARMLESS_INTERCEPTORS = frozenset(
     {
         "caching", "endpoint", "request_logging", "response_logging", "response_stats", "progress_tracking",
         "raise_client_errors", "omni_info",
@@ -114,7 +114,7 @@ def _interceptor_problems(interceptors: Any) -> Iterator[str]:
     for entry in interceptors:
         told = entry if isinstance(entry, Mapping) else {"name": entry}
         name = str(told.get("name"))
-        if told.get("enabled") is False or name in _HARMLESS:
+        if told.get("enabled") is False or name in HARMLESS_INTERCEPTORS:
             continue
         ours = _OURS_INSTEAD.get(name)
         instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -86,7 +87,9 @@ def _code_execution(plan: Plan) -> dict[str, Any] | None:
     return {"confined_by": list(found.by), "still_can": list(found.still_can)}
 
 
+@cache
 def _version(package: str) -> str | None:
+    """Read once in a process, as `run_environment.installed_packages` is: each is a file with a mail's header."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

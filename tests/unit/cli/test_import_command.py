@@ -1,0 +1,119 @@
+"""`eval-factory import_config`: what is written, what is told, and that it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from eval_factory.cli.main import cli
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+
+OLD = """
+config:
+  type: medcalc_bench
+  output_dir: results/old
+  params:
+    limit_samples: 10
+    extra: {num_train_trials: 3, max_length: 2048}
+target:
+  api_endpoint:
+    url: https://host.example/v1
+    model_id: org/model
+    type: chat
+    api_key: OPENAI_API_KEY
+"""
+LAUNCHER = """
+execution: {output_dir: results/new}
+target: {api_endpoint: {url: "https://host.example/v1/chat/completions", model_id: org/model, api_key_name: NGC_API_KEY}}
+evaluation:
+  nemo_evaluator_config: {config: {params: {temperature: 0.6, top_p: 0.95, max_new_tokens: 100}}}
+  tasks: [{name: medec}, {name: head_qa, container: "a:b"}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("old.yml").write_text(OLD)
+    Path("launcher.yml").write_text(LAUNCHER)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words))
+
+
+def failed(*words: str) -> Any:
+    error = run(*words).exception
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize("command", ["import_config", "import-config"])
+def test_an_old_run_config_is_translated_and_runs(command: str) -> None:
+    done = run(command, "old.yml", "-o", "out.yml")
+    assert (done.exit_code, done.stdout) == (0, "")
+    (defaults, same, written) = done.stderr.splitlines()
+    assert defaults.startswith("temperature, top_p, max_new_tokens of medcalc_bench: not given")
+    assert same == "old.yml: runs here as it is"
+    assert written == "out.yml: written; next: eval-factory run_eval --run_config out.yml --dry_run"
+    assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)
+    assert f"# - {defaults}\n" in Path("out.yml").read_text()
+    preview = run("run_eval", "--run_config", "out.yml", "--dry_run")
+    assert preview.exit_code == 0, preview.output
+    assert "--run-entries medcalc_bench" in preview.stdout
+
+
+def test_a_launchers_config_is_printed_where_no_file_is_named() -> None:
+    done = run("import_config", "launcher.yml")
+    assert done.exit_code == 0
+    assert yaml.safe_load(done.stdout)["suite"]["evaluations"] == ["medec", "head_qa"]
+    (finding,) = done.stderr.splitlines()
+    assert finding.startswith("evaluation.tasks[1].container: no container is started")
+    assert f"# - {finding}\n" in done.stdout
+
+
+def test_a_suite_is_run_by_its_own_command() -> None:
+    last = run("import_config", "launcher.yml", "--output", "my suite.yml").stderr.splitlines()[-1]
+    assert last == "my suite.yml: written; next: eval-factory run_suite --run_config 'my suite.yml' --dry_run"
+
+
+def test_nothing_is_overwritten_without_force() -> None:
+    Path("out.yml").write_text("mine")
+    error = failed("import_config", "old.yml", "-o", "out.yml")
+    assert isinstance(error, ConfigError)
+    assert str(error) == "out.yml: is there already; name another file, or give --force"
+    assert Path("out.yml").read_text() == "mine"
+    assert run("import_config", "old.yml", "-o", "out.yml", "--force").exit_code == 0
+    assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)
+
+
+def test_the_translated_file_is_never_overwritten() -> None:
+    Path("link.yml").symlink_to("old.yml")
+    for name in ("old.yml", "link.yml"):
+        error = failed("import_config", "old.yml", "-o", name, "--force")
+        assert isinstance(error, ConfigError)
+        assert str(error) == f"{name}: is the file that is translated; name another one"
+    assert Path("old.yml").read_text() == OLD
+
+
+def test_what_is_not_translated_writes_nothing() -> None:
+    Path("key.yml").write_text(OLD.replace("OPENAI_API_KEY", "nvapi-" + "a1B2c3D4e5" * 4))
+    for name in ("key.yml", "missing.yml"):
+        error = failed("import_config", name, "-o", "out.yml")
+        assert isinstance(error, ConfigError)
+        assert not Path("out.yml").exists()
+    Path("out.yml").write_text("mine")
+    assert isinstance(failed("import_config", "missing.yml", "-o", "out.yml", "--force"), ConfigError)
+    assert Path("out.yml").read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_written_is_said() -> None:
+    error = failed("import_config", "old.yml", "-o", "launcher.yml/out.yml")
+    assert isinstance(error, PrerequisiteError)
+    assert str(error).startswith("launcher.yml/out.yml: cannot be written: ")
+    assert str(error).endswith("; give a file in a folder of yours")

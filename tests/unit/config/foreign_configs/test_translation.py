@@ -1,0 +1,308 @@
+"""Whole configurations of other programs, invented, as ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.foreign_configs.config_forms import Form
+from eval_factory.config.foreign_configs.translation import Translation, translated
+from eval_factory.config.suite import build_suite
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.framework import load_framework
+
+ENDPOINT = {"url": "https://host.example/v1", "model_id": "org/model", "type": "chat", "api_key": "MY_KEY"}
+KEY = "nvapi-" + "a1B2c3D4e5" * 4
+
+
+def of(document: Any, tmp_path: Path) -> Translation:
+    file = tmp_path / "foreign.yml"
+    file.write_text(document if isinstance(document, str) else yaml.safe_dump(document, sort_keys=False))
+    return translated(file, load_framework())
+
+
+def refused(document: Any, tmp_path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        of(document, tmp_path)
+    return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def texts(translation: Translation) -> list[str]:
+    return [finding.text for finding in translation.findings]
+
+
+def run_config(**params: Any) -> dict[str, Any]:
+    given = {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 64, **params}
+    config = {"type": "medec", "output_dir": "results/x", "params": given}
+    return {"config": config, "target": {"api_endpoint": dict(ENDPOINT)}}
+
+
+def test_a_run_config_that_runs_here_is_the_same(tmp_path: Path) -> None:
+    found = of(run_config(extra={"num_train_trials": 3}), tmp_path)
+    assert found == Translation(Form.RUN_CONFIG, run_config(extra={"num_train_trials": 3}), (), unchanged=True)
+    assert not found.is_suite
+
+
+def test_what_a_run_of_nvidias_writes_down_can_be_run_again(tmp_path: Path) -> None:
+    document = {
+        "command": "helm-run x", "framework_name": "helm", "pkg_name": "helm", "extra_key": 1, "metadata": None,
+        **run_config(task="medec", request_timeout=60, extra={"disable_cache": False, "subset": None, "data_path": None}),
+    }  # fmt: skip
+    found = of(document, tmp_path)
+    assert found.document == run_config(request_timeout=60)
+    assert not found.unchanged
+    *others, last = texts(found)
+    assert last.startswith(
+        "config.params.extra.disable_cache: answers are always kept, so that none is paid for twice;"
+    )
+    assert others == [
+        "command: eval-factory makes the command itself; leave it out",
+        "framework_name: there is one framework here, HELM; leave it out",
+        "pkg_name: there is one package here, HELM; leave it out",
+        "extra_key: has no counterpart; leave it out",
+    ]
+
+
+def test_what_a_launcher_asks_the_user_for_becomes_variables(tmp_path: Path) -> None:
+    asked = {"config": {"params": {"limit_samples": "???"}}}
+    document = {**launcher({"name": "medec"}, nemo_evaluator_config=asked), "execution": {"output_dir": "???"}}
+    found = of(document, tmp_path)
+    assert found.document["config"]["output_dir"] == "${OUTPUT_DIR}"
+    assert found.document["config"]["params"] == {"limit_samples": "${LIMIT_SAMPLES}"}
+    assert [line.partition(": is not given")[0] for line in texts(found)][:3] == [
+        "config.output_dir",
+        "config.params.limit_samples",
+        "target.api_endpoint.url",
+    ]
+
+
+def test_what_flags_would_have_said_becomes_variables(tmp_path: Path) -> None:
+    found = of({"config": {"type": "helm.ehrshot"}}, tmp_path)
+    assert found.document == {
+        "config": {
+            "type": "helm.ehrshot",
+            "output_dir": "results/ehrshot",
+            "params": {"extra": {"data_path": "${DATA_PATH}", "subject": "${SUBJECT}"}},
+        },
+        "target": {"api_endpoint": {"url": "${MODEL_URL}", "model_id": "${MODEL_ID}"}},
+    }
+    assert (
+        "target.api_endpoint.url: is not given: what is written says ${MODEL_URL}; export MODEL_URL=... before the run,"
+        " or write the value there"
+    ) in texts(found)
+    assert [line.partition(":")[0] for line in texts(found)] == [
+        "config.params.extra.data_path",
+        "config.params.extra.subject",
+        "target.api_endpoint.url",
+        "target.api_endpoint.model_id",
+    ]
+    env = {"MODEL_URL": "http://h/v1", "MODEL_ID": "m", "DATA_PATH": "/d", "SUBJECT": "guo_readmission"}
+    evaluation = build_evaluation(Request(document=found.document), load_framework(), env)
+    assert evaluation.run.config.params.extra.subject == "guo_readmission"
+
+
+def test_a_system_prompt_that_was_not_sent_is_not_sent_here(tmp_path: Path) -> None:
+    document = run_config()
+    document["target"]["api_endpoint"]["adapter_config"] = {"custom_system_prompt": "x"}
+    found = of(document, tmp_path)
+    assert found.document == run_config()
+    assert len(found.findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({}, "temperature, top_p, max_new_tokens"),
+        ({"temperature": 0}, "top_p, max_new_tokens"),
+        ({"temperature": 0, "top_p": 1, "extra": {"num_output_tokens": 5}}, None),
+        ({"temperature": None, "top_p": 1, "max_new_tokens": 5}, "temperature"),
+    ],
+)
+def test_defaults_of_nvidias_container_are_told_where_ours_hold(
+    given: Any, missing: str | None, tmp_path: Path
+) -> None:
+    document = run_config()
+    document["config"]["params"] = given
+    told = texts(of(document, tmp_path))
+    assert [line.partition(" of medec: not given")[0] for line in told] == ([missing] if missing else [])
+    if missing == "temperature":
+        assert told[0].endswith("(helm:26.03) temperature 0.6; give them to compare with scores of that container")
+
+
+def test_a_task_that_the_container_does_not_have_has_no_such_defaults(tmp_path: Path) -> None:
+    document = run_config()
+    document["config"] |= {"type": "helm:mmlu:subject=anatomy", "params": {}}
+    found = of(document, tmp_path)
+    assert texts(found) == []
+    assert found.document["config"] == {"type": "helm:mmlu:subject=anatomy", "output_dir": "results/x"}
+
+
+LAUNCHER: dict[str, Any] = {
+    "defaults": [{"execution": "local"}, {"deployment": "none"}, "_self_"],
+    "execution": {"output_dir": "results/many"},
+    "target": {"api_endpoint": {"url": "???", "model_id": "org/model", "api_key_name": "API_KEY"}},
+    "evaluation": {
+        "env_vars": {"API_KEY": "host:NGC_API_KEY"},
+        "nemo_evaluator_config": {
+            "config": {"params": {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 512, "parallelism": 2}}
+        },
+        "tasks": [{"name": "helm.medec", "nemo_evaluator_config": {"config": {"params": {"parallelism": 8}}}}],
+    },
+}
+
+
+def launcher(*tasks: Any, **evaluation: Any) -> dict[str, Any]:
+    return {**LAUNCHER, "evaluation": {**LAUNCHER["evaluation"], "tasks": list(tasks), **evaluation}}
+
+
+def test_one_task_of_a_launcher_is_a_run_config(tmp_path: Path) -> None:
+    found = of(LAUNCHER, tmp_path)
+    params = {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 512, "parallelism": 8}
+    assert found.form is Form.LAUNCHER
+    assert found.document == {
+        "config": {"type": "medec", "output_dir": "results/many", "params": params},
+        "target": {"api_endpoint": {"url": "${MODEL_URL}", "model_id": "org/model", "api_key": "NGC_API_KEY"}},
+    }
+    assert list(found.document["target"]["api_endpoint"]) == ["url", "model_id", "api_key"]
+    assert not found.is_suite
+    assert [finding.path for finding in found.findings] == ["target.api_endpoint.url"]
+
+
+def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -> None:
+    tasks = [
+        {"name": "medec"},
+        {"name": "pubmed_qa", "endpoint_type": "completions"},
+        {"name": "lm-evaluation-harness.mmlu"},
+        {"name": "simple_evals.pubmedqa"},
+        {"name": None},
+        {"name": KEY[6:]},
+    ]
+    found = of(launcher(*tasks), tmp_path)
+    assert found.is_suite
+    suite = found.document["suite"]
+    assert (suite["output_dir"], suite["evaluations"]) == ("results/many", ["medec", "pubmed_qa"])
+    assert [target["api_endpoint"].get("type") for target in suite["targets"]] == [None, "completions"]
+    assert len(suite["exclude"]) == 2
+    told = [line for line in texts(found) if line.startswith("evaluation.tasks")]
+    ending = "; 'eval-factory ls' lists the tasks, 'eval-factory ls --all' HELM's run specs"
+    spec = "; HELM has a run spec of that name: helm:mmlu"
+    assert told == [
+        f"evaluation.tasks[2].name: eval-factory has no task 'lm-evaluation-harness.mmlu'{spec}{ending}",
+        f"evaluation.tasks[3].name: eval-factory has no task 'simple_evals.pubmedqa', did you mean 'pubmed_qa'?{ending}",
+        "evaluation.tasks[4].name: names no task; 'eval-factory ls' lists the tasks",
+        f"evaluation.tasks[5].name: eval-factory has no task [API_KEY_REDACTED]{ending}",
+    ]  # fmt: skip
+
+
+def test_the_cells_of_a_suite_are_the_runs_of_the_tasks(tmp_path: Path) -> None:
+    own = {"config": {"params": {"temperature": 0.1}}}
+    tasks = [
+        {"name": "medec", "nemo_evaluator_config": own},
+        {"name": "head_qa", "endpoint_type": "completions"},
+        "medec",
+    ]
+    found = of(launcher(*tasks), tmp_path)
+    suite = build_suite(None, document=found.document, env={"MODEL_URL": "http://h/v1"})
+    assert [cell.name for cell in suite.cells] == ["model/medec", "model-2/head_qa", "model/medec-2"]
+    for cell, task in zip(suite.cells, tasks, strict=True):
+        alone = of(launcher(task), tmp_path).document
+        params = cell.document["config"]["params"]
+        assert params == alone["config"]["params"]
+        assert cell.document["target"]["api_endpoint"] == {**alone["target"]["api_endpoint"], "url": "http://h/v1"}
+
+
+def test_a_suite_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    document = {**launcher({"name": "medec"}, {"name": "head_qa"}), "execution": {"output_dir": 5}}
+    assert "foreign.yml: cannot be run here as it is" in refused(document, tmp_path)
+
+
+def test_a_suite_without_a_folder_has_one(tmp_path: Path) -> None:
+    document = {**launcher({"name": "medec"}, {"name": "head_qa"}), "execution": {}}
+    assert of(document, tmp_path).document["suite"]["output_dir"] == "results/suite"
+
+
+def test_the_model_of_a_deployment_is_the_target(tmp_path: Path) -> None:
+    document = {**LAUNCHER, "target": {}, "deployment": {"type": "vllm", "served_model_name": "org/served"}}
+    found = of(document, tmp_path)
+    assert found.document["target"]["api_endpoint"] == {"url": "${MODEL_URL}", "model_id": "org/served"}
+    assert found.findings[0].path == "deployment (type, served_model_name)"
+
+
+def test_the_judges_variables_are_named_as_the_users_are(tmp_path: Path) -> None:
+    variables = {"GPT_JUDGE_API_KEY": "host:JUDGES_KEY", "CLAUDE_JUDGE_API_KEY": "host:CLAUDE_JUDGE_API_KEY"}
+    found = of(launcher({"name": "aci_bench"}, env_vars=variables), tmp_path)
+    assert found.document["config"]["params"]["extra"] == {"gpt_judge_api_key": "JUDGES_KEY"}
+    assert [finding.path for finding in found.findings if "env_vars" in finding.path] == [
+        "evaluation.env_vars.CLAUDE_JUDGE_API_KEY"
+    ]
+    none = of(launcher({"name": "medec"}, env_vars=variables), tmp_path)
+    assert "extra" not in none.document["config"].get("params", {})
+    said = {"config": {"params": {"extra": {"gpt_judge_api_key": "SAID_KEY"}}}}
+    kept = of(launcher({"name": "aci_bench", "nemo_evaluator_config": said}, env_vars=variables), tmp_path)
+    assert kept.document["config"]["params"]["extra"] == {"gpt_judge_api_key": "SAID_KEY"}
+
+
+def test_the_folder_of_a_data_set_is_the_tasks_data_where_it_reads_one(tmp_path: Path) -> None:
+    said = {"config": {"params": {"extra": {"subject": "guo_readmission"}}}}
+    entry = {"name": "ehrshot", "dataset_dir": "/my/data", "nemo_evaluator_config": said}
+    found = of(launcher(entry), tmp_path)
+    assert found.document["config"]["params"]["extra"] == {"subject": "guo_readmission", "data_path": "/my/data"}
+    other = of(launcher({"name": "medec", "dataset_dir": "/my/data"}), tmp_path)
+    assert "evaluation.tasks[0].dataset_dir: this task reads no folder of yours; leave it out" in texts(other)
+
+
+def test_a_finding_is_told_once_for_all_tasks(tmp_path: Path) -> None:
+    adapter = {"target": {"api_endpoint": {"adapter_config": {"use_caching": True}}}}
+    found = of(launcher({"name": "medec"}, {"name": "head_qa"}, nemo_evaluator_config=adapter), tmp_path)
+    told = texts(found)
+    assert len(told) == len(set(told))
+    assert sum("use_caching" in line for line in told) == 1
+    assert told[-1].startswith("temperature, top_p, max_new_tokens of medec, head_qa: not given")
+
+
+def test_the_files_own_tree_is_not_shared_between_tasks(tmp_path: Path) -> None:
+    params = {"params_to_add": {"seed": 1}}
+    every = {"target": {"api_endpoint": {"adapter_config": params}}}
+    own = {"target": {"api_endpoint": {"adapter_config": {"params_to_add": {"seed": 2, "n": 1}}}}}
+    found = of(
+        launcher({"name": "medec", "nemo_evaluator_config": own}, "head_qa", nemo_evaluator_config=every), tmp_path
+    )
+    added = [one["api_endpoint"]["adapter_config"]["params_to_add"] for one in found.document["suite"]["targets"]]
+    assert added == [{"seed": 2, "n": 1}, {"seed": 1}]
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"target": {}}, "foreign.yml: config.type: names no task; 'eval-factory ls' lists the tasks"),
+        ({"config": {"type": "medecc"}}, "foreign.yml: config.type: eval-factory has no task 'medecc', did you mean 'medec'?"),
+        (run_config(limit_samples=0.5), "  foreign.yml: config.params.limit_samples: must be a whole number"),
+        (run_config(parallelism="x"), "foreign.yml: cannot be run here as it is; change it there, and try again:"),
+        (launcher({"name": "mmlu"}), "foreign.yml: names no task that eval-factory has\n  evaluation.tasks[0].name: "),
+        (launcher(), "foreign.yml: names no task that eval-factory has\n  known forms: a config of nemo-evaluator-launcher"),
+        ("a: 1", "foreign.yml: is no configuration that is known; known forms: "),
+        ("[", "foreign.yml: line 1, column 2"),
+        ("", "foreign.yml: is empty; it needs known forms: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_translated_is_refused(document: Any, said: str, tmp_path: Path) -> None:
+    found = refused(document, tmp_path)
+    assert said.replace("  foreign.yml: config", "  config") in found
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {**LAUNCHER, "env_vars": {"HF_TOKEN": f"lit:{KEY}"}},
+        {"config": {"type": "medec"}, "target": {"api_endpoint": {**ENDPOINT, "api_key": KEY}}},
+        {"nothing_known": KEY},
+    ],
+)
+def test_a_key_that_is_written_out_is_refused_and_never_shown(document: Any, tmp_path: Path) -> None:
+    found = refused(document, tmp_path)
+    assert "holds what looks like a key itself (it is not shown, and nothing is written)" in found
+    assert KEY[6:16] not in found
