@@ -16,7 +16,7 @@ from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
 from eval_factory.endpoint.admission import LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.rate_limits import Patience, RateLimiter
+from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.retrying_client import (
     EndpointGone,
     EndpointUnusable,
