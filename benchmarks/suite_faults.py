@@ -87,8 +87,8 @@ def write_benchmark(folder: Path, name: str, instances: int) -> Path:
         rows = ([f"{name}: question {row}", f"one {row}", "two", "AB"[row % 2]] for row in range(instances))
         writer.writerows(rows)
     document = {
-        "name": name, "description": "Made up", "prompt_file": "prompt.txt", "dataset_file": "data.csv", "max_tokens": 5,
-        "metrics": [{"name": "exact_match"}],
+        "name": name, "description": "Made up", "prompt_file": "prompt.txt", "dataset_file": "data.csv",
+        "max_tokens": 5, "metrics": [{"name": "exact_match"}],
     }  # fmt: skip
     (folder / "benchmark.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     return folder / "benchmark.yaml"

@@ -15,7 +15,7 @@ import pytest
 from helm.common.request import Request
 
 from eval_factory.core.budget import Budget
-from eval_factory.core.events import LIMIT_REACHED, WARNING
+from eval_factory.core.events import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -223,6 +223,21 @@ def test_the_first_requests_may_all_fail_where_others_were_answered_before(
         return
     with pytest.raises(EndpointStopped, match="the first 2 requests"):
         endpoint.make_request(requests[1])
+
+
+@pytest.mark.parametrize(
+    ("status", "settings", "kind"),
+    [(401, {}, "refused"), (500, {"stop_after_failures": 1}, "unreachable"), (400, {"stop_after_failures": 1}, None)],
+)
+def test_the_event_of_a_stop_says_whether_the_endpoint_is_gone_or_refuses(
+    server: ScriptedEndpoint, tmp_path: Path, status: int, settings: dict[str, Any], kind: str | None
+) -> None:
+    """Nothing where it may be this benchmark's requests: others may be answered."""
+    server.status = status
+    with pytest.raises(EndpointStopped):
+        endpoint_at(server, tmp_path, **settings).make_request(REQUEST)
+    (told,) = [event for event in events_in(tmp_path) if event["event"] == FATAL]
+    assert told.get("kind") == kind
 
 
 def test_a_judge_that_stops_names_itself_and_its_key(

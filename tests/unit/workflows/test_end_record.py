@@ -20,7 +20,7 @@ from eval_factory.workflows.end_record import code_of_error, failure_record
         (OSError(errno.EPIPE, "gone"), 70),
         (ValueError("x"), 70),
     ],
-    ids=lambda value: value.__class__.__name__ + (errno.errorcode[value.errno] if isinstance(value, OSError) else ""),
+    ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"],
 )
 def test_an_error_has_the_code_that_it_ends_a_program_with(error: BaseException, code: int) -> None:
     assert code_of_error(error) == code

@@ -45,7 +45,7 @@ def refuse_unknown_prices(cells: Iterable[CheckedCell]) -> None:
     Raises:
         ConfigError: of some model or judge it is not known what it costs, and no limit of cost can be held.
     """
-    unknown = {}
+    unknown: dict[str, str] = {}
     for one in cells:
         if one.plan is not None:
             models = {endpoint.role: endpoint.model_id for endpoint in one.plan.endpoints}

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from eval_factory.config.suite import Suite, build_suite
+from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_observer import NobodyLooks
@@ -147,6 +148,14 @@ def test_another_suite_takes_over_what_is_finished_elsewhere(
     assert (good.folder / "SHA256SUMS").read_bytes() == (source / "SHA256SUMS").read_bytes()
 
 
+class Impatient(NobodyLooks):
+    """Presses Ctrl-C where an endpoint has to be waited for."""
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "endpoint_paused":
+            raise KeyboardInterrupt
+
+
 def table_of(folder: SuiteDir) -> str:
     """Without where it is."""
     return folder.results_csv.read_text("utf-8").replace(str(folder.root), "")
@@ -186,14 +195,18 @@ def test_killed_and_without_its_endpoint_for_a_while(
     assert INSTANCES // 2 <= asked_before < INSTANCES
     good.dead = True
     good.__exit__()
+    with pytest.raises(InterruptedRunError, match="interrupted; the same command goes on"):
+        run_suite(build_suite(file, env=ENV), SuiteOptions(), env=ENV, screen=Impatient())
+    assert told(folder, "suite_ended") == [("suite_ended", 130, "partial")]
+    statuses = {cell["target"]: cell["status"] for cell in yaml.safe_load(folder.results_yaml.read_text())["cells"]}
+    assert statuses == {"good": "missing", "refused": "failed"}
+    before = len(events_of(folder))
     with driven(file) as process:
-        wait_until(lambda: told(folder, "endpoint_paused"))
+        wait_until(lambda: any(event["event"] == "endpoint_paused" for event in events_of(folder)[before:]))
         good.come_back()
         assert process.wait(TIMEOUT_S) == 3
-    assert [event[0] for event in told(folder, "endpoint_paused", "endpoint_back")] == [
-        "endpoint_paused",
-        "endpoint_back",
-    ]
+    waited = [event["event"] for event in events_of(folder)[before:] if event["event"].startswith("endpoint")]
+    assert waited == ["endpoint_paused", "endpoint_back"]
     in_flight = 4
     assert len(good.seen) == INSTANCES
     assert sum(good.seen.values()) - INSTANCES <= in_flight, "what was answered is asked again"

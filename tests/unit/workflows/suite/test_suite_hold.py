@@ -38,7 +38,7 @@ def test_who_only_looks_for_an_instant_is_waited_for(tmp_path: Path, monkeypatch
         slept.append(seconds)
         fcntl.flock(looking, fcntl.LOCK_UN)
 
-    monkeypatch.setattr(suite_hold.time, "sleep", sleep)
+    monkeypatch.setattr("eval_factory.workflows.suite.suite_hold.time.sleep", sleep)
     with suite_hold.held(folder):
         assert len(slept) == 1
     os.close(looking)

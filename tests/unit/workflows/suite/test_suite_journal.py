@@ -72,7 +72,10 @@ def test_half_a_line_of_a_power_cut_swallows_no_event(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing_ends_no_suite(tmp_path: Path) -> None:
     folder = SuiteDir(tmp_path / "none")
     told: list[Mapping[str, Any]] = []
-    looker = Looker(folder)
-    looker.on_event = told.append  # type: ignore[method-assign]
-    SuiteJournal(folder, Redactor(), looker).tell("suite_ended")
+
+    class Looking(Looker):
+        def on_event(self, event: Mapping[str, Any]) -> None:
+            told.append(event)
+
+    SuiteJournal(folder, Redactor(), Looking(folder)).tell("suite_ended")
     assert [event["event"] for event in told] == ["suite_ended"]

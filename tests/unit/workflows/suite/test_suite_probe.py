@@ -12,7 +12,7 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_probe import Answer, EndpointProbe
 from unit.builders import plan
 
-JURY = {"config.type": "aci_bench"}
+JURY: dict[str, Any] = {"config.type": "aci_bench"}
 
 
 def cell(number: int, url: str = "https://host.example/v1", **flags: Any) -> PlannedCell:
@@ -41,7 +41,7 @@ class Asked:
 def test_each_endpoint_is_asked_once_for_all_cells() -> None:
     asked = Asked()
     jury = cell(2, **JURY)
-    cells = [cell(0), cell(1, **{"config.type": "medec"}), jury, cell(3, **{"config.params.parallelism": 9}, **JURY)]
+    cells = [cell(0), cell(1, **{"config.type": "medec"}), jury, cell(3, **{**JURY, "config.params.parallelism": 9})]
     asked.probe.all_of(cells)
     judges = sorted(judge.model_id for judge in jury.plan.judges)
     assert sorted(asked.models) == sorted(["org/model", *judges])
