@@ -98,7 +98,18 @@ def test_errors_are_the_programs_with_its_exit_codes(tmp_path: Path) -> None:
 def test_all_that_it_promises_is_there() -> None:
     assert set(api.__all__) == {
         "Compared", "DryRun", "EvalFactoryError", "Evaluated", "Finding", "GateResult", "Options", "Reproduction", "Reran",
-        "StoredResult", "Verified", "compare", "dry_run", "evaluate", "export_pages", "gate", "load_result",
+        "StoredResult", "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "load_result",
         "reproduce", "run_again", "served_pages", "verify",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)
+
+
+def test_an_estimate_is_of_the_merged_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    from eval_factory.workflows import estimate as workflow
+
+    seen: list[Any] = []
+    monkeypatch.setattr(workflow, "estimate", lambda evaluation, env: seen.append((evaluation, env)))
+    api.estimate(flags={**MINIMAL, "config.params.limit_samples": 7}, env={"A": "b"})
+    ((evaluation, env),) = seen
+    assert evaluation.run.config.params.limit_samples == 7
+    assert env == {"A": "b"}
