@@ -36,6 +36,8 @@ class Work:
     benchmarks: int
     instances: int
     concurrency: int
+    processes: int | None
+    """Of the suite; None: its default."""
 
     def job(self, number: int) -> Job:
         folder = self.folder / f"job{number}"
@@ -61,12 +63,14 @@ def suite_command(work: Work) -> list[Command]:
     out = work.folder / "suite"
     for name in names:
         pubmed_qa_data(out / "model" / name / "helm", work.instances)
-    document = {
+    document: dict[str, object] = {
         "output_dir": str(out),
         "params": {"limit_samples": work.instances, "parallelism": work.concurrency},
         "evaluations": [{"type": "pubmed_qa", "name": name} for name in names],
         "targets": [{"name": "model", "api_endpoint": {"url": f"{work.url}/v1", "model_id": "bench", "type": "chat"}}],
     }
+    if work.processes is not None:
+        document["max_processes"] = work.processes
     file = work.folder / "suite.yml"
     file.write_text(yaml.safe_dump({"suite": document}))
     return [Command([str(BIN / "eval-factory"), "run_suite", "--run_config", str(file)])]
@@ -87,7 +91,7 @@ def measure(how: str, arguments: argparse.Namespace) -> Measured:
     """All of it once, in a folder of its own. Raises RuntimeError where a program fails or asks too little."""
     with tempfile.TemporaryDirectory() as name, endpoint(arguments.latency_ms) as url:
         folder = Path(name)
-        work = Work(folder, url, arguments.benchmarks, arguments.instances, arguments.concurrency)
+        work = Work(folder, url, arguments.benchmarks, arguments.instances, arguments.concurrency, arguments.processes)
         commands = WAYS[how](work)
         before, started = os.times(), time.monotonic()
         peak = max(run(command, folder) for command in commands)
@@ -151,6 +155,7 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--latency-ms", type=float, default=500.0)
     parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--processes", type=int, help="max_processes of the suite")
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--json", type=Path, help="also write the figures here")
     arguments = parser.parse_args()

@@ -329,6 +329,8 @@ def test_nothing_below_the_api_ends_the_process() -> None:
     ending = {file.relative_to(package).as_posix(): ends_a_process(file) for file in files - own_processes}
     assert {name: found for name, found in ending.items() if found} == {}
     assert all(ends_a_process(file) for file in (package / "cli" / "main.py", max(own_processes)))
+
+
 def test_an_estimate_is_of_the_merged_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     from eval_factory.workflows import estimate as workflow
 

@@ -18,8 +18,9 @@ from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.framework import Framework
 
 TOP = "suite"
-HANDED = ("judges", "prices")
-"""Keys of a suite that are handed to cells as config.params.extra has them."""
+HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
+"""Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one of each, too: so each
+knows what of its answers has to be counted."""
 _GIVEN_ELSEWHERE = (("url",), ("model_id",))
 """What an endpoint needs and another file may say: looked for when all files are merged."""
 

@@ -75,6 +75,14 @@ def unknown_price(endpoint: EndpointPlan) -> str:
     return f"no price is known of {endpoint.model_id} at {urlsplit(endpoint.url).netloc}"
 
 
+def how_to_say(model_id: str, where: str = "config.params.extra.prices") -> str:
+    """What to write where no price is known."""
+    return (
+        f"write what it costs: {where}: [{{model_id: {model_id}, input_per_million: DOLLARS,"
+        " output_per_million: DOLLARS}]"
+    )
+
+
 def hosted_roles(plan: Plan) -> dict[str, EndpointPlan]:
     """The endpoints that may cost money: a provider's, not this machine's own or the embedded one."""
     return {endpoint.role: endpoint for endpoint in plan.endpoints if is_hosted(endpoint.url)}
@@ -92,9 +100,7 @@ def refuse_what_cannot_be_held(plan: Plan) -> None:
         models = {endpoint.role: endpoint.model_id for endpoint in plan.endpoints}
         raise ConfigError(
             [
-                f"config.params.extra.max_cost: cannot be held: {why} ({role})\n"
-                f"  write what it costs: config.params.extra.prices: [{{model_id: {models[role]},"
-                " input_per_million: DOLLARS, output_per_million: DOLLARS}]"
+                f"config.params.extra.max_cost: cannot be held: {why} ({role})\n  {how_to_say(models[role])}"
                 for role, why in unknown.items()
             ]
         )

@@ -16,10 +16,11 @@ from click.testing import CliRunner, Result
 
 from eval_factory import api
 from eval_factory.cli.main import cli
-from eval_factory.cli.run_output import RunOutput, code_of, end_record
+from eval_factory.cli.run_output import RunOutput, code_of
 from eval_factory.core.errors import BusyError, ConfigError, EvalFactoryError, InterruptedRunError, NotReportableError
 from eval_factory.core.results import Score, Spent, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
+from eval_factory.workflows.end_record import end_record
 from eval_factory.workflows.options import Evaluated
 from stored_results import instance, result
 

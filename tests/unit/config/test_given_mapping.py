@@ -34,7 +34,7 @@ class Folder:
         (np.str_("text"), "text", str),
         (Kind.CHAT, "chat", str),
         (Path("a/b"), "a/b", str),
-        (Folder(), "of/bytes", str),
+        pytest.param(Folder(), "of/bytes", str, id="path-like"),
         (7, 7, int),
         (np.int64(7), 7, int),
         (0.5, 0.5, float),

@@ -11,6 +11,8 @@ CODES = {
     "NotReportableError": 1,
     "ConfigError": 2,
     "PrerequisiteError": 3,
+    "EndpointRefusedError": 3,
+    "EndpointUnreachableError": 3,
     "HelmError": 4,
     "BusyError": 5,
     "EvalFactoryError": 70,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.errors import ConfigError
-from eval_factory.plan.prices import HOW_TO_SAY, prices_of
+from eval_factory.plan.prices import how_to_say, prices_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, refuse_unready
 
@@ -53,7 +53,7 @@ def refuse_unknown_prices(cells: Iterable[CheckedCell]) -> None:
     if unknown:
         raise ConfigError(
             [
-                f"suite: max_cost cannot be held: {why}\n  {HOW_TO_SAY.format(model=model)}"
+                f"suite: max_cost cannot be held: {why}\n  {how_to_say(model, 'suite.prices')}"
                 for model, why in unknown.items()
             ]
         )
