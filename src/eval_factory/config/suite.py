@@ -18,6 +18,9 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.tasks.framework import Framework, load_framework
 
+MOST_USUAL_PROCESSES = 8
+"""About 130 MB each."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -56,6 +59,11 @@ class Suite:
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
     document: Mapping[str, Any]
     """The suite as it is run, `extends` and presets resolved: what suite_config.yml holds."""
+
+
+def usual_processes() -> int:
+    """Of a suite that does not say: while some ask, which costs little, others load data and score."""
+    return min(2 * (os.cpu_count() or 1), MOST_USUAL_PROCESSES)
 
 
 def build_suite(
@@ -135,7 +143,7 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         folder=folder,
         cells=tuple(cells),
         budget=Budget(**{field.name: whole[field.name] for field in fields(Budget)}),
-        max_processes=whole["max_processes"] or os.cpu_count() or 1,
+        max_processes=whole["max_processes"] or usual_processes(),
         max_attempts=whole["max_attempts"],
         max_outage_s=float(whole["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},

@@ -16,6 +16,7 @@ What a connection is told first: which groups there are, and what each counts a 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -130,6 +131,7 @@ class _Link(asyncio.Protocol):
 
     def __init__(self, desk: _Desk) -> None:
         self._desk, self._rest = desk, b""
+        self.rank = next(desk.ranks)
         self._transport: asyncio.Transport | None = None
         self.groups: dict[int, _Group] = {}
         """Of each request that waits or has a place."""
@@ -166,6 +168,8 @@ class _Desk:
     def __init__(self, groups: Mapping[str, _Group], purse: Purse | None) -> None:
         self._groups, self._purse = groups, purse
         self._links: set[_Link] = set()
+        self.ranks = itertools.count()
+        """A process that came earlier has its places first: so it ends, and scores while the next ones ask."""
         self._takers: dict[str, Callable[[_Link, Mapping[str, Any]], None]] = {
             "slot": self._slot, "leave": self._leave, "too_many": self._too_many, "rate": self._rate,
             "begin": self._begin, "spend": self._spend,
@@ -196,7 +200,7 @@ class _Desk:
 
     def _slot(self, link: _Link, message: Mapping[str, Any]) -> None:
         group = link.groups[message["id"]] = self._groups[message["group"]]
-        group.slots.want((link, message["id"]))
+        group.slots.want((link, message["id"]), link.rank)
         self._let_in(group)
 
     def _leave(self, link: _Link, message: Mapping[str, Any]) -> None:

@@ -5,6 +5,8 @@ No thread and no socket is in here: one thread (`eval_factory.endpoint.limit_ser
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -18,17 +20,23 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class SharedSlots(Generic[Key]):
-    """Places of requests that go on at once, given in the order of coming."""
+    """Places of requests that go on at once, given by rank and, within one, in the order of coming."""
 
     def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._clock = AdaptiveLimit(most), clock
-        self._waiting: OrderedDict[Key, None] = OrderedDict()
+        self._waiting: dict[Key, tuple[int, int]] = {}
+        """Whoever waits -> rank, number of its coming."""
+        self._queue: list[tuple[int, int, Key]] = []
+        """A heap of the same; it may still hold those that wait no more."""
+        self._coming = itertools.count()
         self._since: dict[Key, float] = {}
         """Whoever is in -> since when, by this process's clock: others may have another one."""
         self._closed_until: float | None = None
 
-    def want(self, key: Key) -> None:
-        self._waiting[key] = None
+    def want(self, key: Key, rank: int = 0) -> None:
+        """`rank`: a lower one goes before."""
+        turn = self._waiting[key] = rank, next(self._coming)
+        heapq.heappush(self._queue, (*turn, key))
 
     def leave(self, key: Key, *, answered: bool = False) -> None:
         """Give the place back, or wait no more. `answered`: the endpoint did."""
@@ -51,9 +59,11 @@ class SharedSlots(Generic[Key]):
         if self.closed_for():
             return
         while self._waiting and len(self._since) < self._limit.places:
-            key, _ = self._waiting.popitem(last=False)
-            self._since[key] = self._clock()
-            yield key
+            *turn, key = heapq.heappop(self._queue)
+            if self._waiting.get(key) == tuple(turn):
+                del self._waiting[key]
+                self._since[key] = self._clock()
+                yield key
 
     def closed_for(self) -> float:
         """Seconds until somebody is let in again; 0 where the endpoint asked for no pause, or it is over."""

@@ -36,7 +36,7 @@ def test_each_evaluation_of_each_target_is_a_run_config() -> None:
 def test_defaults_stand_in_framework_yml() -> None:
     found, defaults = suite(), load_framework().defaults.suite
     assert found.budget == Budget()
-    assert found.max_processes == os.cpu_count()
+    assert found.max_processes == min(2 * (os.cpu_count() or 1), 8)
     assert (found.max_attempts, found.max_outage_s) == (defaults["max_attempts"], defaults["max_outage_s"]) == (2, 3600)
 
 

@@ -66,20 +66,23 @@ def asking(server: LimitServer, number: int = 1) -> Iterator[list[Asker]]:
             asker.end()
 
 
-def test_places_are_given_in_the_order_of_coming_to_whoever_asks() -> None:
+def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_came_first() -> None:
     with LimitServer({"g": LimitOf(1), "h": LimitOf(1)}) as server, asking(server, 2) as (a, b):
         a.say(do="slot", id=1, group="g")
         assert a.hear() == {"id": 1}
         b.say(do="slot", id=1, group="g")
         b.say(do="slot", id=2, group="h")
         assert b.hear() == {"id": 2}  # the groups know nothing of each other
-        a.say(do="slot", id=3, group="g")
-        assert b.hears_nothing()
-        a.say(do="leave", id=1, answered=True)
-        assert b.hear() == {"id": 1}
+        b.say(do="slot", id=3, group="g")
+        a.say(do="slot", id=4, group="g")
         assert a.hears_nothing()
-        b.say(do="leave", id=1, answered=False)
-        assert a.hear() == {"id": 3}
+        a.say(do="leave", id=1, answered=True)
+        assert a.hear() == {"id": 4}
+        assert b.hears_nothing()
+        a.say(do="leave", id=4, answered=True)
+        assert b.hear() == {"id": 1}
+        b.say(do="leave", id=1, answered=True)
+        assert b.hear() == {"id": 3}
 
 
 def test_a_connection_that_closes_gives_all_its_places_back_and_waits_no_more() -> None:

@@ -39,6 +39,18 @@ def test_so_many_are_in_and_the_others_follow_in_the_order_of_coming(clock: Cloc
     assert list(slots.let_in()) == ["b"]
 
 
+def test_a_lower_rank_goes_before_whoever_came_first(clock: Clock) -> None:
+    slots = slots_of(1, clock)
+    for key, rank in (("late", 1), ("first", 0), ("second", 0), ("gone", 0), ("last", 2)):
+        slots.want(key, rank)
+    slots.leave("gone")
+    order = []
+    while let_in := list(slots.let_in()):
+        order += let_in
+        slots.leave(let_in[0])
+    assert order == ["first", "second", "late", "last"]
+
+
 def test_who_waits_no_more_is_not_let_in(clock: Clock) -> None:
     slots = slots_of(1, clock, "a", "b", "c")
     assert list(slots.let_in()) == ["a"]

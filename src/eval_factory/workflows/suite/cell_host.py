@@ -67,13 +67,17 @@ class CellHost:
     def running(self) -> int:
         return len(self._pids)
 
-    def begin(self, spec: CellSpec) -> None:
-        """Its `Began`, and at last its `Ended`, come from `wait`."""
+    def start(self) -> None:
+        """Begin the process itself, if it is not there: it takes a second or two to import what cells need."""
         if self._process is None:
             self._process = start_listening(self._argv, self._env, log=self._log)
             self._rest = b""
+
+    def begin(self, spec: CellSpec) -> None:
+        """Its `Began`, and at last its `Ended`, come from `wait`."""
+        self.start()
         self._pids[spec.number] = None
-        if self._process.stdin is not None:
+        if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):  # it is gone: `wait` sees it
                 self._process.stdin.write(spec.line().encode())
                 self._process.stdin.flush()

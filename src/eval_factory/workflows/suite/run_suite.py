@@ -139,18 +139,19 @@ def run_cells(work: Work) -> None:
     if not work.left:
         return
     suite, journal = work.suite, work.journal
-    probe = EndpointProbe(work.env, work.redactor, journal.say)
-    if not work.options.no_preflight:
-        probe.all_of(work.left)
     groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in work.left)
     with contextlib.ExitStack() as stack:
+        host = stack.enter_context(CellHost(work.env, suite.folder.log))
+        host.start()  # beside the probes
+        probe = EndpointProbe(work.env, work.redactor, journal.say)
+        if not work.options.no_preflight:
+            probe.all_of(work.left)
         purse = purse_of(work)
         server = stack.enter_context(LimitServer(groups.limits, purse))
         limits = {
             planned.number: SharedLimitsSettings(server.address, roles)
             for planned, roles in zip(work.left, groups.of_runs, strict=True)
         }
-        host = stack.enter_context(CellHost(work.env, suite.folder.log))
         pauses = EndpointPauses(lambda planned: ask_again(work, probe, planned), suite.max_outage_s)
         stack.callback(pauses.close)
         asked = not work.options.no_preflight
