@@ -33,4 +33,4 @@ def test_what_the_readme_shows_for_programs_runs(root: Path, tmp_path: Path) -> 
     assert stored.validity.instances.requested == 5
     assert ran.stdout == f"{stored.main_metric} {stored.scores[stored.main_metric].value} None\n"
     assert ran.stderr == ""
-    assert "api.load_result(" in code
+    assert "load_result" in code
