@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.config.suite import Suite
@@ -32,7 +33,7 @@ from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
 
 TICK_S = 0.1
 LOOK_AT_FOLDER_S = 2.0
-NOT_BEGUN = "not begun"
+NOT_BEGUN, INTERRUPTED = "not begun", "interrupted"
 
 
 @dataclass
@@ -85,6 +86,8 @@ class CellLoop:
     _running: dict[int, CellRun] = field(default_factory=dict)
     """By the number of the attempt."""
     _attempts: int = 0
+    _interrupted: bool = False
+    """The cells that run are being ended."""
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
@@ -109,10 +112,11 @@ class CellLoop:
                 self.journal.tick()
         except KeyboardInterrupt:
             self.journal.say("interrupted: ending the cells that run ...")
+            self._interrupted = True
             for happened in self.host.interrupt():
                 self._take(happened)
             everybody = [*self._running.values(), *self._waiting.values()]
-            self._leave(everybody, MISSING, InterruptedRunError.exit_code, "interrupted")
+            self._leave(everybody, MISSING, InterruptedRunError.exit_code, INTERRUPTED)
             raise
 
     def refuse(self, planned: PlannedCell, reason: str) -> None:
@@ -165,6 +169,11 @@ class CellLoop:
         run.attempts += 1
         tried = Tried(run.attempts, self.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
+        if (
+            self._interrupted and not end.has_result and outcome.exit_code != InterruptedRunError.exit_code
+        ):  # whatever it died of: it was told to end
+            status = PARTIAL if run.has_result else MISSING
+            outcome = Outcome(Then.REST, status, INTERRUPTED, InterruptedRunError.exit_code)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
@@ -176,7 +185,7 @@ class CellLoop:
         if outcome.then in (Then.REST, Then.STOP_TARGET):
             self._end(run, outcome.status, outcome.exit_code, outcome.reason)
         else:
-            self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason)
+            self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason, again=True)
             self._waiting[run.planned.number] = run
         reason = outcome.reason or ""
         if outcome.then is Then.STOP_TARGET:
@@ -200,6 +209,8 @@ class CellLoop:
                 run.free_at = None
         except BusyError:
             run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
+        except PrerequisiteError:  # the cell says what is wrong with it
+            run.free_at = None
         return run.free_at is None
 
     def _look_at_pauses(self) -> None:
@@ -249,8 +260,13 @@ class CellLoop:
             cell.target, cell.evaluation, status, cell.folder, exit_code, reason, run.begun, run.was_finished
         )
 
-    def _tell_end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
-        told = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
+    def _tell_end(
+        self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None, *, again: bool = False
+    ) -> None:
+        """`again`: of an attempt, after which the cell waits for the next one."""
+        told: dict[str, Any] = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
+        if again:
+            told["again"] = True
         self.journal.tell(
             CELL_ENDED, **cell_fields(run.planned.cell), **told, collected=run.was_finished, reused_from=None
         )

@@ -15,16 +15,19 @@ MOST_NAMED = 12
 LONGEST_REASON = 200
 
 
-def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None) -> str:
+def summary_of(
+    cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None, no_table: str | None = None
+) -> str:
     """
     Args:
+        no_table: why the table could not be written.
         stopped: why cells were not begun any more, where they were not.
     """
     counts = Counter(cell.status for cell in cells)
     collected = sum(cell.collected for cell in cells)
     parts = [f"{counts[status]} {status}" for status in (COMPLETE, PARTIAL, FAILED, MISSING) if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
-    lines = [f"{len(cells)} cells: {', '.join(parts)}{before}"]
+    lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
     wrong = [cell for cell in cells if cell.exit_code]
     lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:MOST_NAMED]]
     if len(wrong) > MOST_NAMED:
@@ -32,7 +35,7 @@ def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | 
     if stopped is not None:
         lines.append(stopped)
     lines += _next_step(cells, folder)
-    lines.append(f"table: {folder.results_md}")
+    lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
     return "\n".join(lines)
 
 
