@@ -18,7 +18,7 @@ from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, 
 from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
-from eval_factory.workflows.suite.finished_cells import has_partial_result
+from eval_factory.workflows.suite.finished_cells import has_partial_result, is_complete_run
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_journal import (
@@ -34,6 +34,7 @@ from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
 TICK_S = 0.1
 LOOK_AT_FOLDER_S = 2.0
 NOT_BEGUN, INTERRUPTED = "not begun", "interrupted"
+INTERRUPTED_CODE = InterruptedRunError.exit_code
 
 
 @dataclass
@@ -108,7 +109,8 @@ class CellLoop:
                 self._look_at_pauses()
                 self._look_at_budget()
                 if self.stopped is not None:
-                    self._leave(list(self._waiting.values()), MISSING, NotReportableError.exit_code, self.stopped)
+                    left = [run for run in self._waiting.values() if not self._only_collects(run)]
+                    self._leave(left, MISSING, NotReportableError.exit_code, self.stopped)
                 self.journal.tick()
         except KeyboardInterrupt:
             self.journal.say("interrupted: ending the cells that run ...")
@@ -116,7 +118,7 @@ class CellLoop:
             for happened in self.host.interrupt():
                 self._take(happened)
             everybody = [*self._running.values(), *self._waiting.values()]
-            self._leave(everybody, MISSING, InterruptedRunError.exit_code, INTERRUPTED)
+            self._leave(everybody, MISSING, INTERRUPTED_CODE, INTERRUPTED)
             raise
 
     def refuse(self, planned: PlannedCell, reason: str) -> None:
@@ -169,11 +171,8 @@ class CellLoop:
         run.attempts += 1
         tried = Tried(run.attempts, self.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
-        if (
-            self._interrupted and not end.has_result and outcome.exit_code != InterruptedRunError.exit_code
-        ):  # whatever it died of: it was told to end
-            status = PARTIAL if run.has_result else MISSING
-            outcome = Outcome(Then.REST, status, INTERRUPTED, InterruptedRunError.exit_code)
+        if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
+            outcome = Outcome(Then.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
@@ -191,6 +190,7 @@ class CellLoop:
         if outcome.then is Then.STOP_TARGET:
             target = run.planned.cell.target
             others = [other for other in self._waiting.values() if other.planned.cell.target == target]
+            others = [other for other in others if not self._only_collects(other)]
             self._leave(others, FAILED, outcome.exit_code, f"{NOT_BEGUN}: {reason}")
         elif outcome.then in (Then.PAUSE_ENDPOINT, Then.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
@@ -198,6 +198,10 @@ class CellLoop:
             if run.free_at is None:
                 self.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
             run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
+
+    def _only_collects(self, run: CellRun) -> bool:
+        """Whether the cell would ask nothing: it is begun whatever may not be asked any more."""
+        return is_complete_run(run.planned.plan) and not self.options.fresh
 
     def _folder_is_free(self, run: CellRun) -> bool:
         if run.free_at is None:

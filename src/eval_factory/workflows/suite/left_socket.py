@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +43,6 @@ def take_away(folder: SuiteDir) -> None:
     if left.name == SOCKET and left.parent.name.startswith(PREFIX) and (not left.exists() or left.is_socket()):
         with contextlib.suppress(OSError):
             left.unlink(missing_ok=True)
-            os.rmdir(left.parent)
+            left.parent.rmdir()
     with contextlib.suppress(OSError):
         folder.socket.unlink()

@@ -31,7 +31,7 @@ from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
-from eval_factory.workflows.suite.finished_cells import finished, has_partial_result
+from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run
 from eval_factory.workflows.suite.left_socket import remembered, take_away
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
@@ -187,7 +187,7 @@ def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> Answer:
 def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, there_before: frozenset[str]) -> None:
     """Where the probe found that an endpoint cannot be asked: it is waited for if it was there before."""
     problem = probe.problem_of(planned)
-    if problem is None:
+    if problem is None or (is_complete_run(planned.plan) and not loop.options.fresh):  # it asks nobody
         return
     role, error = problem
     reason = str(error).split("\n")[0]

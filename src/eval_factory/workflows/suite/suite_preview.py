@@ -14,7 +14,6 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.limit_groups import LimitOf, RunEndpoints, limits_of
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, grouped, refuse_wrong

@@ -32,9 +32,9 @@ def summary_of(
     lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:MOST_NAMED]]
     if len(wrong) > MOST_NAMED:
         lines.append(f"  and {len(wrong) - MOST_NAMED} more: eval-factory suite check {folder.root}")
-    if stopped is not None:
+    if stopped is not None and any(cell.status != COMPLETE for cell in cells):
         lines.append(stopped)
-    lines += _next_step(cells, folder)
+    lines += _next_step(cells, folder, stopped)
     lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
     return "\n".join(lines)
 
@@ -44,10 +44,12 @@ def _what(cell: CellReport) -> str:
     return f"{status}: {one_line(cell.reason, LONGEST_REASON)}" if cell.reason else status
 
 
-def _next_step(cells: Sequence[CellReport], folder: SuiteDir) -> list[str]:
+def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str | None) -> list[str]:
     if all(cell.status == COMPLETE for cell in cells):
         return []
     lines = ["the same command goes on: only what is missing is asked"]
+    if stopped is not None:
+        lines[0] = f"raise the limit in the suite's file, then {lines[0]}"
     if any(cell.status == FAILED for cell in cells):
         lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
     if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):

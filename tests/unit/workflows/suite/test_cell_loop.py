@@ -258,6 +258,25 @@ def test_nothing_is_begun_where_nothing_may_be_asked(
     assert came_to(loop)["a/2"] == (("missing", 1, 0) if reason else ("complete", 0, 1))
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_would_only_be_collected_is_begun_where_nothing_may_be_asked(
+    fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a budget that is used up, and of a key that is refused."""
+    complete = tmp_path / "a" / "3"
+    monkeypatch.setattr(
+        "eval_factory.workflows.suite.cell_loop.is_complete_run", lambda plan: plan.rundir.root == complete
+    )
+    cells, spent = ["a/1", "a/2", "a/3"], (Budget(max_requests=5), Spending(requests=5))
+    for number, (given, scripts) in enumerate([(spent, {}), (None, {"a/1": [REFUSED]})]):
+        folder = tmp_path if number == 0 else tmp_path / "other"
+        folder.mkdir(exist_ok=True)
+        complete = folder / "a" / "3"
+        loop, host = loop_of(folder, cells, scripts, spent=given, fresh=fresh)
+        loop.run()
+        assert host.order == (["a/1"] if fresh else ["a/1", "a/3"])
+
+
 def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2", "b/1"], processes=2)
 

@@ -20,7 +20,7 @@ def test_all_complete() -> None:
 
 
 def test_one_cell_and_no_table() -> None:
-    told = summary_of([cell("a", "complete")], FOLDER, no_table="no room")
+    told = summary_of([cell("a", "complete")], FOLDER, no_table="no room", stopped="nothing kept a cell from its end")
     assert told == "1 cell: 1 complete\nno room"
 
 
@@ -36,7 +36,7 @@ def test_what_is_wrong_is_named_with_the_next_step() -> None:
         "  m/d: partial: gaps",
         "  m/e: missing",
         "stopped: max_cost",
-        "the same command goes on: only what is missing is asked",
+        "raise the limit in the suite's file, then the same command goes on: only what is missing is asked",
         "  why a cell failed: eval-factory suite logs /s CELL",
         "table: /s/suite_results.md",
     ]
