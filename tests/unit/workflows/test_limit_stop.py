@@ -69,7 +69,7 @@ def test_whose_limit_it_was(own: int | None, first: str, raised: str, tmp_path: 
 
 def test_a_limit_that_cannot_be_held_is_each_runs_own(tmp_path: Path) -> None:
     here = plan({"config.output_dir": str(tmp_path), "config.params.extra.max_tokens_total": 9})
-    events = [LOADING, ASKING, reached("max_tokens_total", countable=False)]
+    events: list[dict[str, Any]] = [LOADING, ASKING, reached("max_tokens_total", countable=False)]
     with pytest.raises(NotReportableError, match=r"max_tokens_total \(9\) cannot be held"):
         raise_if_limit_reached(here, events, LOG, shared=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from eval_factory.core.budget import MAX_WALL
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.suite_dir import SuiteDir
@@ -48,7 +49,7 @@ def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str | Non
     if all(cell.status == COMPLETE for cell in cells):
         return []
     lines = ["the same command goes on: only what is missing is asked"]
-    if stopped is not None:
+    if stopped is not None and MAX_WALL not in stopped:  # each invocation has its time anew
         lines[0] = f"raise the limit in the suite's file, then {lines[0]}"
     if any(cell.status == FAILED for cell in cells):
         lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
