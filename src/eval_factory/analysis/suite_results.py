@@ -37,6 +37,8 @@ __all__ = ["FinishedCell", "SuiteResults", "suite_results"]
 
 LONGEST_REASON = 2_000
 """Characters."""
+_NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading a document can lead to that somebody changed by hand, where it still has the shape of a result."""
 NO_TEST = frozenset({"no_pairs"})
 """Reasons that keep two values from being tested, not from being set beside each other."""
 
@@ -88,6 +90,9 @@ def _read(cell: FinishedCell) -> _Read:
         return _Read(cell_result, None) if main is None else _with_values(cell_result, stored, main)
     except PrerequisiteError as error:
         return _Read(replace(bare, status="failed", reason=one_line(str(error), LONGEST_REASON)), None)
+    except _NOT_OURS as error:
+        why = f"{cell.folder}: its result is not as eval-factory writes it ({type(error).__name__}: {error})"
+        return _Read(replace(bare, status="failed", reason=one_line(why, LONGEST_REASON)), None)
 
 
 def _of_result(bare: CellResult, result: TaskResult) -> CellResult:

@@ -18,9 +18,9 @@ from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.jsonl import json_line
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite.suite_journal import SUITE_STARTED
 from eval_factory.workflows.suite.suite_observer import NobodyLooks, SuiteObserver
 from eval_factory.workflows.suite.suite_options import SuiteReport
-from eval_factory.workflows.suite.suite_state import SUITE_STARTED
 from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
 
 _GAP = "  "
@@ -87,6 +87,8 @@ def why(report: SuiteReport) -> str:
     """The cell that the exit code is of."""
     blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
     others = sum(cell.exit_code != 0 for cell in report.cells) - 1
+    if not blamed and report.no_table is not None:
+        return report.no_table.split("\n")[0]
     if not blamed:
         return "the suite was stopped before its end"
     more = "" if others <= 0 else f"; {others} more {'cell has' if others == 1 else 'cells have'} something to look at"

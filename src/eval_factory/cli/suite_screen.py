@@ -25,11 +25,13 @@ from eval_factory.cli.suite_text import (
 )
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite import suite_journal as events
 from eval_factory.workflows.suite import suite_state as states
 from eval_factory.workflows.suite.suite_state import CellState, SuiteState
 from eval_factory.workflows.suite.suite_status import CellReader, SuiteStatus
 
 PLAIN_INTERVAL_S = 10.0
+GOES_ON = "it waits for its next attempt"
 REFRESH_S = 0.25
 STYLES = {
     states.COMPLETE: "green", states.FAILED: "red", states.PARTIAL: "yellow", states.PAUSED: "yellow",
@@ -95,17 +97,17 @@ class SuiteScreen:
 
     def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
         kind = event.get("event")
-        if kind == states.SUITE_STARTED:
+        if kind == events.SUITE_STARTED:
             return [f"{_clean(self._folder.root)}: {counts_line(self._status())}"]
-        if kind == states.ENDPOINT_PAUSED:
+        if kind == events.ENDPOINT_PAUSED:
             pauses = [one for one in self._state.pauses.values() if one.group == event.get("group")]
             return pause_lines(pauses, self._clock())
-        if kind == states.ENDPOINT_BACK:
+        if kind == events.ENDPOINT_BACK:
             return [f"{_clean(event.get('group'))}: answers again"]
         cell = self._state.cells.get((str(event.get("target")), str(event.get("evaluation"))))
-        if cell is None or kind not in (states.CELL_STARTED, states.CELL_ENDED):
+        if cell is None or kind not in (events.CELL_STARTED, events.CELL_ENDED):
             return []
-        if kind == states.CELL_STARTED:
+        if kind == events.CELL_STARTED:
             again = f" again (attempt {cell.attempt})" if cell.attempt > 1 else ""
             return [f"{_clean(cell.name)}: started{again}"]
         return [self._ended_line(cell)]
@@ -116,9 +118,10 @@ class SuiteScreen:
             result_text(figures) if figures is not None else "",
             _clean(cell.reason) if cell.reason else "",
             f"from {_clean(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
+            GOES_ON if cell.so_far is not None else "",
         ]
         whole = "; ".join(part for part in told if part)
-        return f"{_clean(cell.name)}: {cell.status}{f': {whole}' if whole else ''}"
+        return f"{_clean(cell.name)}: {cell.so_far or cell.status}{f': {whole}' if whole else ''}"
 
 
 def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Group:

@@ -59,6 +59,11 @@ class SuiteDir:
     def log(self) -> Path:
         return self.state / "suite.log"
 
+    @property
+    def socket(self) -> Path:
+        """Where the socket of the limits is, while the suite runs."""
+        return self.state / "socket.json"
+
     def cell(self, target: str, evaluation: str) -> Path:
         """A cell's output folder."""
         return self.root / target / evaluation

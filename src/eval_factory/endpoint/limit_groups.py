@@ -60,9 +60,13 @@ def _group_of(endpoint: EndpointSettings, model_group: str | None) -> str:
 
 
 def _base(url: str) -> str:
-    """The same for each way to write an address: as a base, with what is asked under it, with a slash at its end."""
+    """The same for each way to write an address: as a base, with what is asked under it, with a slash at its end.
+
+    Capitals in a host's name say nothing; in the name of a variable (`${HOST}`) they do.
+    """
     parts = urlsplit(request_url(url, "chat"))
-    return urlunsplit(parts._replace(path=parts.path.removesuffix(PATHS["chat"])))
+    host = parts.netloc if "$" in parts.netloc else parts.netloc.lower()
+    return urlunsplit(parts._replace(netloc=host, path=parts.path.removesuffix(PATHS["chat"])))
 
 
 def _smaller(one: LimitOf, other: LimitOf) -> LimitOf:

@@ -10,7 +10,8 @@ when it closes, whatever the reason, its places are free again. Messages are JSO
     {"do": "begin", "id": 3}                              answered {"id": 3, "reached": a limit's name or null}
     {"do": "spend", "tokens": 20, "cost": 0.01}
 
-What a connection is told first: which groups there are, and what each counts a minute.
+What a connection is told first: which groups there are, and what each counts a minute. When the time of the budget is
+over, `{"over": "max_wall_s"}` is told to all: who waits for a pause to end asks nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any, cast
 
 from typing_extensions import Self
 
-from eval_factory.core.budget import Purse
+from eval_factory.core.budget import MAX_WALL, Purse
 from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.rate_limits import POLL_S, RateLimiter
 from eval_factory.endpoint.shared_slots import SharedRate, SharedSlots
@@ -41,6 +42,7 @@ LONGEST_LINE = 65536
 BACKLOG = 128
 """Processes that connect at the same moment."""
 PREFIX, SOCKET = "eval-factory-", "s"
+OVER = {"over": MAX_WALL}
 SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
 
 
@@ -87,6 +89,9 @@ class LimitServer:
     def _serve(self, loop: asyncio.AbstractEventLoop, listening: socket.socket, ready: threading.Event) -> None:
         """In a thread, for the caller's own may have a loop that runs (a notebook's)."""
         server = loop.run_until_complete(loop.create_unix_server(lambda: _Link(self._desk), sock=listening))
+        left = self._desk.seconds_left
+        if left is not None:
+            loop.call_later(min(left, threading.TIMEOUT_MAX), self._desk.end_time)
         ready.set()
         try:
             loop.run_forever()
@@ -170,6 +175,7 @@ class _Desk:
         self._links: set[_Link] = set()
         self.ranks = itertools.count()
         """A process that came earlier has its places first: so it ends, and scores while the next ones ask."""
+        self._is_over = False
         self._takers: dict[str, Callable[[_Link, Mapping[str, Any]], None]] = {
             "slot": self._slot, "leave": self._leave, "too_many": self._too_many, "rate": self._rate,
             "begin": self._begin, "spend": self._spend,
@@ -179,6 +185,19 @@ class _Desk:
         self._links.add(link)
         told = {name: group.told for name, group in self._groups.items()}
         link.tell({"groups": told, "purse": self._purse is not None})
+        if self._is_over:
+            link.tell(OVER)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None: there is no limit of time."""
+        return None if self._purse is None else self._purse.seconds_left
+
+    def end_time(self) -> None:
+        """The time of the budget is over: nobody is to wait for anything any more."""
+        self._is_over = True
+        for link in self._links:
+            link.tell(OVER)
 
     def take(self, link: _Link, message: Mapping[str, Any]) -> None:
         """Raises ValueError, TypeError or KeyError where it is no message of ours."""

@@ -24,7 +24,9 @@ PATIENCE_S = 900.0
 PAUSE_MAX_S = 15.0
 """Between tries that cost no retry, where the endpoint does not say how long to wait."""
 
-MINUTE_MS = 60_000
+MINUTE_MS = 60_500
+"""A little more than one: the first request of a minute may take longer to arrive (its connection is made, its process
+is busy) than the first of the next, and the endpoint counts arrivals."""
 GRAINS = 1000
 """Tokens are counted in so many parts of the limit: the limiter keeps a record of each."""
 BYTES_PER_TOKEN = 4

@@ -10,7 +10,7 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
@@ -50,6 +50,10 @@ class SharedLimits:
     def purse(self) -> SharedPurse | None:
         """The budget of all together; None where there is none."""
         return SharedPurse(self._connection) if self._told.get("purse", True) else None
+
+    def watch(self, stop: Callable[[str], None]) -> None:
+        """Call `stop` with the name of the limit when the time of all is over, at once where it is already."""
+        self._connection.watch(stop)
 
     def close(self) -> None:
         """Give back all that this process has."""
@@ -136,6 +140,8 @@ class _ServerConnection:
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._waiting: dict[int, tuple[threading.Event, SimpleQueue[Mapping[str, Any] | None]]] = {}
         self._lost = False
+        self._over: str | None = None
+        self._watching: list[Callable[[str], None]] = []
         self._socket = socket.socket(socket.AF_UNIX)
         self._lines = self._socket.makefile("rb")
         self._greeting: Mapping[str, Any] = {}
@@ -186,6 +192,14 @@ class _ServerConnection:
         except OSError:
             self.lose()
 
+    def watch(self, stop: Callable[[str], None]) -> None:
+        """Call `stop` with the limit that the server says is over."""
+        with self._lock:
+            self._watching.append(stop)
+            over = self._over
+        if over is not None:
+            stop(over)
+
     def let_go(self, stop: threading.Event) -> None:
         """Wake the threads that this event stops."""
         with self._lock:
@@ -212,11 +226,20 @@ class _ServerConnection:
         try:
             with self._lines:
                 for line in self._lines:
-                    message = json.loads(line)
-                    with self._lock:
-                        waiting = self._waiting.get(message["id"])
-                    if waiting is not None:
-                        waiting[1].put(message)
+                    self._heard(json.loads(line))
         except (OSError, ValueError):  # closed, here or there
             pass
         self.lose()
+
+    def _heard(self, message: Mapping[str, Any]) -> None:
+        if "over" in message:
+            with self._lock:
+                self._over = over = str(message["over"])
+                watching = list(self._watching)
+            for stop in watching:
+                stop(over)
+            return
+        with self._lock:
+            waiting = self._waiting.get(message["id"])
+        if waiting is not None:
+            waiting[1].put(message)

@@ -121,6 +121,8 @@ def session_for(root: Path) -> Session:
             spending = RunSpending(told, rundir.cache_db, this_run, purse)
             session = Session(cache, events, redactor, spending, limits=limits)
             spending.watch(session.ask_no_more)
+            if limits is not None:
+                limits.watch(session.ask_no_more)
             _sessions[root] = session
         return session
 

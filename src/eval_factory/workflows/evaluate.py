@@ -99,7 +99,7 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
             ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())
             ended = run_helm(context, evaluation, argv, settings, on_event=ahead)
             ahead.wait()
-            ran = checked(context, plan, ended)
+            ran = checked(context, plan, ended, shared=options.limits is not None)
         if options.own_process:
             collect_rarely()  # the records of a run live to its end
         with not_to_be_hung_up():
@@ -155,13 +155,17 @@ def probe_all(
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 
-def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
+def checked(context: RunContext, plan: Plan, run: HelmRun, *, shared: bool = False) -> Ran:
     """The runs of a helm-run that did what it was to do.
+
+    Args:
+        shared: it ran within the limits of a suite.
 
     Raises:
         NotReportableError: a limit of the run was reached.
         ConfigError, PrerequisiteError, HelmError: it did not.
     """
+    raise_if_limit_reached(plan, run.events, context.log, shared=shared)
     raise_for_failure(context, plan, run)
     for place in blocked_places(run.events):
         context.show(f"warning: offline: something wanted {place}; it was not contacted")
@@ -173,7 +177,6 @@ def checked(context: RunContext, plan: Plan, run: HelmRun) -> Ran:
 
 def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:
     """Raises what `checked` raises."""
-    raise_if_limit_reached(plan, run.events, context.log)
     raise_if_stopped(run.events, run.last_words, context.log)
     if blocked := blocked_places(run.events):
         failed = next((event["error"] for event in run.events if event["event"] == event_names.RUN_FAILED), None)

@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 from helm.common.request import Request
 
-from eval_factory.core.budget import Budget
+from eval_factory.core.budget import Budget, Purse
 from eval_factory.core.events import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.endpoint import openai_api, response_cache
@@ -352,6 +353,16 @@ def test_a_run_that_shares_its_limits_asks_within_them(
     with pytest.raises(EndpointStopped, match="run its command again"):
         endpoint.make_request(dataclasses.replace(REQUEST, prompt="another"))
     assert len(server.requests) == 2
+
+
+def test_a_run_is_told_that_the_time_of_all_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr(session.Session, "ask_no_more", lambda _session, limit: told.put(limit))
+    with LimitServer({}, Purse(Budget(max_wall_s=0.0))) as limits:
+        shared = SharedLimitsSettings(limits.address, {})
+        monkeypatch.setenv(LIMITS, HelmRunSettings(limits=shared).environment()[LIMITS])
+        session.session_for(tmp_path)
+        assert told.get(timeout=30) == "max_wall_s"
 
 
 def limited(folder: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> session.Session:

@@ -83,11 +83,14 @@ def test_a_result_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
     gone = FinishedCell("a", "x", "complete", tmp_path / "gone")
     without_instances = cell(tmp_path, "b", "x", SAME)
     (without_instances.folder / "results.jsonl").unlink()
-    results = suite_results([gone, without_instances, cell(tmp_path, "c", "x", SAME)])
-    assert [one.status for one in results.cells] == ["failed", "failed", "complete"]
+    by_hand = cell(tmp_path, "d", "x", SAME)
+    (by_hand.folder / "instances.jsonl").write_text("null\n" * len(SAME))
+    results = suite_results([gone, without_instances, cell(tmp_path, "c", "x", SAME), by_hand])
+    assert [one.status for one in results.cells] == ["failed", "failed", "complete", "failed"]
+    assert "is not as eval-factory writes it (TypeError: " in str(results.cells[3].reason)
     assert "there is no result" in str(results.cells[0].reason)
     assert "its instances cannot be read" in str(results.cells[1].reason)
-    assert [one.cell.target for one in results.missing] == ["a", "b"]
+    assert [one.cell.target for one in results.missing] == ["a", "b", "d"]
     assert results.status == "partial"
 
 

@@ -74,6 +74,8 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir) -> None:
     whole = report(folder, 4, 4)
     assert why(replace(whole, cells=whole.cells * 2)) == "small/qa: failed; 3 more cells have something to look at"
     assert why(replace(report(folder, 0, 0), exit_code=130)) == "the suite was stopped before its end"
+    assert why(replace(report(folder, 0, 0), exit_code=3, no_table="no room\n  make some")) == "no room"
+    assert why(replace(report(folder, 0, 3, reason="no key"), no_table="no room")) == "a_longer_name/qa: no key"
 
 
 def test_the_end_on_the_screen(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,7 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     assert lines_of(
         folder, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa", attempt=2),
         paused("host", "big/qa", time=995.0), back("host"), cell_ended("big/qa", "failed", reason="[bold]no\nkey"),
+        cell_ended("big/medec", "failed", reason="4", again=True),
         cell_ended("small/medec", collected=True), cell_ended("big/medec", reused_from="x\x1b"), ended(),
     ) == [
         f"{tmp_path}: 4 cells: 4 waiting",
@@ -78,6 +79,7 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
         "paused: host: connection refused (1 cell, for 5 s)",
         "host: answers again",
         "big/qa: failed: [bold]no key",
+        "big/medec: failed: 4; it waits for its next attempt",
         "small/medec: complete: finished before",
         "big/medec: complete: from x\\x1b",
     ]  # fmt: skip

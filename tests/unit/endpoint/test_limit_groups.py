@@ -23,7 +23,7 @@ def test_each_address_and_each_judge_has_limits_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", [A, f"{A}/", f"{A}/chat/completions", f"{A}/completions", f"{A}/chat/completions/"]
+    "url", [A, f"{A}/", f"{A}/chat/completions", f"{A}/completions", f"{A}/chat/completions/", "https://A.Example/v1"]
 )  # fmt: skip
 def test_an_address_is_the_same_however_it_is_written(url: str) -> None:
     assert limits_of([RunEndpoints([endpoint_settings(url=url)])]).of_runs == ({"model": A},)

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from eval_factory.endpoint import rate_limits
-from eval_factory.endpoint.rate_limits import Patience, RateLimiter, asked_pause, estimated_tokens, granted_tokens
+from eval_factory.endpoint.rate_limits import (
+    MINUTE_MS,
+    Patience,
+    RateLimiter,
+    asked_pause,
+    estimated_tokens,
+    granted_tokens,
+)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +180,7 @@ def test_whoever_waits_for_a_turn_is_let_go_when_all_is_over() -> None:
 
 
 def test_each_step_tries_once_more_until_it_ends() -> None:
+    assert 60_000 < MINUTE_MS <= 61_000, "the endpoint counts arrivals"
     limiter = RateLimiter(1, 4000, per_ms=60_000)
     assert list(limiter.tries(4000)) == []
     waiting = limiter.tries(1)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -338,3 +339,19 @@ def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.Mo
     ):
         take(admission_of(limits))()
         take(admission_of(limits))()
+
+
+def test_when_the_time_of_all_is_over_everybody_is_told() -> None:
+    """Who watches when it ends, who watches later, and who connects later."""
+    told: SimpleQueue[tuple[str, str]] = SimpleQueue()
+    with LimitServer({}, Purse(Budget(max_wall_s=0.0))) as server, processes(server, 2) as (early, late):
+        early.watch(lambda limit: told.put(("early", limit)))
+        assert told.get(timeout=30) == ("early", "max_wall_s")
+        late.watch(lambda limit: told.put(("late", limit)))
+        assert told.get(timeout=30) == ("late", "max_wall_s")
+    with LimitServer({}, Purse(Budget(max_requests=1))) as server, processes(server, 1) as (one,):
+        one.watch(lambda limit: told.put(("no limit of time", limit)))
+        purse = one.purse
+        assert purse is not None
+        assert purse.begin() is None
+        assert told.empty()

@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import NotReportableError
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.workflows.limit_stop import how_to_go_on, missing, raise_if_limit_reached, used
+from eval_factory.workflows.limit_stop import how_to_go_on, missing, own_is_used_up, raise_if_limit_reached, used
 from unit.builders import plan
 
 ASKING = {"event": "phase", "phase": "asking the model", "total": 12}
@@ -44,6 +44,39 @@ def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path:
         "  raise max_cost and run the same command again: only the rest is asked"
     )
     assert stopped.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "first", "raised"),
+    [
+        (2, "max_requests of the suite is reached; sent so far by this cell: 1 requests, 0 tokens", "suite.max_requests"),
+        (None, "max_requests of the suite is reached; sent so far by this cell: 1 requests, 0 tokens", "suite.max_requests"),
+        (1, "max_requests (1) is reached; sent so far: 1 requests, 0 tokens", "max_requests"),
+    ],
+)  # fmt: skip
+def test_whose_limit_it_was(own: int | None, first: str, raised: str, tmp_path: Path) -> None:
+    here = plan({"config.output_dir": str(tmp_path), "config.params.extra.max_requests": own})
+    cache = ResponseCache(here.rundir.cache_db, "run")
+    answered = Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 0, 0)
+    cache.save(Answer("k", "model", "m", {}, {}, 1.0, 0.1), answered)
+    cache.close()
+    with pytest.raises(NotReportableError) as stopped:
+        raise_if_limit_reached(here, [LOADING, ASKING, reached("max_requests", model=1)], LOG, shared=True)
+    lines = str(stopped.value).split("\n")
+    assert lines[0] == f"stopped: {first}"
+    assert lines[2] == f"  raise {raised} and run the same command again: only the rest is asked"
+
+
+def test_a_limit_that_cannot_be_held_is_each_runs_own(tmp_path: Path) -> None:
+    here = plan({"config.output_dir": str(tmp_path), "config.params.extra.max_tokens_total": 9})
+    events: list[dict[str, Any]] = [LOADING, ASKING, reached("max_tokens_total", countable=False)]
+    with pytest.raises(NotReportableError, match=r"max_tokens_total \(9\) cannot be held"):
+        raise_if_limit_reached(here, events, LOG, shared=True)
+
+
+def test_a_limit_of_time_is_the_runs_own_where_it_has_one() -> None:
+    assert own_is_used_up("max_wall_s", Budget(max_wall_s=5), Spending())
+    assert not own_is_used_up("max_wall_s", Budget(), Spending())
 
 
 def test_a_run_that_reached_no_limit_goes_on(tmp_path: Path) -> None:

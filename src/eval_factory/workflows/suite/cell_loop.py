@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.config.suite import Suite
@@ -17,7 +18,7 @@ from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, 
 from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
-from eval_factory.workflows.suite.finished_cells import has_partial_result
+from eval_factory.workflows.suite.finished_cells import has_partial_result, is_complete_run
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_journal import (
@@ -32,7 +33,8 @@ from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
 
 TICK_S = 0.1
 LOOK_AT_FOLDER_S = 2.0
-NOT_BEGUN = "not begun"
+NOT_BEGUN, INTERRUPTED = "not begun", "interrupted"
+INTERRUPTED_CODE = InterruptedRunError.exit_code
 
 
 @dataclass
@@ -85,6 +87,8 @@ class CellLoop:
     _running: dict[int, CellRun] = field(default_factory=dict)
     """By the number of the attempt."""
     _attempts: int = 0
+    _interrupted: bool = False
+    """The cells that run are being ended."""
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
@@ -105,14 +109,16 @@ class CellLoop:
                 self._look_at_pauses()
                 self._look_at_budget()
                 if self.stopped is not None:
-                    self._leave(list(self._waiting.values()), MISSING, NotReportableError.exit_code, self.stopped)
+                    left = [run for run in self._waiting.values() if not self._only_collects(run)]
+                    self._leave(left, MISSING, NotReportableError.exit_code, self.stopped)
                 self.journal.tick()
         except KeyboardInterrupt:
             self.journal.say("interrupted: ending the cells that run ...")
+            self._interrupted = True
             for happened in self.host.interrupt():
                 self._take(happened)
             everybody = [*self._running.values(), *self._waiting.values()]
-            self._leave(everybody, MISSING, InterruptedRunError.exit_code, "interrupted")
+            self._leave(everybody, MISSING, INTERRUPTED_CODE, INTERRUPTED)
             raise
 
     def refuse(self, planned: PlannedCell, reason: str) -> None:
@@ -165,6 +171,8 @@ class CellLoop:
         run.attempts += 1
         tried = Tried(run.attempts, self.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
+        if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
+            outcome = Outcome(Then.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
@@ -176,12 +184,13 @@ class CellLoop:
         if outcome.then in (Then.REST, Then.STOP_TARGET):
             self._end(run, outcome.status, outcome.exit_code, outcome.reason)
         else:
-            self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason)
+            self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason, again=True)
             self._waiting[run.planned.number] = run
         reason = outcome.reason or ""
         if outcome.then is Then.STOP_TARGET:
             target = run.planned.cell.target
             others = [other for other in self._waiting.values() if other.planned.cell.target == target]
+            others = [other for other in others if not self._only_collects(other)]
             self._leave(others, FAILED, outcome.exit_code, f"{NOT_BEGUN}: {reason}")
         elif outcome.then in (Then.PAUSE_ENDPOINT, Then.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
@@ -189,6 +198,10 @@ class CellLoop:
             if run.free_at is None:
                 self.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
             run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
+
+    def _only_collects(self, run: CellRun) -> bool:
+        """Whether the cell would ask nothing: it is begun whatever may not be asked any more."""
+        return is_complete_run(run.planned.plan) and not self.options.fresh
 
     def _folder_is_free(self, run: CellRun) -> bool:
         if run.free_at is None:
@@ -200,6 +213,8 @@ class CellLoop:
                 run.free_at = None
         except BusyError:
             run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
+        except PrerequisiteError:  # the cell says what is wrong with it
+            run.free_at = None
         return run.free_at is None
 
     def _look_at_pauses(self) -> None:
@@ -249,8 +264,13 @@ class CellLoop:
             cell.target, cell.evaluation, status, cell.folder, exit_code, reason, run.begun, run.was_finished
         )
 
-    def _tell_end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
-        told = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
+    def _tell_end(
+        self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None, *, again: bool = False
+    ) -> None:
+        """`again`: of an attempt, after which the cell waits for the next one."""
+        told: dict[str, Any] = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
+        if again:
+            told["again"] = True
         self.journal.tell(
             CELL_ENDED, **cell_fields(run.planned.cell), **told, collected=run.was_finished, reused_from=None
         )

@@ -56,6 +56,12 @@ def reads_own_data(plan: Plan) -> bool:
     return bool(extra.data_path or extra.benchmark or extra.data_dir or extra.offline)
 
 
+def is_complete_run(plan: Plan) -> bool:
+    """Whether a complete run of this configuration stands there: with the same data its process asks nothing."""
+    state = read_state(plan.rundir)
+    return state is not None and state.complete and state.identity == plan.identity
+
+
 def has_partial_result(rundir: RunDir, identity: str) -> bool:
     """Whether a result of this very run stands there, with gaps."""
     state = read_state(rundir)

@@ -10,30 +10,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_factory.analysis.suite_files import write_suite_results
-from eval_factory.analysis.suite_records import FinishedCell
-from eval_factory.analysis.suite_results import suite_results
 from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Purse
-from eval_factory.core.errors import ConfigError, EndpointUnreachableError, InterruptedRunError, NotReportableError
+from eval_factory.core.errors import (
+    DEFECT_EXIT_CODE,
+    ConfigError,
+    EndpointUnreachableError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
 from eval_factory.endpoint.limit_server import LimitServer
-from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.endpoint.response_cache import read_roles
-from eval_factory.plan.prices import prices_of
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
-from eval_factory.workflows.suite.finished_cells import finished, has_partial_result
+from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run
+from eval_factory.workflows.suite.left_socket import remembered, take_away
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
-from eval_factory.workflows.suite.suite_budget import total
+from eval_factory.workflows.suite.spent_before import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_configs import write_configs
 from eval_factory.workflows.suite.suite_hold import held
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SUITE_ENDED, SUITE_STARTED, SuiteJournal, cell_fields
@@ -41,6 +43,7 @@ from eval_factory.workflows.suite.suite_observer import SuiteObserver
 from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
 from eval_factory.workflows.suite.suite_probe import Answer, EndpointProbe
 from eval_factory.workflows.suite.suite_summary import summary_of
+from eval_factory.workflows.suite.suite_table import write_table
 
 INTERRUPTED = InterruptedRunError.exit_code
 
@@ -79,6 +82,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     if options.fresh and options.reuse:
         raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
     with held(suite.folder):
+        take_away(suite.folder)
         cells = plan_cells(suite, env)
         known = finished_below(options.reuse)
         write_configs(suite)
@@ -148,6 +152,7 @@ def run_cells(work: Work) -> None:
             probe.all_of(work.left)
         purse = purse_of(work)
         server = stack.enter_context(LimitServer(groups.limits, purse))
+        stack.enter_context(remembered(server.address, suite.folder))
         limits = {
             planned.number: SharedLimitsSettings(server.address, roles)
             for planned, roles in zip(work.left, groups.of_runs, strict=True)
@@ -171,9 +176,7 @@ def purse_of(work: Work) -> Purse | None:
     """The budget of all cells, and what they have used of it in earlier invocations; None where there is no limit."""
     if not work.suite.budget:
         return None
-    plans = [planned.plan for planned in work.cells]
-    spent = total(spent_so_far(plan.rundir.cache_db, prices_of(plan).known) for plan in plans)
-    return Purse(work.suite.budget, spent, began=work.began)
+    return Purse(work.suite.budget, spent_before(work.cells, work.journal.say), began=work.began)
 
 
 def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> Answer:
@@ -181,16 +184,10 @@ def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> Answer:
     return Answer(answered=True) if work.options.no_preflight else probe.model_of(planned)
 
 
-def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
-    """The endpoints that answered some cell's model, in this invocation or an earlier one."""
-    known = (planned.group for planned in cells if MODEL_ROLE in read_roles(planned.plan.rundir.cache_db))
-    return frozenset(known)
-
-
 def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, there_before: frozenset[str]) -> None:
     """Where the probe found that an endpoint cannot be asked: it is waited for if it was there before."""
     problem = probe.problem_of(planned)
-    if problem is None:
+    if problem is None or (is_complete_run(planned.plan) and not loop.options.fresh):  # it asks nobody
         return
     role, error = problem
     reason = str(error).split("\n")[0]
@@ -205,12 +202,22 @@ def finish(work: Work, *, interrupted: bool) -> SuiteReport:
     """Write the table of what is there, and say how it ended."""
     suite = work.suite
     cells = tuple(work.reports.get(planned.number) or not_begun(planned) for planned in work.cells)
-    told = [FinishedCell(one.target, one.evaluation, one.status, one.folder, one.reason, one.attempts) for one in cells]
-    write_suite_results(suite_results(told), suite.folder)
-    code = INTERRUPTED if interrupted else worst_code([cell.exit_code for cell in cells])
-    status = COMPLETE if all(cell.status == COMPLETE for cell in cells) else PARTIAL
+    try:
+        table = write_table(cells, suite.folder)
+    except Exception:
+        work.journal.tell(SUITE_ENDED, status=PARTIAL, exit_code=DEFECT_EXIT_CODE)
+        raise
+    for before, cell in zip(cells, table.cells, strict=True):
+        if cell != before:
+            told = {"attempt": cell.attempts, "exit_code": cell.exit_code, "status": cell.status, "reason": cell.reason}
+            work.journal.tell(CELL_ENDED, **cell_fields(cell), **told, collected=False, reused_from=None)
+    cells = table.cells
+    codes = [cell.exit_code for cell in cells] + [PrerequisiteError.exit_code] * (table.problem is not None)
+    code = INTERRUPTED if interrupted else worst_code(codes)
+    status = COMPLETE if table.problem is None and all(cell.status == COMPLETE for cell in cells) else PARTIAL
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
-    return SuiteReport(suite.folder, cells, code, status, summary_of(cells, suite.folder, stopped=work.stopped))
+    summary = summary_of(cells, suite.folder, stopped=work.stopped, no_table=table.problem)
+    return SuiteReport(suite.folder, cells, code, status, summary, table.problem)
 
 
 def not_begun(planned: PlannedCell) -> CellReport:

@@ -24,14 +24,15 @@ class ScreenLines:
     def on_event(self, event: Mapping[str, Any]) -> None:
         kind = event["event"]
         if kind == SUITE_STARTED:
-            self.say(f"{event['total']} cells")
+            self.say(f"{event['total']} cell{'' if event['total'] == 1 else 's'}")
         elif kind == CELL_STARTED:
             again = f", attempt {event['attempt']}" if event["attempt"] > 1 else ""
             self.say(f"{_cell(event)}: begun{again}")
         elif kind == CELL_ENDED:
             before = " before" if event["collected"] else ""
             reason = f": {event['reason']}" if event["reason"] else ""
-            self.say(f"{_cell(event)}: {event['status']}{before}{reason}")
+            again = "; it waits for its next attempt" if event.get("again") else ""
+            self.say(f"{_cell(event)}: {event['status']}{before}{reason}{again}")
         elif kind == ENDPOINT_PAUSED:
             self.say(f"{event['group']} is waited for: {event['reason']}")
         elif kind == ENDPOINT_BACK:

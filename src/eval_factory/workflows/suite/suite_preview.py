@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_cells import combinations, group_of_url, origins_of
+from eval_factory.config.suite_cells import combinations, origins_of
 from eval_factory.config.suite_shape import TOP
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
+from eval_factory.endpoint.limit_groups import LimitOf, RunEndpoints, limits_of
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, grouped, refuse_wrong
@@ -102,41 +101,22 @@ def _notes(cells: Sequence[CheckedCell]) -> list[str]:
     return grouped(cells, said)
 
 
-@dataclass
-class _Limit:
-    """What an endpoint is asked at most. Where cells state different numbers, the smallest counts."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-    who: list[str] = field(default_factory=list)
-
-    def add(self, who: str, numbers: Mapping[str, int | None]) -> None:
-        for name, number in numbers.items():
-            if number is not None:
-                self.numbers[name] = min(number, self.numbers.get(name, number))
-        if who not in self.who:
-            self.who.append(who)
-
-    def __str__(self) -> str:
-        return ", ".join(f"{number:,} {name}" for name, number in self.numbers.items())
+def _limits(suite: Suite, cells: Sequence[CheckedCell]) -> Iterator[str]:
+    """Each limit once, with who shares it: as the suite itself would share them."""
+    planned = [(one.cell.target, one.plan) for one in cells if one.plan is not None]
+    groups = limits_of(RunEndpoints(plan.endpoints, suite.limit_groups[target]) for target, plan in planned)
+    who: dict[str, dict[str, None]] = {name: {} for name in groups.limits}
+    for (target, _), of_roles in zip(planned, groups.of_runs, strict=True):
+        for role, name in of_roles.items():
+            who[name][target if role == MODEL_ROLE else role] = None
+    for name, limit in groups.limits.items():
+        yield f"{name}: {_limit_text(limit)} ({', '.join(who[name])})"
 
 
-def _limits(suite: Suite, cells: Sequence[CheckedCell]) -> Iterable[str]:
-    limits: dict[str, _Limit] = {}
-    for one in cells:
-        for group, who, numbers in _asked(suite, one.cell.target, one.plan):
-            limits.setdefault(group, _Limit()).add(who, numbers)
-    return [f"{group}: {limit} ({', '.join(limit.who)})" for group, limit in limits.items()]
-
-
-def _asked(suite: Suite, target: str, plan: Plan | None) -> Iterator[tuple[str, str, dict[str, int | None]]]:
-    """(group, who it is, its limits) of each endpoint of a cell."""
-    for endpoint in plan.endpoints if plan is not None else ():
-        numbers = {
-            "requests at once": endpoint.parallelism,
-            "requests a minute": endpoint.requests_per_minute,
-            "tokens a minute": endpoint.tokens_per_minute,
-        }
-        if endpoint.role == MODEL_ROLE:
-            yield suite.limit_groups[target], target, numbers
-        else:
-            yield f"judge {endpoint.model_id} at {group_of_url(endpoint.url)}", endpoint.role, numbers
+def _limit_text(limit: LimitOf) -> str:
+    numbers = {
+        "requests at once": limit.parallelism,
+        "requests a minute": limit.requests_per_minute,
+        "tokens a minute": limit.tokens_per_minute,
+    }
+    return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number is not None)

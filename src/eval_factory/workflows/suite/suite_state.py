@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-SUITE_STARTED = "suite_started"
-CELL_STARTED = "cell_started"
-CELL_ENDED = "cell_ended"
-ENDPOINT_PAUSED = "endpoint_paused"
-ENDPOINT_BACK = "endpoint_back"
-SUITE_ENDED = "suite_ended"
+from eval_factory.workflows.suite.suite_journal import (
+    CELL_ENDED,
+    CELL_STARTED,
+    ENDPOINT_BACK,
+    ENDPOINT_PAUSED,
+    SUITE_ENDED,
+    SUITE_STARTED,
+)
 
 WAITING, RUNNING, PAUSED = "waiting", "running", "paused"
 COMPLETE, PARTIAL, FAILED, MISSING = "complete", "partial", "failed", "missing"
@@ -41,6 +43,8 @@ class CellState:
     collected: bool = False
     """Finished before: nothing was asked in this invocation."""
     reused_from: str | None = None
+    so_far: str | None = None
+    """Of a cell that is begun again: what the last attempt left, if nothing more is done."""
     before: CellState | None = None
     """How it ended in an earlier invocation, for as long as this one has not come to it."""
 
@@ -112,7 +116,8 @@ class SuiteState:
             changes |= {"status": RUNNING, "reason": None}
         else:
             status = event.get("status")
-            changes["status"] = WAITING if event.get("again") else status if status in STATUSES else FAILED
+            ended = status if status in STATUSES else FAILED
+            changes |= {"status": WAITING, "so_far": ended} if event.get("again") else {"status": ended, "so_far": None}
             changes["reason"] = event.get("reason")
             changes["collected"] = bool(event.get("collected"))
             changes["reused_from"] = event.get("reused_from")
@@ -148,7 +153,9 @@ def _left(cell: CellState) -> CellState:
     if cell.before is not None:
         return cell.before
     reason = WAS_STOPPED if cell.status != WAITING or cell.attempt else WAS_NOT_BEGUN
-    return replace(cell, status=MISSING, reason=cell.reason or reason)
+    ended = cell.so_far if cell.status != RUNNING or cell.so_far == PARTIAL else None
+    status = MISSING if ended is None else ended
+    return replace(cell, status=status, reason=cell.reason or reason)
 
 
 def _key(event: Mapping[str, Any]) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from eval_factory.core.budget import MAX_WALL
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.suite_dir import SuiteDir
@@ -15,24 +16,27 @@ MOST_NAMED = 12
 LONGEST_REASON = 200
 
 
-def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None) -> str:
+def summary_of(
+    cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None, no_table: str | None = None
+) -> str:
     """
     Args:
+        no_table: why the table could not be written.
         stopped: why cells were not begun any more, where they were not.
     """
     counts = Counter(cell.status for cell in cells)
     collected = sum(cell.collected for cell in cells)
     parts = [f"{counts[status]} {status}" for status in (COMPLETE, PARTIAL, FAILED, MISSING) if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
-    lines = [f"{len(cells)} cells: {', '.join(parts)}{before}"]
+    lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
     wrong = [cell for cell in cells if cell.exit_code]
     lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:MOST_NAMED]]
     if len(wrong) > MOST_NAMED:
         lines.append(f"  and {len(wrong) - MOST_NAMED} more: eval-factory suite check {folder.root}")
-    if stopped is not None:
+    if stopped is not None and any(cell.status != COMPLETE for cell in cells):
         lines.append(stopped)
-    lines += _next_step(cells, folder)
-    lines.append(f"table: {folder.results_md}")
+    lines += _next_step(cells, folder, stopped)
+    lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
     return "\n".join(lines)
 
 
@@ -41,10 +45,12 @@ def _what(cell: CellReport) -> str:
     return f"{status}: {one_line(cell.reason, LONGEST_REASON)}" if cell.reason else status
 
 
-def _next_step(cells: Sequence[CellReport], folder: SuiteDir) -> list[str]:
+def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str | None) -> list[str]:
     if all(cell.status == COMPLETE for cell in cells):
         return []
     lines = ["the same command goes on: only what is missing is asked"]
+    if stopped is not None and MAX_WALL not in stopped:  # each invocation has its time anew
+        lines[0] = f"raise the limit in the suite's file, then {lines[0]}"
     if any(cell.status == FAILED for cell in cells):
         lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
     if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):

@@ -44,6 +44,7 @@ class Host:
     most: int = 0
     running: list[CellSpec] = field(default_factory=list)
     interrupts: int = 0
+    at_interrupt: Mapping[str, Any] = field(default_factory=lambda: failure(130))
     on_wait: Callable[[], None] = lambda: None
 
     def begin(self, spec: CellSpec) -> None:
@@ -57,7 +58,7 @@ class Host:
 
     def interrupt(self) -> list[Began | Ended]:
         self.interrupts += 1
-        return [told for spec in self.running for told in self._end(spec, failure(130))]
+        return [told for spec in self.running for told in self._end(spec, self.at_interrupt)]
 
     def _end(self, spec: CellSpec, record: Mapping[str, Any] | None = None) -> list[Began | Ended]:
         script = self.scripts.get(name_of(spec), [])
@@ -172,6 +173,8 @@ def test_a_crash_is_tried_once_more_and_others_go_on(tmp_path: Path) -> None:
     loop.run()
     assert came_to(loop) == {"a/1": ("failed", 4, 2), "a/2": ("complete", 0, 1)}
     assert host.order == ["a/1", "a/1", "a/2"]
+    ends = [one for one in told(loop, "target", "status", "again") if one[0] == "cell_ended"]
+    assert [one[2:] for one in ends] == [("failed", True), ("failed", None), ("complete", None)]
 
 
 def test_an_endpoint_that_is_gone_pauses_its_cells_alone(tmp_path: Path) -> None:
@@ -255,6 +258,25 @@ def test_nothing_is_begun_where_nothing_may_be_asked(
     assert came_to(loop)["a/2"] == (("missing", 1, 0) if reason else ("complete", 0, 1))
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_would_only_be_collected_is_begun_where_nothing_may_be_asked(
+    fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a budget that is used up, and of a key that is refused."""
+    complete = tmp_path / "a" / "3"
+    monkeypatch.setattr(
+        "eval_factory.workflows.suite.cell_loop.is_complete_run", lambda plan: plan.rundir.root == complete
+    )
+    cells, spent = ["a/1", "a/2", "a/3"], (Budget(max_requests=5), Spending(requests=5))
+    for number, (given, scripts) in enumerate([(spent, {}), (None, {"a/1": [REFUSED]})]):
+        folder = tmp_path if number == 0 else tmp_path / "other"
+        folder.mkdir(exist_ok=True)
+        complete = folder / "a" / "3"
+        loop, host = loop_of(folder, cells, scripts, spent=given, fresh=fresh)
+        loop.run()
+        assert host.order == (["a/1"] if fresh else ["a/1", "a/3"])
+
+
 def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2", "b/1"], processes=2)
 
@@ -268,6 +290,31 @@ def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     assert {name: end[:2] for name, end in came_to(loop).items()} == {
         "a/1": ("missing", 130), "a/2": ("missing", 130), "b/1": ("missing", 130)}  # fmt: skip
     assert not loop._running
+
+
+@pytest.mark.parametrize(
+    ("before", "end", "status"),
+    [
+        ([], failure(4), ("missing", 130)),
+        ([PARTIAL], failure(3, "EndpointRefusedError"), ("partial", 130)),
+        ([], COMPLETE, ("complete", 0)),
+    ],
+    ids=["crashed", "refused, with a result", "was done"],
+)
+def test_whatever_a_cell_died_of_when_it_was_told_to_end_it_was_interrupted(
+    before: list[dict[str, Any]], end: dict[str, Any], status: tuple[str, int], tmp_path: Path
+) -> None:
+    loop, host = loop_of(tmp_path, ["a/1"], {"a/1": list(before)}, news=[News.THERE])
+    host.at_interrupt = end
+
+    def interrupt() -> None:
+        if len(host.begun) > len(before):
+            raise KeyboardInterrupt
+
+    host.on_wait = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    assert came_to(loop)["a/1"][:2] == status
 
 
 def test_a_cell_that_cannot_be_begun_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,13 @@ import pytest
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.workflows.resume import DataRead, remember
-from eval_factory.workflows.suite.finished_cells import Finished, finished, has_partial_result, reads_own_data
+from eval_factory.workflows.suite.finished_cells import (
+    Finished,
+    finished,
+    has_partial_result,
+    is_complete_run,
+    reads_own_data,
+)
 from unit.builders import evaluation, plan
 
 
@@ -50,9 +56,12 @@ def test_a_result_that_cannot_be_read_is_made_again(folder: RunDir) -> None:
 
 def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
     made = plan_of(folder)
+    assert is_complete_run(made)
+    assert not is_complete_run(plan_of(folder, **{"config.params.limit_samples": 3}))
     assert not has_partial_result(folder, made.identity)
     remember(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
     assert finished(made) is None
+    assert not is_complete_run(made)
     assert has_partial_result(folder, made.identity)
     assert not has_partial_result(folder, "another's")
     folder.evaluation_config.unlink()

@@ -77,7 +77,7 @@ def test_the_limits_of_each_endpoint_and_judge_once() -> None:
     found = sections(preview(targets=targets, judges=judges, evaluations=["aci_bench", "medec"]).text)
     assert found["limits"] == [
         "host.example/v1: 8 requests at once, 600 requests a minute, 9,000 tokens a minute (a, b)",
-        "judge x at j.example/v1: 2 requests at once (gpt)",
+        "judge x at https://j.example/v1: 2 requests at once (gpt)",
         "own: 4 requests at once, 60 requests a minute (c)",
     ]
 

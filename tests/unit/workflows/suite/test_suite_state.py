@@ -41,6 +41,21 @@ def test_a_cell_that_ended_in_a_way_that_nobody_knows_has_failed() -> None:
     assert statuses(state_of([started(), cell_ended("big/qa", "exploded")]))["big/qa"] == "failed"
 
 
+@pytest.mark.parametrize(
+    ("status", "left", "left_while_it_ran"), [("failed", "failed", "missing"), ("partial", "partial", "partial")]
+)
+def test_a_cell_that_waits_for_its_next_attempt(status: str, left: str, left_while_it_ran: str) -> None:
+    events = [started(), cell_started("big/qa"), cell_ended("big/qa", status, reason="why", again=True)]
+    found = cell(state_of(events), "big/qa")
+    assert (found.status, found.so_far, found.reason) == ("waiting", status, "why")
+    assert cell(state_of(events), "big/qa", is_running=False).status == left
+    events.append(cell_started("big/qa", attempt=2))
+    assert statuses(state_of(events))["big/qa"] == "running"
+    assert cell(state_of(events), "big/qa", is_running=False).status == left_while_it_ran
+    events.append(cell_ended("big/qa"))
+    assert cell(state_of(events), "big/qa").so_far is None
+
+
 def test_a_cell_that_is_begun_again_has_no_reason_any_more() -> None:
     events = [started(), cell_ended("big/qa", "failed", reason="why"), cell_started("big/qa", attempt=2)]
     assert cell(state_of(events), "big/qa").reason is None

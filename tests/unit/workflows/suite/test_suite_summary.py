@@ -19,6 +19,11 @@ def test_all_complete() -> None:
     assert told == "2 cells: 2 complete (1 finished before)\ntable: /s/suite_results.md"
 
 
+def test_one_cell_and_no_table() -> None:
+    told = summary_of([cell("a", "complete")], FOLDER, no_table="no room", stopped="nothing kept a cell from its end")
+    assert told == "1 cell: 1 complete\nno room"
+
+
 def test_what_is_wrong_is_named_with_the_next_step() -> None:
     cells = [
         cell("a", "complete"), cell("b", "complete", 1, "NOT REPORTABLE: chance"), cell("c", "failed", 4, "HELM"),
@@ -31,7 +36,7 @@ def test_what_is_wrong_is_named_with_the_next_step() -> None:
         "  m/d: partial: gaps",
         "  m/e: missing",
         "stopped: max_cost",
-        "the same command goes on: only what is missing is asked",
+        "raise the limit in the suite's file, then the same command goes on: only what is missing is asked",
         "  why a cell failed: eval-factory suite logs /s CELL",
         "table: /s/suite_results.md",
     ]

@@ -1,0 +1,37 @@
+"""What cells did before, from their journals: whole, damaged, and not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eval_factory.config.suite import Cell
+from eval_factory.core.budget import Spending
+from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.spent_before import groups_that_answered, spent_before
+from unit.builders import plan
+
+
+def planned(folder: Path, name: str, *, role: str | None = None) -> PlannedCell:
+    """A cell of a group of its own; `role` has answered it once."""
+    cell = Cell(name, "medec", {}, folder / name)
+    cell.folder.mkdir()
+    if role is not None:
+        cache = ResponseCache(RunDir(cell.folder).cache_db, "run")
+        answered = Attempt("key", role, 1, "answered", 200, None, 1.0, 0.1, 7, 2)
+        cache.save(Answer("key", role, "m", {}, {"usage": {}}, 1.0, 0.1), answered)
+        cache.close()
+    return PlannedCell(0, cell, plan({"config.output_dir": str(cell.folder)}), name)
+
+
+def test_all_cells_together_and_what_nobody_can_count(tmp_path: Path) -> None:
+    cells = [planned(tmp_path, "a", role="model"), planned(tmp_path, "b", role="gpt"), planned(tmp_path, "c")]
+    damaged = planned(tmp_path, "d")
+    RunDir(damaged.cell.folder).cache_db.write_text("no database, and long enough to be looked at" * 100)
+    said: list[str] = []
+    assert spent_before([*cells, damaged], said.append) == Spending(requests=2, tokens=18)
+    (line,) = said
+    assert line.startswith(f"warning: {RunDir(damaged.cell.folder).cache_db} is damaged (")
+    assert line.endswith("what it counted is not in the suite's budget")
+    assert groups_that_answered([*cells, damaged]) == {"a"}
