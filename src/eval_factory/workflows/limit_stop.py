@@ -64,7 +64,7 @@ def missing(events: Events, answered: Mapping[str, int]) -> list[str]:
 def how_to_go_on(limit: str, *, countable: bool) -> str:
     """The next step."""
     if limit == MAX_WALL:
-        return "run the same command again: only the rest is asked"
+        return f"run the same command again, or raise {limit} where it is too short to begin: only the rest is asked"
     if not countable:
         return f"leave out {limit}, or count by max_requests, and run the same command again: only the rest is asked"
     return f"raise {limit} and run the same command again: only the rest is asked"

@@ -44,10 +44,8 @@ def _what(cell: CellReport) -> str:
 
 def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str) -> list[str]:
     limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
-    goes_on = (
-        "the same command goes on" if limit is None else f"raise {limit} of the suite, and the same command goes on"
-    )
-    lines = [f"{goes_on}: only what is missing is asked"]
+    first = "" if limit is None else f"raise {limit} of the suite, and "
+    lines = [f"{first}the same command goes on: only what is missing is asked"]
     if any(cell.status == FAILED for cell in cells):
         lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
     if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):
