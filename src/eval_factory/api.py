@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from eval_factory.analysis.comparison import Compared
 from eval_factory.analysis.comparison import compare as compare_results
@@ -49,6 +49,8 @@ from eval_factory.workflows.verify import Finding, Verified
 if TYPE_CHECKING:
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.view import Pages
+
+_Given = TypeVar("_Given")
 
 __all__ = [
     "BusyError",
@@ -138,7 +140,7 @@ def run_suite(
         preset: a suite that comes with eval-factory, as the base of this one.
         output_dir: over that of the file; relative to the current folder.
         flags: path of a value (`suite.params.limit_samples`) -> value; over the file's.
-        options: to begin anew, to take finished runs over from other folders.
+        options: to begin anew, to take finished runs over from other folders; overrides.
         env: where keys are looked for; this process's own if not given.
         screen: where a line is shown as each cell begins and ends; nowhere if not given.
 
@@ -156,8 +158,8 @@ def run_suite(
     given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    suite = build_suite(path, document=document, flags=given, env=_env(env))
     chosen = options or SuiteOptions()
+    suite = build_suite(path, document=document, flags=given, overrides=_several(chosen.overrides), env=_env(env))
     chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
     return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
 
@@ -230,7 +232,7 @@ def compare(
         EvalFactoryError: with the exit code of what went wrong. Results that cannot be compared raise nothing:
             `reasons` says why.
     """
-    return compare_results(folders, metric=metric, margin=margin, allow=allow)
+    return compare_results(_several(folders), metric=metric, margin=margin, allow=allow)
 
 
 def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()) -> GateResult:
@@ -246,7 +248,8 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
     """
     read = load_policy(Path(policy))
     locked_at = check_lock(read)
-    return hold(read, [Path(one) for one in candidates], [Path(one) for one in baselines], locked_at)
+    held, against = ([Path(one) for one in _several(folders)] for folders in (candidates, baselines))
+    return hold(read, held, against, locked_at)
 
 
 def verify(folder: Path | str) -> Verified:
@@ -300,7 +303,7 @@ def export_pages(
     """
     from eval_factory.workflows.view import export
 
-    return export([Path(one) for one in folders], Path(target), env=_env(env), screen=screen or io.StringIO())
+    return export([Path(one) for one in _several(folders)], Path(target), env=_env(env), screen=screen or io.StringIO())
 
 
 def served_pages(
@@ -320,7 +323,7 @@ def served_pages(
     """
     from eval_factory.workflows.view import served
 
-    return served([Path(one) for one in folders], port=port, env=_env(env), screen=screen or io.StringIO())
+    return served([Path(one) for one in _several(folders)], port=port, env=_env(env), screen=screen or io.StringIO())
 
 
 def _request(
@@ -332,10 +335,18 @@ def _request(
     given = plain_document(flags or {})
     if output_dir is not None:
         given["config.output_dir"] = os.fspath(output_dir)
-    texts = (overrides,) if isinstance(overrides, str) else tuple(overrides)
+    texts = _several(overrides)
     if isinstance(run_config, Mapping):
         return Request(document=run_config, flags=given, overrides=texts)
     return Request(run_config=None if run_config is None else Path(run_config), flags=given, overrides=texts)
+
+
+def _several(given: Iterable[_Given]) -> tuple[_Given, ...]:
+    """One text or path alone is a list of one, and not of its letters."""
+    if isinstance(given, (str, Path)):
+        alone: Any = given
+        return (alone,)
+    return tuple(given)
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -258,11 +258,24 @@ def test_how_a_suite_is_run_and_where_it_is_shown(suites: list[Any]) -> None:
     assert screen.getvalue() == "said\n"
 
 
+@pytest.mark.parametrize("overrides", [("suite.params.temperature=0.5",), "suite.params.temperature=0.5"])
+def test_overrides_of_a_suite_go_over_everything_else(suites: list[Any], overrides: Any) -> None:
+    flags = {"suite.params.temperature": 1.0}
+    with pytest.raises(Asked):
+        api.run_suite(SUITE, flags=flags, options=SuiteOptions(overrides=overrides), env={})
+    assert suites[0][0].cells[0].document["config"]["params"]["temperature"] == 0.5
+
+
 def test_folders_to_reuse_may_be_texts(suites: list[Any]) -> None:
     texts: Any = ("x", "y")
     with pytest.raises(Asked):
         api.run_suite(SUITE, options=SuiteOptions(reuse=texts))
     assert suites[0][1].reuse == (Path("x"), Path("y"))
+
+
+def test_one_folder_is_not_taken_for_the_letters_of_its_name() -> None:
+    with pytest.raises(ConfigError, match="compare: give two folders or more"):
+        api.compare("results")
 
 
 def test_what_is_wrong_with_a_suite_is_raised(tmp_path: Path) -> None:

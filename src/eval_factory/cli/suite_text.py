@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.report.cost_line import money
+from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_state import (
     COMPLETE,
     FAILED,
@@ -133,7 +136,10 @@ def next_lines(status: SuiteStatus) -> list[str]:
     """What to do where it neither runs nor is complete; the command stands alone, to be copied."""
     if status.state == GOES or status.is_complete:
         return []
-    return [GOES_ON, f"  {same_command(status)}"]
+    limits: dict[str, Any] = dict(status.limits)
+    reached = limit_reached(Budget(**limits), status.spent, None)
+    first = GOES_ON if reached is None else f"{reached}: raise it, and {GOES_ON}"
+    return [first, f"  {same_command(status)}"]
 
 
 def result_text(figures: CellFigures) -> str:

@@ -38,8 +38,8 @@ class Price(Rates):
     source: str = BY_TABLE
     long_prompts: tuple[LongPrompts, ...] = ()
 
-    def of(self, prompt: int, completion: int, cached: int = 0) -> float:
-        """US dollars. `cached`: those of the prompt's tokens that came from the endpoint's own cache."""
+    def of(self, prompt: float, completion: float, cached: float = 0) -> float:
+        """US dollars of a request, by its tokens, or by means of several; `cached`: from the endpoint's own cache."""
         longer = [rates for rates in self.long_prompts if prompt > rates.above]
         rates: Rates = max(longer, key=lambda one: one.above, default=self)
         cached = min(cached, prompt)

@@ -10,12 +10,11 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from eval_factory.core.budget import Spending
-from eval_factory.core.cost import BY_ENDPOINT, Price
+from eval_factory.core.cost import BY_ENDPOINT, BY_TABLE, Price
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS prices (
@@ -30,7 +29,10 @@ _OF_OBJECT = "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_ex
 USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
 """In SQL: `usage` of the body of a row `r` of responses, as JSON; null where it has none."""
 
-_SENT = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed')"
+MOST_TOLD = 1_000_000
+"""US dollars: an answer that says more is not believed, so that sums stay numbers."""
+
+_SENT = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', 'refused')"
 
 # An answer that turned out to be unusable was paid for too: it lies under another key (`ResponseCache.archive_answer`).
 _PAID = f"""
@@ -61,10 +63,10 @@ class Paid:
 
 
 def told_cost(usage: Any) -> float | None:
-    """US dollars, where an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has it)."""
+    """US dollars, where an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has it), and it can be."""
     told: Any = usage.get("cost") if isinstance(usage, Mapping) else None
     is_number = isinstance(told, (int, float)) and not isinstance(told, bool)
-    return float(told) if is_number and isfinite(told) and told >= 0 else None
+    return float(told) if is_number and 0 <= told <= MOST_TOLD else None
 
 
 def tokens_from_cache(usage: Any) -> int:
@@ -119,14 +121,15 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     """What was asked from this folder since it was begun; an answer without a known cost adds nothing to `cost`.
 
     Args:
-        prices: role -> its price now, for answers of runs that kept none.
+        prices: role -> its price now: the user's table holds for all answers, another for those of runs that kept none.
     """
     (sent,) = next(_rows(cache_db, _SENT), (0,))
     then = read_prices(cache_db)
     tokens, cost = 0, 0.0
     for paid in read_paid(cache_db):
         tokens += (paid.prompt_tokens or 0) + (paid.completion_tokens or 0)
-        price = then.get((paid.run_id, paid.role)) or prices.get(paid.role)
+        now = prices.get(paid.role)
+        price = now if now is not None and now.source == BY_TABLE else then.get((paid.run_id, paid.role)) or now
         known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
         cost += known[0] if known is not None else 0.0
     return Spending(sent, tokens, cost)

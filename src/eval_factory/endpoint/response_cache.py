@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     key TEXT NOT NULL,
     role TEXT NOT NULL,
     attempt INTEGER NOT NULL,   -- 0: answered from the cache; 1: first try
-    outcome TEXT NOT NULL,      -- answered, cached, retried, failed; unusable, unscorable: of an answer got before
+    outcome TEXT NOT NULL,      -- answered, cached, retried, failed, refused; unusable, unscorable: of an old answer
     status INTEGER,             -- HTTP status, where there was one
     error TEXT,                 -- of an answered attempt: how its request was changed
     started REAL NOT NULL,

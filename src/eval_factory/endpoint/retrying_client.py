@@ -167,6 +167,19 @@ Note = Callable[[int, str, RequestFailed, float, float], None]
 """(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
 
 
+@dataclass(frozen=True)
+class _Refusals:
+    """Tells the journal of requests that were sent and refused, where their attempt goes on, or the whole run ends."""
+
+    note: Note
+    attempt: int
+    started: float
+
+    def tell(self, status: int) -> None:
+        latency = max(0.0, time.time() - self.started)
+        self.note(self.attempt, "refused", RequestFailed(f"HTTP {status}", status), self.started, latency)
+
+
 class RetryingClient:
     """Asks one endpoint; safe among threads."""
 
@@ -249,7 +262,7 @@ class RetryingClient:
                 with self._admission.slot() as slot:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    answer, changes = self._attempt(body, own_changes, slot)
+                    answer, changes = self._attempt(body, own_changes, slot, _Refusals(note, attempt, started))
             except _Transient as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
@@ -290,7 +303,7 @@ class RetryingClient:
         return self._messages.outage(error) if self._has_answered else self._messages.unreachable(error)
 
     def _attempt(
-        self, body: Mapping[str, Any], own_changes: dict[str, str | None], slot: float
+        self, body: Mapping[str, Any], own_changes: dict[str, str | None], slot: float, refusals: _Refusals
     ) -> tuple[openai_api.Completion, Changes]:
         """One attempt; more than one request only where the endpoint refuses a parameter and is asked without it.
 
@@ -300,20 +313,26 @@ class RetryingClient:
         while True:
             changes = {**self._unsupported.changes_for(body), **own_changes}
             sent = openai_api.changed(body, changes)
+            reply = self._send(sent, refusals)
             try:
-                answer = self._usable(self._send(sent), sent, slot)
+                answer = self._usable(reply, sent, slot)
             except _ParamUnsupported as error:
+                refusals.tell(reply.status)
                 own_changes.update(error.changes)
                 continue
+            except EndpointUnusable:
+                refusals.tell(reply.status)
+                raise
             if own_changes:
                 self._unsupported.learn(own_changes)
             return answer, changes
 
-    def _send(self, body: Mapping[str, Any]) -> Reply:
+    def _send(self, body: Mapping[str, Any], refusals: _Refusals) -> Reply:
         try:
             authorization = self._connection.sign_in.header()
             reply = self._signed(body, authorization)
             if reply.status == 401 and self._connection.sign_in.renew(authorization):
+                refusals.tell(reply.status)
                 reply = self._signed(body, self._connection.sign_in.header())
             self._outage.received()
             return reply

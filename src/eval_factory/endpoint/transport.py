@@ -74,23 +74,24 @@ class _Watch:
     @contextmanager
     def over(self, waiting: socket.socket, deadline: float) -> Iterator[None]:
         """Shut `waiting` down where this is not over in time (monotonic)."""
-        self._waiting[waiting] = deadline
-        if self._thread is None:
-            self._start()
+        with self._lock:
+            self._waiting[waiting] = deadline
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look_while_any_waits, name="timeouts", daemon=True)
+                self._thread.start()
         try:
             yield
         finally:
             self._waiting.pop(waiting, None)
 
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._look_for_ever, name="timeouts", daemon=True)
-                self._thread.start()
-
-    def _look_for_ever(self) -> None:
+    def _look_while_any_waits(self) -> None:
+        """Leaves no thread behind in a program that asks once, or is done; the next request begins another."""
         while True:
             time.sleep(min(1.0, self.limit_s / 4))
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
             now = time.monotonic()
             for waiting, deadline in list(self._waiting.items()):
                 if now > deadline:

@@ -16,6 +16,8 @@ from eval_factory.scoring.costs import CostTally, RunAndRole, chosen, tally_cost
 from eval_factory.scoring.statistics import percentile
 
 ANSWERED, CACHED, RETRIED, FAILED = "answered", "cached", "retried", "failed"
+REFUSED = "refused"
+"""Sent, and sent again at once: without a field, or with a new token; or none can be answered."""
 
 
 @dataclass
@@ -30,7 +32,7 @@ class _Tally:
 
     def add(self, attempt: Mapping[str, Any]) -> None:
         outcome = attempt["outcome"]
-        self.requests += outcome in (ANSWERED, RETRIED, FAILED)
+        self.requests += outcome in (ANSWERED, RETRIED, FAILED, REFUSED)
         self.cached += outcome == CACHED
         self.retries += outcome == RETRIED
         if outcome == ANSWERED:

@@ -5,7 +5,7 @@ Each figure says where it is from. What nobody knows is None; nothing is guessed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.prompt_sizes import BYTES_A_TOKEN, PromptSizes, prompt_sizes
 
 RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
+Look = Callable[[Plan, Mapping[str, str]], PromptSizes]
 SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
 
 
@@ -122,18 +123,21 @@ class Estimate:
         return "\n".join(lines)
 
 
-def estimate(evaluation: Evaluation, env: Mapping[str, str], *, look_at_data: bool = True) -> Estimate:
+def estimate(
+    evaluation: Evaluation, env: Mapping[str, str], *, look_at_data: bool = True, look: Look | None = None
+) -> Estimate:
     """Of a run of this evaluation. No endpoint is asked, and nothing is downloaded.
 
     Args:
         look_at_data: make the requests, without sending any, where it is not known how many and how long they are: it
             takes seconds, and the data have to be here.
+        look: what does so in place of `prompt_sizes`.
     """
     plan = make_plan(evaluation)
     figures = {one.role: _earlier(plan, one) for one in plan.endpoints}
     before = _asked_before(plan)
     unknown = before is None or figures[MODEL_ROLE].prompt_tokens is None
-    sizes = prompt_sizes(plan, env) if unknown and look_at_data else None
+    sizes = (look or prompt_sizes)(plan, env) if unknown and look_at_data else None
     requests, source = _requests(plan, before, sizes)
     known = prices_of(plan).known
     roles = []
@@ -231,7 +235,7 @@ def _cost(
         return None, f"unknown: {unknown_price(endpoint)}; config.params.extra.prices says it"
     if prompt is None or completion is None or not count:
         return None, f"unknown, as the tokens are ({price.source})"
-    return count * price.of(round(prompt / count), 0) + price.of(0, 1) * completion, price.source
+    return count * price.of(prompt / count, completion / count), price.source
 
 
 def _time(

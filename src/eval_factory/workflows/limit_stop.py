@@ -85,7 +85,7 @@ def missing(events: Events, answered: Mapping[str, int]) -> list[str]:
 def how_to_go_on(limit: str, *, countable: bool, of_suite: bool = False) -> str:
     """The next step."""
     if limit == MAX_WALL:
-        return "run the same command again: only the rest is asked"
+        return f"run the same command again, or raise {limit} where it is too short to begin: only the rest is asked"
     if not countable:
         return f"leave out {limit}, or count by max_requests, and run the same command again: only the rest is asked"
     whose = f"suite.{limit}" if of_suite else limit

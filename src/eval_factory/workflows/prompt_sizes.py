@@ -58,6 +58,11 @@ def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
     return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")
 
 
+def own_scenarios(plan: Plan) -> Path:
+    """Where the output folder has the data of earlier runs."""
+    return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
+
+
 @contextmanager
 def _temporary(plan: Plan, env: Mapping[str, str]) -> Iterator[tuple[RunContext, Plan]]:
     """The same plan in a folder of its own, which sees the data that the output folder has."""
@@ -76,7 +81,7 @@ def _made(context: RunContext, plan: Plan) -> Sequence[Mapping[str, Any]]:
     bundle = find_bundle(plan, context.env)
     offline = settings_of(plan, bundle, context.env)
     settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
-    own = RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
+    own = own_scenarios(plan)
     if own.is_dir():
         plan.rundir.helm.mkdir(parents=True)
         (plan.rundir.helm / names.SCENARIOS_FOLDER).symlink_to(own, target_is_directory=True)

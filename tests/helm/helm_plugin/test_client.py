@@ -162,7 +162,7 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
     keys = list(openai_api.request_keys(url, asked_as_it_was.body, None, [{"temperature": None}]))
     assert [row["key"] for row in response_cache.read_answers(tmp_path / "cache.db")] == keys[1:]
     outcomes = [(row["key"], row["outcome"]) for row in response_cache.read_attempts(tmp_path / "cache.db")]
-    assert outcomes == [(keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
+    assert outcomes == [(keys[0], "refused"), (keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
 
 
 def test_an_answer_to_the_request_as_it_is_comes_first(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_judgement_that_is_forgotten_is_asked_again_under_any_key(tmp_path: Pa
         assert not endpoint.make_request(REQUEST).cached
         assert endpoint.make_request(REQUEST).cached
     outcomes = [row["outcome"] for row in response_cache.read_attempts(tmp_path / "cache.db")]
-    assert outcomes == ["answered", "unusable", "answered", "cached"]
+    assert outcomes == ["refused", "answered", "unusable", "answered", "cached"]
 
 
 def test_a_number_that_no_file_can_hold_is_archived_and_asked_again(server: ScriptedEndpoint, tmp_path: Path) -> None:

@@ -120,6 +120,20 @@ def test_a_suite_that_was_killed(tmp_path: Path) -> None:
     assert next_lines(status)[0] == "the same command goes on:"
 
 
+def test_a_suite_at_a_limit_goes_on_with_a_larger_one(tmp_path: Path) -> None:
+    stopped = status_of(suite_folder(tmp_path, started(), ended("partial", exit_code=1)))
+
+    def having_sent(requests: int) -> SuiteStatus:
+        one, *others = stopped.cells
+        cells = (replace(one, spent=Spending(requests)), *others)
+        return replace(stopped, limits={"max_requests": 8, "max_wall_s": 5}, cells=cells)
+
+    first, command = next_lines(having_sent(8))
+    assert first == "max_requests (8) of the suite is reached: raise it, and the same command goes on:"
+    assert command == next_lines(stopped)[1]
+    assert next_lines(having_sent(7))[0] == "the same command goes on:"
+
+
 def test_a_complete_suite_needs_nothing(tmp_path: Path) -> None:
     status = status_of(suite_folder(tmp_path, started(CELLS[:1]), cell_ended("small/qa"), ended()))
     assert counts_line(status) == "1 cell: 1 complete"

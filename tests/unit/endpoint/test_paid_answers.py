@@ -46,6 +46,7 @@ def save(cache: ResponseCache, key: str, usage: Any, *, role: str = "model", sta
         ({"cost": 0.25}, 0.25), ({"cost": 1}, 1.0), ({"cost": 0}, 0.0), ({"cost": True}, None), ({"cost": -1}, None),
         ({"cost": "0.25"}, None), ({"cost": {"total_cost": 1}}, None), ({"cost": float("inf")}, None), ({}, None),
         (None, None), ([], None), ({"cost": float("nan")}, None),
+        ({"cost": 10**400}, None), ({"cost": 1e308}, None), ({"cost": 1_000_000}, 1e6), ({"cost": 1_000_001}, None),
     ],
 )  # fmt: skip
 def test_an_answer_may_say_what_it_cost(usage: Any, told: float | None) -> None:
@@ -104,12 +105,21 @@ def test_a_folder_has_spent_what_all_its_runs_did(cache: ResponseCache) -> None:
     save(cache, "a", {"prompt_tokens": 100, "completion_tokens": 10})
     save(cache, "b", {"prompt_tokens": 100, "completion_tokens": 10, "cost": 0.5}, role="gpt")
     save(cache, "c", {"prompt_tokens": 100}, role="gpt")
-    for outcome in ("retried", "failed", "cached", "unusable", "unscorable"):
+    for outcome in ("retried", "failed", "refused", "cached", "unusable", "unscorable"):
         cache.journal(Attempt("d", "model", 1, outcome, None, None, 5.0, 0.0, 7, 7))
-    assert spent_so_far(cache.path, {}) == Spending(5, 320, 0.5)
-    assert spent_so_far(cache.path, {"model": PRICE}) == Spending(5, 320, 0.5002)
-    write_prices(cache.path, "run", {"model": Price(10.0, 100.0)})  # what held when it was asked
-    assert spent_so_far(cache.path, {"model": PRICE}).cost == pytest.approx(0.502)
+    of_library, dear = Price(1.0, 10.0, source="genai-prices 9"), Price(10.0, 100.0)
+    assert spent_so_far(cache.path, {}) == Spending(6, 320, 0.5)
+    assert spent_so_far(cache.path, {"model": of_library}) == Spending(6, 320, 0.5002)
+    write_prices(cache.path, "run", {"model": dear})  # what held when it was asked
+    assert spent_so_far(cache.path, {"model": of_library}).cost == pytest.approx(0.502)
+    assert spent_so_far(cache.path, {}).cost == pytest.approx(0.502)
+
+
+def test_the_users_table_of_now_holds_for_answers_that_are_there(cache: ResponseCache) -> None:
+    """As in the result: a limit and the cost that is shown are of the same money."""
+    save(cache, "a", {"prompt_tokens": 100, "completion_tokens": 10})
+    write_prices(cache.path, "run", {"model": Price(10.0, 100.0)})
+    assert spent_so_far(cache.path, {"model": PRICE}).cost == pytest.approx(0.0002)
 
 
 def test_a_folder_without_answers_has_spent_nothing(tmp_path: Path) -> None:

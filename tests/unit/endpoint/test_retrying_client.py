@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -350,14 +351,14 @@ def test_refused_fields() -> None:
     answered, outcomes = ask(transport)
     assert transport.sent[-1] == {"model": "m", "messages": [], "max_completion_tokens": 5}
     assert answered.changes == {"max_tokens": "max_completion_tokens", "temperature": None}
-    assert outcomes == []
+    assert outcomes == ["refused: HTTP 400"] * 2  # each was sent, and counts
 
 
 def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
     refusal = {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
     transport = Replies(reply(400, refusal), reply(500), reply(200))
     answered, outcomes = ask(transport)
-    assert [outcome.partition(":")[0] for outcome in outcomes] == ["retried"]
+    assert [outcome.partition(":")[0] for outcome in outcomes] == ["refused", "retried"]
     assert len(transport.sent) == 3
     assert described(answered.changes) == (
         "the endpoint refuses temperature: it was left out, the model's own default was used",
@@ -462,8 +463,8 @@ def test_a_field_is_refused_only_where_leaving_it_out_helped() -> None:
 def test_a_field_whose_absence_helped_is_left_out_from_then_on() -> None:
     transport = Replies(reply(400, {"error": "Unsupported value: 'temperature'"}), reply(200))
     client = client_of(transport)
-    for _ in range(2):
-        assert client.ask(BODY, never_noted).changes == {"temperature": None}
+    for note in (unnoted, never_noted):
+        assert client.ask(BODY, note).changes == {"temperature": None}
     assert [("temperature" in sent) for sent in transport.sent] == [True, False, False]
 
 
@@ -647,6 +648,50 @@ def test_each_request_that_is_sent_is_asked_for(monkeypatch: pytest.MonkeyPatch)
         assert str(reached.value) == "max_requests"
     assert len(transport.sent) == 5
     assert purse.spent == Spending(requests=5)
+
+
+def test_the_journal_is_told_of_each_request_that_is_sent() -> None:
+    """What is not in it is not counted by the next run in the folder."""
+    told: list[tuple[int, str, int | None]] = []
+
+    def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
+        assert 0.0 <= latency < 60.0
+        assert abs(time.time() - started) < 60.0
+        told.append((number, outcome, error.status))
+
+    refused = reply(400, {"error": "Unsupported parameter: 'temperature'"})
+    purse = Purse(Budget(max_requests=5))
+    transport = Replies(reply(500, {}), refused, reply(200), reply(401))
+    client = client_of(transport, purse=purse)
+    client.ask(BODY, note)
+    with pytest.raises(EndpointUnusable, match="check"):
+        client.ask(BODY, note)
+    assert told == [(1, "retried", 500), (2, "refused", 400), (1, "refused", 401)]
+    answered = 1
+    assert len(transport.sent) == purse.spent.requests == len(told) + answered
+
+
+def test_a_request_that_a_limit_forbids_is_in_no_journal() -> None:
+    refused = reply(400, {"error": "Unsupported parameter: 'temperature'"})
+    told: list[str] = []
+    client = client_of(Replies(refused, reply(200)), purse=Purse(Budget(max_requests=1)))
+    with pytest.raises(LimitReached):
+        client.ask(BODY, lambda _n, outcome, *_: told.append(outcome))
+    assert told == ["refused"]
+
+
+def test_a_request_with_an_old_token_was_sent_too() -> None:
+    class Renewing(KeySignIn):
+        def renew(self, rejected: str | None) -> bool:
+            return True
+
+    transport, settings, url = Replies(reply(401), reply(200)), endpoint_settings(), "http://h/v1/chat/completions"
+    messages = StopMessages(settings, url, "MY_KEY")
+    connection = Connection(url, transport, Renewing(None), messages, Redactor([]))
+    told: list[tuple[str, int | None]] = []
+    RetryingClient(settings, connection).ask(BODY, lambda _n, outcome, error, *_: told.append((outcome, error.status)))
+    assert told == [("refused", 401)]
+    assert len(transport.sent) == 2
 
 
 def test_at_a_limit_nobody_waits_for_the_end_of_a_pause() -> None:

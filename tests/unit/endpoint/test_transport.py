@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,3 +93,47 @@ def test_sending_counts_within_that_time(slow: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_SlowReader, "pause_s", 0.3)
     with pytest.raises(TransportError, match=r"no whole answer within 0\.5 s"):
         Transport(slow, timeout_s=0.5, connections=1).post(slow, LARGE)
+
+
+class _Dragging(Answers):
+    """Sends a header byte by byte: the socket's own timeout begins anew with each."""
+
+    drags = False
+    sent_all = threading.Event()
+
+    def do_POST(self) -> None:  # noqa: N802 - the name of http.server
+        if not self.drags:
+            super().do_POST()
+            return
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            for _ in range(150):
+                self.wfile.write(b"a")
+                time.sleep(0.02)
+            self.sent_all.set()
+
+
+def watching() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "timeouts"]
+
+
+def test_a_program_that_asked_keeps_no_thread_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the next request is watched as the first was."""
+    server = Server(("127.0.0.1", 0), _Dragging)
+    serving(server)
+    url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    before = watching()
+    asked = Transport(url, timeout_s=0.4, connections=1)
+    for drags in (False, True):
+        monkeypatch.setattr(_Dragging, "drags", drags)
+        if drags:
+            with pytest.raises(TransportError, match=r"no whole answer within 0\.4 s"):
+                asked.post(url, {})
+        else:
+            assert asked.post(url, {}).status == 200
+        for thread in [one for one in watching() if one not in before]:
+            thread.join(timeout=60)
+            assert not thread.is_alive()
+    assert not _Dragging.sent_all.is_set()
+    server.shutdown()
+    server.server_close()

@@ -36,13 +36,13 @@ def total(journal: list[dict[str, Any]], *attempts: dict[str, Any]) -> Spent:
 
 
 def test_each_outcome_counts_in_its_place(journal: list[dict[str, Any]]) -> None:
-    """What came from the cache was not sent; of an answer that was given up nothing is sent either."""
+    """What came from the cache was not sent; of an answer that was given up nothing is sent either. A refused field was."""
     spent = total(
         journal, attempt("answered"), attempt("answered"), attempt("answered"), attempt("answered"),
         attempt("retried"), attempt("retried"), attempt("failed"), attempt("cached"), attempt("cached"), attempt("cached"),
-        attempt("unusable"), attempt("unscorable"),
+        attempt("unusable"), attempt("unscorable"), attempt("refused"),
     )  # fmt: skip
-    assert (spent.requests, spent.cached, spent.retries) == (7, 3, 2)
+    assert (spent.requests, spent.cached, spent.retries) == (8, 3, 2)
     assert (spent.prompt_tokens, spent.completion_tokens) == (40, 8)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Budget
-from eval_factory.core.cost import Price
+from eval_factory.core.cost import LongPrompts, Price
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.kept_figures import KeptFigures
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
@@ -68,6 +68,18 @@ def test_tokens_are_of_the_data_where_nothing_was_asked_yet(tmp_path: Path, size
     assert model.sources["tokens"].startswith("prompts in the data, 4 bytes a token; answers at most")
     assert model.sources["time"] == RUN_FIRST
     assert (found.requests, found.tokens, found.kept) == (10, 1050.0, 0)
+
+
+def test_long_prompts_have_the_rates_of_long_prompts(
+    tmp_path: Path, sizes: list[PromptSizes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For their answers too; a request is as long as the mean."""
+    price = Price(1.0, 10.0, long_prompts=(LongPrompts(2.0, 20.0, above=99),))
+    monkeypatch.setattr(prices, "library_price", lambda *_: price)
+    sizes.append(MEASURED)
+    assert of(tmp_path).cost == pytest.approx((1000 * 2 + 50 * 20) / 1e6)
+    sizes.append(PromptSizes(10, 3960, 55))
+    assert of(tmp_path).cost == pytest.approx((990 * 1 + 55 * 10) / 1e6)
 
 
 def test_tokens_are_of_earlier_answers_where_there_are_any(tmp_path: Path, sizes: list[PromptSizes]) -> None:

@@ -118,6 +118,8 @@ def test_how_far_the_judges_came() -> None:
 
 
 def test_the_next_step_is_another_one_where_time_was_over_or_nothing_counts() -> None:
-    assert how_to_go_on("max_wall_s", countable=True) == "run the same command again: only the rest is asked"
+    assert how_to_go_on("max_wall_s", countable=True) == (
+        "run the same command again, or raise max_wall_s where it is too short to begin: only the rest is asked"
+    )
     assert how_to_go_on("max_cost", countable=False).startswith("leave out max_cost, or count by max_requests")
     assert how_to_go_on("max_tokens_total", countable=True).startswith("raise max_tokens_total and run the same")

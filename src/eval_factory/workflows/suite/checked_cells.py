@@ -134,9 +134,14 @@ def refuse_unready(cells: Sequence[CheckedCell]) -> None:
         PrerequisiteError: something that a cell needs is missing; with all that is missing.
     """
     refuse_wrong(cells)
-    missing = grouped(cells, [(one.cell, text) for one in cells for text in one.missing])
+    missing = missing_of(cells)
     if missing:
         raise PrerequisiteError("\n".join([*missing, "nothing was asked"]))
+
+
+def missing_of(cells: Sequence[CheckedCell]) -> list[str]:
+    """What cells need and have not, each with the cells that need it."""
+    return grouped(cells, [(one.cell, text) for one in cells for text in one.missing])
 
 
 def refuse_wrong(cells: Sequence[CheckedCell]) -> None:

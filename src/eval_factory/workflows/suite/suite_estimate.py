@@ -11,7 +11,10 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Budget
 from eval_factory.report.cost_line import money
 from eval_factory.workflows.estimate import SECONDS_OF_HOUR, Estimate, estimate
-from eval_factory.workflows.suite.checked_cells import checked, refuse_unready
+from eval_factory.workflows.suite.checked_cells import checked, missing_of, refuse_wrong
+from eval_factory.workflows.suite.shared_sizes import SharedSizes
+
+_AS_OF_A_SUITE = ("config.params.extra.prices", "suite.prices")
 
 
 @dataclass(frozen=True)
@@ -98,28 +101,32 @@ class SuiteEstimate:
             for role in cell.estimate.roles:
                 for name, source in role.sources.items():
                     if source.startswith("unknown"):
-                        found.setdefault(f"{name} of {role.model_id}", source)
+                        found.setdefault(f"{name} of {role.model_id}", source.replace(*_AS_OF_A_SUITE))
         return found
 
 
 def estimate_suite(
     suite: Suite, env: Mapping[str, str], say: Callable[[str], object], *, look_at_data: bool = True
 ) -> SuiteEstimate:
-    """Cell by cell; `say` is told which is looked at. No endpoint is asked, and nothing is downloaded.
+    """Cell by cell; `say` is told which is looked at, and what a run would miss.
+
+    No endpoint is asked, nothing is downloaded, and no key is needed.
 
     Args:
-        look_at_data: as of a single run; it takes seconds for each cell.
+        look_at_data: as of a single run; it takes seconds for each evaluation, for all its targets together.
 
     Raises:
-        ConfigError, PrerequisiteError: a cell is wrong, or something that it needs is missing.
+        ConfigError: a cell is wrong.
     """
     cells = checked(suite, env)
-    refuse_unready(cells)
-    found = []
+    refuse_wrong(cells)
+    for text in missing_of(cells):
+        say(f"warning: a run would stop: {text}")
+    found, look = [], SharedSizes()
     for one in cells:
         if one.evaluation is not None:
             say(f"looking at {one.cell.name} ...")
-            own = estimate(one.evaluation, env, look_at_data=look_at_data)
+            own = estimate(one.evaluation, env, look_at_data=look_at_data, look=look)
             found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
     return SuiteEstimate(tuple(found), suite.budget)
 

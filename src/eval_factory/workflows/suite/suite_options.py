@@ -23,6 +23,8 @@ class SuiteOptions:
     no_preflight: bool = False
     reuse: tuple[Path, ...] = ()
     """Folders, of suites or of runs, whose finished runs are taken over where they are the same."""
+    overrides: tuple[str, ...] = ()
+    """`path.to.key=value,...`, over everything else, as `--overrides`; of `eval_factory.run_suite` alone."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from eval_factory.core.budget import MAX_WALL
+from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.suite_dir import SuiteDir
@@ -33,9 +33,9 @@ def summary_of(
     lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:MOST_NAMED]]
     if len(wrong) > MOST_NAMED:
         lines.append(f"  and {len(wrong) - MOST_NAMED} more: eval-factory suite check {folder.root}")
-    if stopped is not None and any(cell.status != COMPLETE for cell in cells):
-        lines.append(stopped)
-    lines += _next_step(cells, folder, stopped)
+    if any(cell.status != COMPLETE for cell in cells):  # the last request that a limit allows may be the last of all
+        lines += [] if stopped is None else [stopped]
+        lines += _next_step(cells, folder, stopped or "")
     lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
     return "\n".join(lines)
 
@@ -45,12 +45,10 @@ def _what(cell: CellReport) -> str:
     return f"{status}: {one_line(cell.reason, LONGEST_REASON)}" if cell.reason else status
 
 
-def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str | None) -> list[str]:
-    if all(cell.status == COMPLETE for cell in cells):
-        return []
-    lines = ["the same command goes on: only what is missing is asked"]
-    if stopped is not None and MAX_WALL not in stopped:  # each invocation has its time anew
-        lines[0] = f"raise the limit in the suite's file, then {lines[0]}"
+def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str) -> list[str]:
+    limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
+    first = "" if limit is None else f"raise {limit} of the suite, and "
+    lines = [f"{first}the same command goes on: only what is missing is asked"]
     if any(cell.status == FAILED for cell in cells):
         lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
     if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):

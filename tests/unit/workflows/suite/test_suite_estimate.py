@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eval_factory.config.suite import build_suite
 from eval_factory.core.budget import Budget
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.errors import ConfigError
+from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.estimate import Estimate, RoleEstimate
+from eval_factory.workflows.prompt_sizes import PromptSizes
+from eval_factory.workflows.suite import suite_estimate
+from eval_factory.workflows.suite.shared_sizes import SharedSizes
 from eval_factory.workflows.suite.suite_estimate import CellEstimate, SuiteEstimate, estimate_suite
 
 
@@ -81,12 +86,46 @@ def test_of_a_suite(tmp_path: Path) -> None:
     assert found.beyond == {"max_requests": 40}
 
 
-def test_what_is_missing_is_said_first(tmp_path: Path) -> None:
-    endpoint = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": "NO_SUCH_KEY"}
-    section = {
+def section(tmp_path: Path, *targets: str, key: str = "NO_SUCH_KEY") -> dict[str, Any]:
+    endpoint = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": key}
+    return {
         "output_dir": str(tmp_path), "evaluations": ["sample_medical_qa"],
-        "targets": [{"name": "small", "api_endpoint": endpoint}],
+        "targets": [{"name": name, "api_endpoint": endpoint} for name in targets],
     }  # fmt: skip
-    suite = build_suite(None, document={"suite": section}, env={})
-    with pytest.raises(PrerequisiteError, match="NO_SUCH_KEY"):
+
+
+def test_no_key_is_needed(tmp_path: Path) -> None:
+    """As for the estimate of one run; that a run would stop is said."""
+    suite = build_suite(None, document={"suite": section(tmp_path, "small", "large")}, env={})
+    said: list[str] = []
+    assert estimate_suite(suite, {}, said.append, look_at_data=False).requests == 80
+    assert said[0].startswith("warning: a run would stop: every cell: no API key: the environment variable NO_SUCH_KEY")
+    assert len(said) == 3
+
+
+def test_a_wrong_cell_has_no_estimate(tmp_path: Path) -> None:
+    wrong = {**section(tmp_path, "small"), "params": {"extra": {"subset": "hard"}}}
+    suite = build_suite(None, document={"suite": wrong}, env={})
+    with pytest.raises(ConfigError, match="subset"):
         estimate_suite(suite, {}, lambda _: None, look_at_data=False)
+
+
+def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def look(plan: Plan, _env: object) -> PromptSizes:
+        looked.append(plan.model.model_id)
+        return PromptSizes(7, 2800, 70)
+
+    monkeypatch.setattr(suite_estimate, "SharedSizes", lambda: SharedSizes(look))
+    suite = build_suite(None, document={"suite": section(tmp_path, "small", "large")}, env={})
+    found = estimate_suite(suite, {}, lambda _: None)
+    assert [(one.estimate.requests, one.estimate.tokens) for one in found.cells] == [(7, 770.0)] * 2
+    assert looked == ["m"]
+
+
+def test_where_a_suite_says_what_a_model_costs(tmp_path: Path) -> None:
+    suite = build_suite(None, document={"suite": section(tmp_path, "small")}, env={})
+    text = estimate_suite(suite, {}, lambda _: None, look_at_data=False).to_text()
+    assert "no price is known of m at example.org; suite.prices says it" in text
+    assert "config.params" not in text

@@ -3,7 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_options import CellReport
 from eval_factory.workflows.suite.suite_summary import summary_of
 
@@ -29,17 +33,34 @@ def test_what_is_wrong_is_named_with_the_next_step() -> None:
         cell("a", "complete"), cell("b", "complete", 1, "NOT REPORTABLE: chance"), cell("c", "failed", 4, "HELM"),
         cell("d", "partial", 1, "gaps"), cell("e", "missing", 1),
     ]  # fmt: skip
-    assert summary_of(cells, FOLDER, stopped="stopped: max_cost").splitlines() == [
+    assert summary_of(cells, FOLDER, stopped="not begun: max_wall_s (9) is reached").splitlines() == [
         "5 cells: 2 complete, 1 partial, 1 failed, 1 missing",
         "  m/b: complete, but not reportable: NOT REPORTABLE: chance",
         "  m/c: failed: HELM",
         "  m/d: partial: gaps",
         "  m/e: missing",
-        "stopped: max_cost",
-        "raise the limit in the suite's file, then the same command goes on: only what is missing is asked",
+        "not begun: max_wall_s (9) is reached",
+        "the same command goes on: only what is missing is asked",
         "  why a cell failed: eval-factory suite logs /s CELL",
         "table: /s/suite_results.md",
     ]
+
+
+@pytest.mark.parametrize("limit", ["max_cost", "max_requests", "max_tokens_total"])
+def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) -> None:
+    """Of max_wall_s the next command has all again."""
+    budget = Budget(**{limit: 2})
+    reached = limit_reached(budget, Spending(requests=2, tokens=2, cost=2.0), None)
+    told = summary_of([cell("a", "missing", 1)], FOLDER, stopped=f"not begun: {reached}")
+    assert told.splitlines()[2:4] == [
+        f"not begun: {limit} (2) of the suite is reached",
+        f"raise {limit} of the suite, and the same command goes on: only what is missing is asked",
+    ]  # fmt: skip
+
+
+def test_a_limit_that_the_last_request_reached_kept_nothing_from_being_asked() -> None:
+    told = summary_of([cell("a", "complete"), cell("b", "complete", 1)], FOLDER, stopped="not begun: max_requests (8)")
+    assert told == "2 cells: 2 complete\n  m/b: complete, but not reportable\ntable: /s/suite_results.md"
 
 
 def test_an_interrupt_is_said() -> None:
