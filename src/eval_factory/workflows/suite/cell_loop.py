@@ -251,6 +251,5 @@ class CellLoop:
 
     def _tell_end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
         told = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
-        self.journal.tell(
-            CELL_ENDED, **cell_fields(run.planned.cell), **told, collected=run.was_finished, reused_from=None
-        )
+        told |= {"collected": run.was_finished, "reused_from": None, "identity": run.planned.plan.identity}
+        self.journal.tell(CELL_ENDED, **cell_fields(run.planned.cell), **told)

@@ -127,7 +127,8 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             cell.target, cell.evaluation, COMPLETE, cell.folder, code, reason, collected=True, reused_from=source
         )
         told = {"attempt": 0, "exit_code": code, "status": COMPLETE, "reason": reason, "collected": True}
-        work.journal.tell(CELL_ENDED, **cell_fields(cell), **told, reused_from=None if source is None else str(source))
+        told |= {"reused_from": None if source is None else str(source), "identity": planned.plan.identity}
+        work.journal.tell(CELL_ENDED, **cell_fields(cell), **told)
 
 
 def run_cells(work: Work) -> None:

@@ -24,7 +24,7 @@ def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | 
     collected = sum(cell.collected for cell in cells)
     parts = [f"{counts[status]} {status}" for status in (COMPLETE, PARTIAL, FAILED, MISSING) if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
-    lines = [f"{len(cells)} cells: {', '.join(parts)}{before}"]
+    lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
     wrong = [cell for cell in cells if cell.exit_code]
     lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:MOST_NAMED]]
     if len(wrong) > MOST_NAMED:

@@ -129,6 +129,10 @@ def test_the_same_command_only_collects_what_is_finished(undisturbed: Undisturbe
     events = told(undisturbed.suite.folder, "suite_started", "suite_ended")
     assert events == [*first, *first]
     assert second in told(undisturbed.suite.folder, "cell_ended")
+    (identity,) = {event["identity"] for event in events_of(undisturbed.suite.folder) if event.get("target") == "good"
+                   and event["event"] == "cell_ended"}  # fmt: skip
+    result = yaml.safe_load((good.folder / "evaluation_config.yaml").read_text("utf-8"))
+    assert identity == result["provenance"]["run_identity"]
     assert len({event["invocation"] for event in events_of(undisturbed.suite.folder)}) == 2
 
 

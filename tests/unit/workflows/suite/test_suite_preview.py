@@ -121,8 +121,8 @@ def test_a_wrong_cell_is_an_error() -> None:
 
 def test_no_secret_is_shown() -> None:
     env = {"MY_KEY": "canary-0123456789-canary", "HF_TOKEN": "canary-of-the-hub-1234"}
-    endpoint = {**ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}"}
-    chosen = {"name": "a", "api_endpoint": endpoint, "limit_group": "canary-of-the-hub-1234"}
+    endpoint = {**ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}&hub=${HF_TOKEN}"}
+    chosen = {"name": "a", "api_endpoint": endpoint}
     found = preview(env, targets=[chosen])
     assert "canary" not in found.text
 

@@ -19,6 +19,10 @@ def test_all_complete() -> None:
     assert told == "2 cells: 2 complete (1 finished before)\ntable: /s/suite_results.md"
 
 
+def test_one_cell() -> None:
+    assert summary_of([cell("a", "complete")], FOLDER).splitlines()[0] == "1 cell: 1 complete"
+
+
 def test_what_is_wrong_is_named_with_the_next_step() -> None:
     cells = [
         cell("a", "complete"), cell("b", "complete", 1, "NOT REPORTABLE: chance"), cell("c", "failed", 4, "HELM"),
