@@ -78,9 +78,9 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     """
     if options.fresh and options.reuse:
         raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
+    cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be begun leaves nothing
+    known = finished_below(options.reuse)
     with held(suite.folder):
-        cells = plan_cells(suite, env)
-        known = finished_below(options.reuse)
         write_configs(suite)
         redactor = redactor_of(cells, env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
