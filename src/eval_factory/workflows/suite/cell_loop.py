@@ -17,7 +17,7 @@ from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, 
 from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
-from eval_factory.workflows.suite.finished_cells import has_partial_result
+from eval_factory.workflows.suite.finished_cells import keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_journal import (
@@ -88,7 +88,7 @@ class CellLoop:
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
-            partial = not self.options.fresh and has_partial_result(planned.plan.rundir, planned.plan.identity)
+            partial = not self.options.fresh and keeps_partial_result(planned.plan)
             self._waiting[planned.number] = CellRun(planned, partial)
 
     def run(self) -> None:

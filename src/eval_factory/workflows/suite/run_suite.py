@@ -30,7 +30,7 @@ from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
-from eval_factory.workflows.suite.finished_cells import finished, has_partial_result
+from eval_factory.workflows.suite.finished_cells import finished, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
 from eval_factory.workflows.suite.suite_budget import total
@@ -216,6 +216,6 @@ def finish(work: Work, *, interrupted: bool) -> SuiteReport:
 
 def not_begun(planned: PlannedCell) -> CellReport:
     cell = planned.cell
-    partial = has_partial_result(planned.plan.rundir, planned.plan.identity)
+    partial = keeps_partial_result(planned.plan)
     status = PARTIAL if partial else MISSING
     return CellReport(cell.target, cell.evaluation, status, cell.folder, INTERRUPTED, "interrupted before it was begun")
