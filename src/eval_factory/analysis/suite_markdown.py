@@ -123,7 +123,7 @@ def _comparisons(results: SuiteResults) -> Iterator[str]:
         yield words.PAIRS
     refused = [row for row in rows if row.reasons]
     if refused:
-        yield ""
+        yield from [""] if body else []
         yield "Not compared:"
         yield ""
     for row in refused:

@@ -12,7 +12,7 @@ from eval_factory.config.evaluation import Request
 from eval_factory.config.suite_cells import Combination, combinations, document_of, limit_group_of
 from eval_factory.config.suite_layers import SuiteLayer, SuiteSources, read_layers
 from eval_factory.config.suite_parts import merged, normal_form
-from eval_factory.config.suite_shape import TOP, problems_of_shape, problems_of_values
+from eval_factory.config.suite_shape import TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.suite_dir import SuiteDir
@@ -103,9 +103,10 @@ def build_suite(
 
 
 def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
-    found = list(_with_origin(layer, problems_of_shape(layer.tree)))
-    problems += found
-    return bool(found)
+    """Whether nothing more can be said about a layer: unknown keys keep no other mistake from being found."""
+    found = list(problems_of_shape(layer.tree))
+    problems += _with_origin(layer, iter(found))
+    return any(not problem.startswith(UNKNOWN_KEY) for problem in found)
 
 
 def _with_origin(layer: SuiteLayer, problems: Iterator[str]) -> Iterator[str]:

@@ -22,6 +22,8 @@ from eval_factory.endpoint.openai_api import PATHS
 from eval_factory.tasks.custom.definition import load_benchmark
 from eval_factory.tasks.framework import Framework, Task
 
+MOST_NAMED = 8
+"""Names that a message has."""
 _ANY = "*"
 _PATTERN = frozenset("*?[")
 _NAMELESS_VARIANT = {"name": DEFAULT_VARIANT}
@@ -85,11 +87,16 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
             "variant": [one.variant["name"] for one in every],
         }
         hints = [
-            f" ({key} {pattern[key]!r}{did_you_mean(pattern[key], names) or ' is none'})"
+            f" ({key} {pattern[key]!r}{did_you_mean(pattern[key], names) or f'; known: {_named(names)}'})"
             for key, names in known.items()
             if pattern.get(key) and _PATTERN.isdisjoint(pattern[key]) and pattern[key] not in names
         ]
         yield f"{TOP}.{kind}[{number}]: fits no cell{''.join(hints)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    different = list(dict.fromkeys(names))
+    return ", ".join(different[:MOST_NAMED]) + (" ..." if len(different) > MOST_NAMED else "")
 
 
 def _same_folder(left: Sequence[Combination]) -> list[str]:

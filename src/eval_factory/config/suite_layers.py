@@ -22,6 +22,8 @@ NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `pre
 MOST_EXTENDED = 20
 _OF_RUN_CONFIGS = ("config", "target")
 _ENDING = ".yml"
+NO_PRESET = (None, "none")
+"""These take back the preset that a weaker layer chooses."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,9 @@ def read_layers(sources: SuiteSources, env: Mapping[str, str], problems: list[st
         _layer(Source.FLAG.value, flags, env, problems, wins=True),
         _layer(Source.OVERRIDE.value, parse_overrides(sources.overrides), env, problems, wins=True),
     ]
-    chosen = next((layer for layer in reversed(said) if layer.tree.get("preset") is not None), None)
-    base = [] if chosen is None else _preset(chosen, env, problems)
+    chosen = next((layer for layer in reversed(said) if "preset" in layer.tree), None)
+    wanted = chosen is not None and chosen.tree["preset"] not in NO_PRESET
+    base = _preset(chosen, env, problems) if chosen is not None and wanted else []
     return [layer for layer in [*base, *said] if layer.tree]
 
 

@@ -39,6 +39,14 @@ def _target_name(text: str) -> str:
     return text
 
 
+def _no_key(text: str) -> str:
+    if looks_like_key(text):
+        raise ValueError("looks like a key (it is not shown), and would be written into files; choose another name")
+    return text
+
+
+Name = Annotated[Line, AfterValidator(_no_key)]
+"""Of what may be called as one likes."""
 FolderName = Annotated[Line, AfterValidator(_folder_name)]
 TargetName = Annotated[FolderName, AfterValidator(_target_name)]
 Tree = dict[str, Any]
@@ -93,7 +101,7 @@ class TargetEntry(_Described):
     """As target.api_endpoint of a run config."""
     params: Tree | None = None
     """As config.params of a run config; they beat the suite's and the evaluation's."""
-    limit_group: Line | None = None
+    limit_group: Name | None = None
     """Targets with the same group share their limits; targets with the same URL share them if this is not given."""
 
 
@@ -109,11 +117,11 @@ class VariantEntry(_Described):
 class CellPattern(_Described):
     """One of `include` or `exclude`: the cells that all its patterns fit. `*`, `?` and `[...]` stand for characters."""
 
-    evaluation: Line | None = None
+    evaluation: Name | None = None
     """The evaluation's name, with its variant's or without it."""
-    target: Line | None = None
+    target: Name | None = None
     """The target's name."""
-    variant: Line | None = None
+    variant: Name | None = None
     """The variant's name; `default` where there are no variants."""
 
     @model_validator(mode="after")
@@ -158,7 +166,7 @@ class SuiteSection(_Described):
     prices: list[Any] | None = None
     """What models cost, as config.params.extra.prices of a run config; of every cell."""
     max_processes: Annotated[Positive, Field(le=MOST_PROCESSES)] | None = None
-    """Cells that run at once; the number of this machine's cores if not given."""
+    """Cells that run at once; twice as many as this machine has cores, 8 at most, if not given."""
     max_attempts: Annotated[Positive, Field(le=MOST_ATTEMPTS)] | None = None
     """How often a cell is begun in one invocation where another attempt can help."""
     max_outage_s: Seconds | None = None

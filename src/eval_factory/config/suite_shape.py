@@ -18,6 +18,8 @@ from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.framework import Framework
 
 TOP = "suite"
+UNKNOWN_KEY = "unknown key "
+"""What a problem begins with that says no more of what stands beside it."""
 HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
 """Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one of each, too: so each
 knows what of its answers has to be counted."""
@@ -96,7 +98,7 @@ def explained(where: str, detail: Any, model: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         known = known_keys(model, place[:-1])
         hint = did_you_mean(str(place[-1]), known) or (f"; known here: {', '.join(known)}" if known else "")
-        return f"unknown key {REDACTED if looks_like_key(str(place[-1])) else path}{hint}"
+        return f"{UNKNOWN_KEY}{REDACTED if looks_like_key(str(place[-1])) else path}{hint}"
     if kind == "missing":
         return f"{path}: is missing"
     if kind == "value_error":

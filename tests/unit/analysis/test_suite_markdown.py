@@ -48,7 +48,7 @@ def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp
     assert "## Win rates\n\nNo two models have values that a win rate could be made of.\n" in text
     assert "Left out of the win rates:\n\n- c/x: its value is not reportable: only 50.0 %" in text
     assert "- x: its results cannot be compared: a and b were scored" in text
-    assert "## Comparisons\n\n\nNot compared:\n\n- x, a and b: a and b were scored with different lists" in text
+    assert "## Comparisons\n\nNot compared:\n\n- x, a and b: a and b were scored with different lists" in text
     what = "correct what the reason names, then run the suite again: it begins what failed"
     assert f"| a | y | failed | HTTP 500 | {what} |" in text
 

@@ -112,12 +112,13 @@ def test_what_a_file_does_not_say_is_said_with_its_name(tmp_path: Path) -> None:
 def test_mistakes_of_every_kind_are_said_at_once(tmp_path: Path) -> None:
     file = tmp_path / "s.yml"
     file.write_text(
-        "suite:\n  output_dir: x\n  params: {limit_sample: 3}\n  evaluations: [pubmed_q]\n"
+        "suite:\n  output_dir: x\n  excludes: []\n  params: {limit_sample: 3}\n  evaluations: [pubmed_q]\n"
         "  targets: [{name: a, api_endpoint: {url: host, modelid: b}}]\n"
     )
     with pytest.raises(ConfigError) as raised:
         build_suite(file, overrides=("suite.max_procesess=2",), env={})
     assert raised.value.problems == [
+        f"{file}: unknown key suite.excludes, did you mean 'exclude'?",
         "--overrides: unknown key suite.max_procesess, did you mean 'max_processes'?",
         f"{file}: unknown key suite.params.limit_sample, did you mean 'limit_samples'?",
         f"{file}: suite.targets[0].api_endpoint.url: needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint",

@@ -59,7 +59,7 @@ def test_include_and_exclude() -> None:
 
 def test_a_pattern_that_fits_nothing_is_a_mistake() -> None:
     assert problems(exclude=[{"evaluation": "medec"}, {"evaluation": "medec", "target": "smal", "variant": "q"}]) == [
-        "suite.exclude[1]: fits no cell (target 'smal', did you mean 'small'?) (variant 'q' is none)"
+        "suite.exclude[1]: fits no cell (target 'smal', did you mean 'small'?) (variant 'q'; known: default)"
     ]
     assert problems(include=[{"evaluation": "x*"}]) == ["suite.include[0]: fits no cell"]
     assert problems(exclude=[{"target": "*"}]) == [

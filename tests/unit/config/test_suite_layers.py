@@ -53,6 +53,15 @@ def test_the_strongest_preset_is_taken(tmp_path: Path) -> None:
     assert layers(tmp_path / "a.yml", flags={"suite.preset": "medhelm_public"})[0].origin == "preset medhelm_public"
 
 
+@pytest.mark.parametrize("nothing", ["null", "none"])
+def test_a_preset_is_taken_back(tmp_path: Path, nothing: str) -> None:
+    write(tmp_path, a=f"{{extends: b.yml, preset: {nothing}}}", b="{preset: quick}")
+    assert [layer.origin for layer in layers(tmp_path / "a.yml")] == [str(tmp_path / "b.yml"), str(tmp_path / "a.yml")]
+    write(tmp_path, c="{extends: a.yml, preset: smoke}")
+    assert layers(tmp_path / "c.yml")[0].origin == "preset smoke"
+    assert not layers(tmp_path / "c.yml", flags={"suite.preset": "none"})[0].is_preset
+
+
 def test_a_file_extends_others_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "more").mkdir()
     write(tmp_path, a="{extends: more/b.yml}")

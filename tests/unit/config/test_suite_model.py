@@ -33,6 +33,19 @@ def test_an_evaluation_may_be_called_as_the_suites_files_are() -> None:
     assert EvaluationEntry(name="suite_results").name == "suite_results"
 
 
+@pytest.mark.parametrize("part", ["evaluation", "target", "variant"])
+def test_a_key_stands_in_no_pattern(part: str) -> None:
+    assert CellPattern(**{part: "gpt-*"}).model_dump()[part] == "gpt-*"
+    with pytest.raises(ValidationError, match="looks like a key"):
+        CellPattern(**{part: "sk-canary0123456789abcdef"})
+
+
+def test_a_key_names_no_group_of_limits() -> None:
+    assert TargetEntry(name="a", limit_group="our cluster").limit_group == "our cluster"
+    with pytest.raises(ValidationError, match="would be written into files"):
+        TargetEntry(name="a", limit_group="sk-canary0123456789abcdef")
+
+
 def test_a_key_is_no_name_and_is_not_shown() -> None:
     with pytest.raises(ValidationError) as raised:
         TargetEntry(name="sk-canary0123456789abcdef")

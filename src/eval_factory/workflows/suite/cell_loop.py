@@ -18,7 +18,7 @@ from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, 
 from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
-from eval_factory.workflows.suite.finished_cells import has_partial_result, is_complete_run
+from eval_factory.workflows.suite.finished_cells import has_partial_result, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_journal import (
@@ -92,7 +92,7 @@ class CellLoop:
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
-            partial = not self.options.fresh and has_partial_result(planned.plan.rundir, planned.plan.identity)
+            partial = not self.options.fresh and keeps_partial_result(planned.plan)
             self._waiting[planned.number] = CellRun(planned, partial)
 
     def run(self) -> None:
@@ -271,6 +271,5 @@ class CellLoop:
         told: dict[str, Any] = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
         if again:
             told["again"] = True
-        self.journal.tell(
-            CELL_ENDED, **cell_fields(run.planned.cell), **told, collected=run.was_finished, reused_from=None
-        )
+        told |= {"collected": run.was_finished, "reused_from": None, "identity": run.planned.plan.identity}
+        self.journal.tell(CELL_ENDED, **cell_fields(run.planned.cell), **told)

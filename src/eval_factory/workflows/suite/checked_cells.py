@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation, build_evaluation
@@ -88,10 +88,11 @@ class _Checks:
         return _Findings(found.problems, tuple(text.replace(_FLAG_OF_A_RUN, _OF_A_SUITE) for text in texts))
 
 
-def _of_secrets(cell: Cell, evaluation: Evaluation, env: Mapping[str, str]) -> _Findings:
-    """What a cell's run config must not hold, for it is written into a file."""
-    redactor = Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
-    if redactor.tree(cell.document, known_only=True) == cell.document:
+def _of_secrets(document: Mapping[str, Any], of: Iterable[Evaluation], env: Mapping[str, str]) -> _Findings:
+    """What a document must not hold that is written into a file: the values of these evaluations' keys."""
+    keys = dict.fromkeys(name for evaluation in of for name in evaluation.key_names())
+    redactor = Redactor.from_environment(env, [*keys, HUB_TOKEN])
+    if redactor.tree(document, known_only=True) == document:
         return _Findings()
     return _Findings((_NOT_TO_BE_WRITTEN,))
 
@@ -122,9 +123,17 @@ def checked(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
             found.append(CheckedCell(cell, None, None, tuple(error.problems)))
             continue
         plan = make_plan(evaluation)
-        both = _both(_of_secrets(cell, evaluation, env), checks.of_data(plan), checks.of_keys(plan))
+        both = _both(_of_secrets(cell.document, [evaluation], env), checks.of_data(plan), checks.of_keys(plan))
         found.append(CheckedCell(cell, evaluation, plan, both.problems, both.missing))
-    return tuple(found)
+    return _with_the_suites_own(suite, found, env)
+
+
+def _with_the_suites_own(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
+    """What stands in no cell's run config is written into the suite's: `limit_group`, patterns, what is left out."""
+    found = _of_secrets(suite.document, [one.evaluation for one in cells if one.evaluation is not None], env).problems
+    if any(set(found).issubset(one.problems) for one in cells):
+        return tuple(cells)
+    return tuple(replace(one, problems=(*one.problems, *found)) for one in cells)
 
 
 def refuse_unready(cells: Sequence[CheckedCell]) -> None:

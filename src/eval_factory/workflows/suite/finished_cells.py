@@ -69,6 +69,12 @@ def has_partial_result(rundir: RunDir, identity: str) -> bool:
     return same and rundir.evaluation_config.is_file()
 
 
+def keeps_partial_result(plan: Plan) -> bool:
+    """Whether such a result is this cell's though nothing more is asked: data of the user's own may have changed."""
+    own = plan.evaluation.run.config.params.extra.data_path
+    return own is None and has_partial_result(plan.rundir, plan.identity)
+
+
 def _settings(config: Mapping[str, Any]) -> dict[str, str]:
     """Path -> value, of all that a result depends on; a key that nobody gave is one that has no value."""
     leaves = leaves_of({name: config[name] for name in ("config", "target")})

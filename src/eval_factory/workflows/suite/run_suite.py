@@ -31,7 +31,7 @@ from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
-from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run
+from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.left_socket import remembered, take_away
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
@@ -81,10 +81,10 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     """
     if options.fresh and options.reuse:
         raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
+    cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be begun leaves nothing
+    known = finished_below(options.reuse)
     with held(suite.folder):
         take_away(suite.folder)
-        cells = plan_cells(suite, env)
-        known = finished_below(options.reuse)
         write_configs(suite)
         redactor = redactor_of(cells, env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
@@ -131,7 +131,8 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             cell.target, cell.evaluation, COMPLETE, cell.folder, code, reason, collected=True, reused_from=source
         )
         told = {"attempt": 0, "exit_code": code, "status": COMPLETE, "reason": reason, "collected": True}
-        work.journal.tell(CELL_ENDED, **cell_fields(cell), **told, reused_from=None if source is None else str(source))
+        told |= {"reused_from": None if source is None else str(source), "identity": planned.plan.identity}
+        work.journal.tell(CELL_ENDED, **cell_fields(cell), **told)
 
 
 def run_cells(work: Work) -> None:
@@ -222,6 +223,6 @@ def finish(work: Work, *, interrupted: bool) -> SuiteReport:
 
 def not_begun(planned: PlannedCell) -> CellReport:
     cell = planned.cell
-    partial = has_partial_result(planned.plan.rundir, planned.plan.identity)
+    partial = keeps_partial_result(planned.plan)
     status = PARTIAL if partial else MISSING
     return CellReport(cell.target, cell.evaluation, status, cell.folder, INTERRUPTED, "interrupted before it was begun")

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
@@ -18,7 +19,7 @@ LONGEST_S = 120.0
 
 
 def cancel(folder: SuiteDir, say: Callable[[str], object]) -> SuiteStatus | None:
-    """Send SIGINT to the process that works on the suite, and wait for its end.
+    """Interrupt the process that works on the suite, and wait for its end.
 
     Returns:
         Where the suite stands afterwards; None where nothing ran.
@@ -44,11 +45,24 @@ def cancel(folder: SuiteDir, say: Callable[[str], object]) -> SuiteStatus | None
 
 def _interrupt(pid: int, folder: SuiteDir) -> None:
     try:
-        os.kill(pid, signal.SIGINT)
+        os.kill(pid, signal.SIGTERM if ignores_interrupts(pid) else signal.SIGINT)
     except ProcessLookupError:  # it has just ended
         pass
     except PermissionError:
         raise PrerequisiteError(f"{folder.root}: process {pid} is another user's: ask its owner to stop it") from None
+
+
+def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether SIGINT does nothing, as in what a script's shell starts with `&`; False where nobody can tell.
+
+    SigIgn in /proc/PID/status is a mask in hexadecimal digits, a bit for each signal from 1 on (proc_pid_status(5)).
+    """
+    try:
+        lines = (proc / str(pid) / "status").read_text(encoding="utf-8").splitlines()
+        (ignored,) = (line.split()[1] for line in lines if line.startswith("SigIgn:"))
+        return bool(int(ignored, 16) >> (signal.SIGINT - 1) & 1)
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def _wait(folder: SuiteDir, pid: int) -> None:

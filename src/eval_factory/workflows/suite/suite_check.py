@@ -20,13 +20,12 @@ from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.checked_cells import CheckedCell, checked
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, reads_own_data
 from eval_factory.workflows.suite.suite_state import COMPLETE, FAILED, MISSING, PARTIAL, UNFINISHED, CellState
-from eval_factory.workflows.suite.suite_status import GOES, same_command, status_of
+from eval_factory.workflows.suite.suite_status import GOES, RUN_IT, same_command, status_of
 
 NO_RESULT = "there is no result"
 ANOTHER = "the result in its folder is of another configuration or version"
 OWN_DATA = "reads the user's own data: run_suite looks whether they have changed"
 ASK_THE_REST = "the same command asks what is left"
-RUN_IT = "the same command runs it"
 LOOK = "its logs say why"
 
 

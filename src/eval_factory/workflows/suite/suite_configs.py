@@ -6,7 +6,10 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.rundir import write_atomic
 from eval_factory.report.documents import to_yaml
 
-OF_THE_SUITE = "# The suite as it was run, presets and extended files put in. Run it again: eval-factory run_suite\n"
+OF_THE_SUITE = (
+    "# The suite as it was run, presets and extended files put in. Run it again: eval-factory run_suite --run_config"
+    " THIS_FILE\n# Where the folder was moved to another place, add --output_dir and that place.\n"
+)
 OF_A_CELL = "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"
 
 

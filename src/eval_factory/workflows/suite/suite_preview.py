@@ -17,6 +17,7 @@ from eval_factory.helm.command import command_line
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, grouped, refuse_wrong
+from eval_factory.workflows.suite.planned_cells import refuse_unknown_prices
 from eval_factory.workflows.suite.request_counts import count_of, in_words, sum_of
 
 PROGRAM = "eval-factory"
@@ -30,6 +31,8 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     """
     cells = checked(suite, env)
     refuse_wrong(cells)
+    if suite.budget.max_cost is not None:
+        refuse_unknown_prices(cells)
     would_stop = grouped(cells, [(one.cell, text) for one in cells for text in one.missing])
     keys = [name for one in cells if one.evaluation is not None for name in one.evaluation.key_names()]
     redactor = Redactor.from_environment(env, [*dict.fromkeys(keys), HUB_TOKEN])

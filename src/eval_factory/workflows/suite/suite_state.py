@@ -45,6 +45,8 @@ class CellState:
     reused_from: str | None = None
     so_far: str | None = None
     """Of a cell that is begun again: what the last attempt left, if nothing more is done."""
+    identity: str | None = None
+    """Of the run that has ended, where that is known: its folder may hold another since."""
     before: CellState | None = None
     """How it ended in an earlier invocation, for as long as this one has not come to it."""
 
@@ -121,6 +123,7 @@ class SuiteState:
             changes["reason"] = event.get("reason")
             changes["collected"] = bool(event.get("collected"))
             changes["reused_from"] = event.get("reused_from")
+            changes["identity"] = event.get("identity")
         self.cells[key] = replace(cell, **changes)
 
     def _pause(self, event: Mapping[str, Any]) -> None:

@@ -5,11 +5,12 @@ Whether it runs is told by its lock, not by its process's number: after SIGKILL 
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from eval_factory.workflows.suite.suite_lock import holder_of, lock_is_held, may
 from eval_factory.workflows.suite.suite_spending import SpendingReader
 from eval_factory.workflows.suite.suite_state import (
     COMPLETE,
+    MISSING,
     PARTIAL,
     RUNNING,
     STATUSES,
@@ -37,6 +39,10 @@ from eval_factory.workflows.suite.suite_state import (
 GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
 
+
+GONE = "its folder holds no result any more"
+ANOTHER = "the result in its folder is of another configuration"
+RUN_IT = "the same command runs it"
 
 UNKNOWN = Holder(pid=0, host="", since="")
 """Somebody who holds the lock and has not said who he is yet."""
@@ -54,6 +60,8 @@ class CellFigures:
     ci_high: float | None
     n: int | None
     reportable: bool
+    identity: str | None = None
+    """Of the run that it is the result of."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,9 @@ class CellReader:
             return CellStatus(cell, folder, progress=self._follower(cell, folder).look(), spent=spent)
         self._followers.pop(cell.name, None)
         figures = self._figures_of(cell, folder) if cell.status in (COMPLETE, PARTIAL) else None
+        lost = _why_lost(cell, figures)
+        if lost is not None:
+            return CellStatus(replace(cell, status=MISSING, reason=f"{lost}; {RUN_IT}"), folder, spent=spent)
         return CellStatus(cell, folder, figures=figures, spent=spent)
 
     def _limits_now(self) -> dict[str, float]:
@@ -185,9 +196,27 @@ class CellReader:
         return known[1]
 
 
+def _why_lost(cell: CellState, figures: CellFigures | None) -> str | None:
+    """Why a cell that ended with a result has none: somebody deleted its folder, or ran something else in it."""
+    if cell.status not in (COMPLETE, PARTIAL) or cell.identity is None:
+        return None
+    if figures is None:
+        return GONE
+    return None if cell.identity == figures.identity else ANOTHER
+
+
 def same_command(status: SuiteStatus) -> str:
     """What goes on with the suite: its own command, or one that does the same."""
-    return status.command or f"eval-factory run_suite --run_config {shlex.quote(str(status.folder.config))}"
+    if status.command is not None:
+        return status.command
+    words = ["eval-factory", "run_suite", "--run_config", str(status.folder.config)]
+    return shlex.join([*words, "--output_dir", str(status.folder.root)] if was_moved(status.folder) else words)
+
+
+def was_moved(folder: SuiteDir) -> bool:
+    """Whether suite_config.yml names another folder, where its suite would begin from nothing."""
+    stated = _section(folder).get("output_dir")
+    return isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(folder.root)
 
 
 def holder_now(folder: SuiteDir) -> Holder | None:
@@ -226,17 +255,24 @@ def figures_of(folder: Path) -> CellFigures | None:
         ci_high=None if stats is None else stats.ci_high,
         n=None if stats is None else stats.count,
         reportable=result.reportable,
+        identity=result.provenance.run_identity,
     )
 
 
 def limits_of(folder: SuiteDir) -> dict[str, float]:
     """The limits of the budget that suite_config.yml states; none where it cannot be read."""
+    section = _section(folder)
+    stated = {one.name: section.get(one.name) for one in fields(Budget)}
+    return {name: value for name, value in stated.items() if is_number(value)}
+
+
+def _section(folder: SuiteDir) -> dict[str, Any]:
+    """What suite_config.yml holds; nothing where it cannot be read."""
     try:
         section = parse_own(folder.config.read_text(encoding="utf-8"))["suite"]
-        stated = {one.name: section.get(one.name) for one in fields(Budget)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return {name: value for name, value in stated.items() if is_number(value)}
+    return section if isinstance(section, dict) else {}
 
 
 def document(status: SuiteStatus) -> dict[str, Any]:

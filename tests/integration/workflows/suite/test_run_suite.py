@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from eval_factory.config.suite import Suite, build_suite
-from eval_factory.core.errors import InterruptedRunError
+from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_observer import NobodyLooks
@@ -121,6 +121,17 @@ def test_a_cell_that_fails_stops_nobody_else(undisturbed: Undisturbed) -> None:
     }
 
 
+def test_a_suite_that_cannot_be_begun_leaves_nothing(endpoints: Endpoints, tmp_path: Path) -> None:
+    file = endpoints.suite_file(tmp_path)
+    suite = build_suite(file, overrides=("suite.evaluations=[ehrshot]",), env=ENV)
+    with pytest.raises(ConfigError, match="data_path: is missing"):
+        run_suite(suite, SuiteOptions(), env=ENV, screen=NobodyLooks())
+    suite = build_suite(file, env=ENV)
+    with pytest.raises(ConfigError, match="there is no folder"):
+        run_suite(suite, SuiteOptions(reuse=(tmp_path / "absent",)), env=ENV, screen=NobodyLooks())
+    assert not suite.folder.root.exists()
+
+
 def test_the_same_command_only_collects_what_is_finished(undisturbed: Undisturbed) -> None:
     good = next(cell for cell in undisturbed.again.cells if cell.target == "good")
     assert (good.status, good.collected, good.attempts) == ("complete", True, 0)
@@ -129,6 +140,10 @@ def test_the_same_command_only_collects_what_is_finished(undisturbed: Undisturbe
     events = told(undisturbed.suite.folder, "suite_started", "suite_ended")
     assert events == [*first, *first]
     assert second in told(undisturbed.suite.folder, "cell_ended")
+    (identity,) = {event["identity"] for event in events_of(undisturbed.suite.folder) if event.get("target") == "good"
+                   and event["event"] == "cell_ended"}  # fmt: skip
+    result = yaml.safe_load((good.folder / "evaluation_config.yaml").read_text("utf-8"))
+    assert identity == result["provenance"]["run_identity"]
     assert len({event["invocation"] for event in events_of(undisturbed.suite.folder)}) == 2
 
 

@@ -149,6 +149,8 @@ def test_every_cell_is_begun_once_and_endpoints_take_turns(tmp_path: Path) -> No
         ("cell_ended", "a", 1, None, "complete", False),
         ("cell_started", "b", 1, 1002, None, None),
     ]
+    made_of = plan({"config.output_dir": str(tmp_path / "a" / "1")}).identity
+    assert ("cell_ended", made_of) in told(loop, "identity")
     first = host.begun[0]
     assert (first.probed, host.begun[1].probed, first.fresh) == (("gpt", "model"), None, False)
     assert (name_of(first), Path(first.log).name, Path(first.record).name) == ("a/1", "1.log", "1.end.json")

@@ -144,6 +144,29 @@ def test_the_value_of_a_secret_is_never_written_into_a_cells_run_config() -> Non
     refuse_unready(checked(right, env))
 
 
+@pytest.mark.parametrize("value", ["limit_group", "left out"])
+def test_the_value_of_a_secret_is_never_written_into_the_suites_own_file(value: str) -> None:
+    env = {"MY_KEY": "canary-0123456789-canary"}
+    chosen = {"name": "a", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY"}}
+    if value == "limit_group":
+        wrong = suite(targets=[{**chosen, "limit_group": "${MY_KEY}"}], env=env)
+    else:
+        beside = {"name": "b", "api_endpoint": {**ENDPOINT, "model_id": "${MY_KEY}"}}
+        wrong = suite(targets=[chosen, beside], exclude=[{"target": "b"}], env=env)
+    said = refused(checked(wrong, env), ConfigError)
+    assert said.startswith("every cell: holds the value of a variable that is a secret")
+    assert "canary" not in said
+
+
+def test_what_a_cell_holds_itself_is_not_said_of_the_others() -> None:
+    env = {"MY_KEY": "canary-0123456789-canary"}
+    right = {"name": "a", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY"}}
+    wrong = {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY", "model_id": "${MY_KEY}"}}
+    said = refused(checked(suite(targets=[right, wrong], env=env), env), ConfigError)
+    assert said.startswith("every cell of b: holds the value of a variable that is a secret")
+    assert said.count("secret") == 1
+
+
 def cell(name: str) -> Cell:
     chosen, _, evaluation = name.partition("/")
     return Cell(chosen, evaluation, {}, Path(name))

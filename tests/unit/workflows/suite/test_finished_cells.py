@@ -12,6 +12,7 @@ from eval_factory.workflows.suite.finished_cells import (
     finished,
     has_partial_result,
     is_complete_run,
+    keeps_partial_result,
     reads_own_data,
 )
 from unit.builders import evaluation, plan
@@ -87,3 +88,17 @@ def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
 )
 def test_data_that_may_be_others_today(flags: dict[str, Any], own: bool) -> None:
     assert reads_own_data(plan(flags)) is own
+
+
+@pytest.mark.parametrize("own", [None, "mine"])
+def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(own: str | None, folder: RunDir) -> None:
+    flags = {
+        "config.type": "clear",
+        "config.params.extra.condition": "homelessness",
+        "config.params.extra.data_path": own,
+    }
+    made = plan_of(folder, **(flags if own else {}))
+    assert not keeps_partial_result(made)
+    remember(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
+    assert has_partial_result(folder, made.identity)
+    assert keeps_partial_result(made) is (own is None)

@@ -13,7 +13,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite.suite_cancel import cancel
+from eval_factory.workflows.suite.suite_cancel import cancel, ignores_interrupts
 from suite_by_hand import ended, held, started, suite_folder, tell
 
 
@@ -50,6 +50,42 @@ def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monke
     assert said == [f"asked process {os.getpid()} to stop: waiting for it ..."]
     assert after is not None
     assert (after.state, after.exit_code) == ("ended", 130)
+
+
+def test_a_suite_that_a_script_started_in_the_background(
+    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shell had it ignore SIGINT: it would go on to its end."""
+    folder = suite_folder(tmp_path, started())
+    now = iter([0.0, 121.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert ignores_interrupts(os.getpid())
+        with held(folder), pytest.raises(PrerequisiteError, match="has not ended"):
+            cancel(folder, print)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert killed == [(os.getpid(), signal.SIGTERM)]
+    assert not ignores_interrupts(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("status", "ignored"),
+    [
+        ("SigBlk:\tffffffffffffffff\nSigIgn:\t0000000000000002\nSigCgt:\t0\n", True),
+        ("SigIgn:\tfffffffffffffffd\nSigCgt:\tffffffffffffffff\n", False),
+        ("SigIgn:\tmany\n", False),
+        ("SigIgn:\n", False),
+        ("Name:\tx\n", False),
+        (None, False),
+    ],
+)
+def test_whether_a_process_ignores_interrupts(tmp_path: Path, status: str | None, ignored: bool) -> None:
+    (tmp_path / "7").mkdir()
+    if status is not None:
+        (tmp_path / "7" / "status").write_text(status)
+    assert ignores_interrupts(7, tmp_path) is ignored
 
 
 def test_a_suite_on_another_machine(tmp_path: Path, killed: list[tuple[int, int]]) -> None:

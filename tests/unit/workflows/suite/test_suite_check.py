@@ -65,7 +65,7 @@ def test_nothing_there_yet(tmp_path: Path) -> None:
     assert cell.to_do == ("the same command runs it",)
     assert cell.folder == tmp_path / "small" / "sample_medical_qa"
     assert (found.is_complete, found.is_running, found.in_table) == (False, False, False)
-    assert found.command.endswith(f"{tmp_path}/suite_config.yml")
+    assert found.command.endswith(f"{tmp_path}/suite_config.yml --output_dir {tmp_path}"), "it says another place"
 
 
 def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:

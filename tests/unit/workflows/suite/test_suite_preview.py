@@ -15,6 +15,8 @@ from eval_factory.workflows.suite.checked_cells import checked
 from eval_factory.workflows.suite.suite_preview import preview_suite
 from suites import ENDPOINT, suite, target
 
+PRICES = [{"model_id": f"org/{name}", "input_per_million": 1, "output_per_million": 1} for name in ("small", "big")]
+
 
 def preview(env: dict[str, str] | None = None, **changes: Any) -> DryRun:
     return preview_suite(suite(env=env, **changes), env=env or {})
@@ -30,7 +32,7 @@ def sections(text: str) -> dict[str, list[str]]:
 
 
 def test_a_suite_in_short() -> None:
-    found = sections(preview(max_processes=1, max_attempts=3, max_cost=1500.5, max_wall_s=60).text)
+    found = sections(preview(max_processes=1, max_attempts=3, max_cost=1500.5, max_wall_s=60, prices=PRICES).text)
     assert found["suite"] == [
         "folder: /results/suite",
         "4 cells: 2 evaluations, 2 targets",
@@ -121,10 +123,16 @@ def test_a_wrong_cell_is_an_error() -> None:
 
 def test_no_secret_is_shown() -> None:
     env = {"MY_KEY": "canary-0123456789-canary", "HF_TOKEN": "canary-of-the-hub-1234"}
-    endpoint = {**ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}"}
-    chosen = {"name": "a", "api_endpoint": endpoint, "limit_group": "canary-of-the-hub-1234"}
+    endpoint = {**ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}&hub=${HF_TOKEN}"}
+    chosen = {"name": "a", "api_endpoint": endpoint}
     found = preview(env, targets=[chosen])
     assert "canary" not in found.text
+
+
+def test_a_limit_of_cost_that_cannot_be_held_is_refused_as_a_run_refuses_it() -> None:
+    with pytest.raises(ConfigError, match=r"max_cost cannot be held: no price is known of org/small"):
+        preview(max_cost=5)
+    assert "max_cost 5" in preview(max_cost=5, prices=PRICES).text
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:

@@ -62,9 +62,9 @@ def test_a_cell_that_is_begun_again_has_no_reason_any_more() -> None:
 
 
 def test_what_was_finished_before() -> None:
-    state = state_of([started(), cell_ended("big/qa", collected=True, reused_from="elsewhere")])
+    state = state_of([started(), cell_ended("big/qa", collected=True, reused_from="elsewhere", identity="i")])
     found = cell(state, "big/qa")
-    assert (found.collected, found.reused_from) == (True, "elsewhere")
+    assert (found.collected, found.reused_from, found.identity) == (True, "elsewhere", "i")
 
 
 def test_an_endpoint_that_is_gone_and_comes_back() -> None:

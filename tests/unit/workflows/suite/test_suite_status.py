@@ -188,6 +188,42 @@ def test_the_command_that_it_was_begun_with(tmp_path: Path) -> None:
     assert same_command(status_of(suite_folder(tmp_path, started(command="run it")))) == "run it"
 
 
+@pytest.mark.parametrize("where", ["absent", "here", "by a link", "elsewhere", "no text"])
+def test_the_command_of_a_suite_whose_folder_was_moved(tmp_path: Path, where: str) -> None:
+    folder = suite_folder(tmp_path / "a b", started())
+    (tmp_path / "link").symlink_to(folder.root)
+    stated = {"here": folder.root, "by a link": tmp_path / "link", "elsewhere": tmp_path / "old", "no text": 7}
+    said = {} if where == "absent" else {"output_dir": str(stated[where]) if where != "no text" else 7}
+    folder.config.write_text(json.dumps({"suite": said}))
+    usual = f"eval-factory run_suite --run_config '{tmp_path}/a b/suite_config.yml'"
+    moved = f" --output_dir '{tmp_path}/a b'" if where == "elsewhere" else ""
+    assert same_command(status_of(folder)) == usual + moved
+
+
+@pytest.mark.parametrize("status", ["complete", "partial"])
+def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) -> None:
+    """Deleted, or of another configuration that somebody ran in its folder."""
+    cells = CELLS[:3]
+    told = [cell_ended(cell, status, identity=of) for cell, of in zip(cells, ("identity", "other", "one"), strict=True)]
+    folder = suite_folder(tmp_path, started(cells), *told, ended())
+    cell_result(folder, "small/qa")
+    cell_result(folder, "big/qa")
+    kept, another, gone = status_of(folder).cells
+    assert (kept.state.status, kept.state.reason, kept.figures is None) == (status, None, False)
+    assert (another.state.status, another.state.reason, another.figures) == (
+        "missing", "the result in its folder is of another configuration; the same command runs it", None,
+    )  # fmt: skip
+    assert (gone.state.status, gone.state.reason) == (
+        "missing", "its folder holds no result any more; the same command runs it",
+    )  # fmt: skip
+    assert not status_of(folder).is_complete
+
+
+def test_of_a_cell_that_failed_no_result_is_expected(tmp_path: Path) -> None:
+    (cell,) = status_of(suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", identity="x"))).cells
+    assert cell.state.status == "failed"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "suite: []", "suite:", "{", "suite: {max_cost: much}"])
 def test_a_configuration_that_states_no_limits(tmp_path: Path, text: str) -> None:
     folder = suite_folder(tmp_path)
