@@ -18,7 +18,7 @@ from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, 
 from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
-from eval_factory.workflows.suite.finished_cells import has_partial_result, is_complete_run, keeps_partial_result
+from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_journal import (

@@ -31,7 +31,11 @@ from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
-from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run, keeps_partial_result
+from eval_factory.workflows.suite.finished_cells import (
+    finished,
+    is_complete_run,
+    keeps_partial_result,
+)
 from eval_factory.workflows.suite.left_socket import remembered, take_away
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
