@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 
 from eval_factory.core.budget import Spending
+from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.endpoint.response_cache import read_roles
@@ -34,7 +35,18 @@ def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
 
 
 def _has_answers(planned: PlannedCell) -> bool:
+    """From where it is asked now: another URL may never have been there."""
     try:
-        return MODEL_ROLE in read_roles(planned.plan.rundir.cache_db)
+        return MODEL_ROLE in read_roles(planned.plan.rundir.cache_db) and _last_url(planned) == planned.plan.model.url
     except sqlite3.Error:
         return False
+
+
+def _last_url(planned: PlannedCell) -> str | None:
+    """The endpoint of the cell's last run; None where nothing says it."""
+    try:
+        last = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))
+        url: str | None = last["target"]["api_endpoint"]["url"]
+    except (OSError, YamlError, UnicodeDecodeError, KeyError, TypeError):
+        return None
+    return url

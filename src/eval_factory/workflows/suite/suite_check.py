@@ -111,7 +111,7 @@ def _checked(one: CheckedCell, told: CellState | None) -> CellCheck:
     if told is not None and told.status in UNFINISHED:
         return _made(one, told.status, reason, first or ("wait for it",))
     if told is not None and told.status == FAILED:
-        return _made(one, FAILED, told.reason or reason, first or (LOOK, RUN_IT))
+        return _made(one, FAILED, told.reason or reason, first or ((LOOK, RUN_IT) if told.attempt else (RUN_IT,)))
     return _made(one, status, reason, first or (ASK_THE_REST if status == PARTIAL else RUN_IT,))
 
 

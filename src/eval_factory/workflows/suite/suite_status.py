@@ -262,8 +262,8 @@ def figures_of(folder: Path) -> CellFigures | None:
 def limits_of(folder: SuiteDir) -> dict[str, float]:
     """The limits of the budget that suite_config.yml states; none where it cannot be read."""
     section = _section(folder)
-    stated = {one.name: section.get(one.name) for one in fields(Budget)}
-    return {name: float(value) for name, value in stated.items() if value is not None and is_number(value)}
+    stated: dict[str, Any] = {one.name: section.get(one.name) for one in fields(Budget)}
+    return {name: value for name, value in stated.items() if is_number(value)}
 
 
 def _section(folder: SuiteDir) -> dict[str, Any]:

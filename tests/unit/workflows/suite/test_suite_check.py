@@ -16,7 +16,8 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.resume import DataRead, remember
 from eval_factory.workflows.suite.checked_cells import checked
-from eval_factory.workflows.suite.suite_check import ANOTHER, NO_RESULT, OWN_DATA, CellCheck, check
+from eval_factory.workflows.suite.suite_check import ANOTHER, LOOK, NO_RESULT, OWN_DATA, CellCheck, check
+from eval_factory.workflows.suite.suite_status import RUN_IT
 from stored_results import instance, result, written
 from suite_by_hand import cell_ended, cell_started, held, started, suite_folder
 
@@ -155,3 +156,9 @@ def test_a_document_for_programs(tmp_path: Path) -> None:
         "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": NO_RESULT,
         "to_do": ["the same command runs it"], "folder": f"{tmp_path}/small/sample_medical_qa",
     }]  # fmt: skip
+
+
+@pytest.mark.parametrize(("attempt", "to_do"), [(1, (LOOK, RUN_IT)), (0, (RUN_IT,))])
+def test_who_was_not_begun_has_no_logs_to_look_at(tmp_path: Path, attempt: int, to_do: tuple[str, ...]) -> None:
+    folder = suite(tmp_path, cell_ended(QA, "failed", attempt=attempt, reason="not begun: nobody answers"))
+    assert only(folder).to_do == to_do
