@@ -39,6 +39,22 @@ def document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
     }
 
 
+def numbers_of(one: Comparison) -> dict[str, float | None]:
+    """Of the pairs of a comparison, by the names that they have in every document."""
+    found = one.paired
+    return {
+        "n": found.n,
+        "value_a": found.value_a,
+        "value_b": found.value_b,
+        "difference": found.difference,
+        "ci_low": found.ci_low,
+        "ci_high": found.ci_high,
+        "p_value": found.p_value,
+        "p_holm": one.p_holm,
+        "mde": found.mde,
+    }
+
+
 def _comparison(one: Comparison) -> dict[str, Any]:
     found = one.paired
     return {
@@ -48,17 +64,9 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "b": str(one.b.folder),
         "model_a": one.a.name,
         "model_b": one.b.name,
-        "n": found.n,
-        "value_a": found.value_a,
-        "value_b": found.value_b,
-        "difference": found.difference,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "p_value": found.p_value,
-        "p_holm": one.p_holm,
+        **numbers_of(one),
         "significant": one.significant,
         "method": found.method,
-        "mde": found.mde,
         "clusters": found.clusters,
         "discordant": found.discordant,
         "higher_is_better": one.higher_is_better,

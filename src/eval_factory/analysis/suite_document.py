@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.comparison import Pair
+from eval_factory.analysis.comparison_report import numbers_of
 from eval_factory.analysis.metric_groups import GROUPS, GroupScore
 from eval_factory.analysis.suite_records import Benchmark, CellResult, Missing, SuiteResults
 from eval_factory.analysis.win_rates import WinRate
@@ -116,19 +117,12 @@ def _pair(pair: Pair) -> dict[str, Any]:
     one = pair.comparison
     if one is None:
         return {**sides, "reasons": [{"name": each.name, "message": each.message} for each in pair.reasons]}
-    found = one.paired
-    numbers = {
-        "n": found.n,
-        "value_a": found.value_a,
-        "value_b": found.value_b,
-        "difference": found.difference,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "p_value": found.p_value,
-        "p_holm": one.p_holm,
-        "mde": found.mde,
+    told = {
+        "metric": one.metric,
+        **rounded_fields(numbers_of(one)),
+        "significant": one.significant,
+        "method": one.paired.method,
     }
-    told = {"metric": one.metric, **rounded_fields(numbers), "significant": one.significant, "method": found.method}
     return {**sides, **told}
 
 

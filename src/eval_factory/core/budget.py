@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,8 +24,17 @@ class Budget:
     max_wall_s: float | None = None
     """Seconds of one invocation; the other limits hold for all invocations on a folder together."""
 
+    @property
+    def stated(self) -> dict[str, float]:
+        """Name of each limit that there is -> its number."""
+        return {name: most for name, most in vars(self).items() if most is not None}
+
     def __bool__(self) -> bool:
-        return any(limit is not None for limit in vars(self).values())
+        return bool(self.stated)
+
+    def reached(self, used: Mapping[str, float]) -> str | None:
+        """The name of a limit that is used up; None where there is something left. `used`: by the limits' names."""
+        return next((name for name, most in self.stated.items() if used[name] >= most), None)
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,10 @@ class Spending:
     tokens: int = 0
     cost: float = 0.0
     """US dollars; of what has a known price."""
+
+    def by_limit(self, seconds: float) -> dict[str, float]:
+        """Name of the limit that counts it -> how much of it is used. `seconds`: of this invocation."""
+        return {MAX_COST: self.cost, MAX_REQUESTS: self.requests, MAX_TOKENS: self.tokens, MAX_WALL: seconds}
 
 
 class AnyPurse(Protocol):
@@ -97,13 +110,7 @@ class Purse:
         return self._clock() - self._began
 
     def _reached(self) -> str | None:
-        limits = {
-            MAX_COST: (self._spent.cost, self._budget.max_cost),
-            MAX_REQUESTS: (self._spent.requests, self._budget.max_requests),
-            MAX_TOKENS: (self._spent.tokens, self._budget.max_tokens_total),
-            MAX_WALL: (self._elapsed(), self._budget.max_wall_s),
-        }
-        return next((name for name, (used, most) in limits.items() if most is not None and used >= most), None)
+        return self._budget.reached(self._spent.by_limit(self._elapsed()))
 
 
 @dataclass(frozen=True)

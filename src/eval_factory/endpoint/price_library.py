@@ -42,7 +42,7 @@ def library_price(url: str, model_id: str, at: datetime) -> Price | None:
     """
     if not is_hosted(url):
         return None
-    import genai_prices  # takes half a second: only where a price is needed
+    import genai_prices  # here: only where a price is needed
 
     try:
         found = genai_prices.calc_price(

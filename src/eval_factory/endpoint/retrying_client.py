@@ -21,6 +21,15 @@ from eval_factory.core.budget import AnyPurse
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint.endpoint_errors import (
+    EndpointGone,
+    EndpointUnusable,
+    LimitReached,
+    NoneAnswered,
+    ParamUnsupported,
+    RequestFailed,
+    TransientFailure,
+)
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
@@ -57,62 +66,6 @@ NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
 HELD_BACK = "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
 
 
-class RequestFailed(Exception):
-    """This request failed for good; others may not."""
-
-    def __init__(self, message: str, status: int | None = None, said: str = "") -> None:
-        """`said`: what the endpoint says of it, on one line."""
-        super().__init__(message)
-        self.status, self.said = status, said
-
-    @property
-    def cause(self) -> str:
-        """The failure on one line, without the rest of an error object: that may hold a prompt."""
-        return f"HTTP {self.status}: {self.said}" if self.said else str(self)
-
-
-class EndpointUnusable(Exception):
-    """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
-
-
-class EndpointGone(EndpointUnusable):
-    """Nobody answers, or not any more; the next try may succeed once it is back."""
-
-
-class NoneAnswered(EndpointUnusable):
-    """The first requests were all refused: of this benchmark, or of any, nobody knows."""
-
-
-class LimitReached(EndpointUnusable):
-    """The run may ask no more; the message is the name of its limit."""
-
-
-class _Transient(Exception):
-    """This attempt failed; another may not."""
-
-    def __init__(
-        self,
-        message: str,
-        status: int | None,
-        headers: Mapping[str, str],
-        *,
-        unreachable: bool = False,
-        silent: bool = False,
-        said: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.status, self.headers, self.unreachable, self.silent = status, headers, unreachable, silent
-        self.said = said
-
-
-class _ParamUnsupported(Exception):
-    """The endpoint refuses a parameter of the body; without it, it may answer."""
-
-    def __init__(self, changes: Changes) -> None:
-        super().__init__()
-        self.changes = changes
-
-
 @dataclass(frozen=True)
 class Answered:
     """A usable answer, and how it came."""
@@ -134,7 +87,7 @@ class _Tries:
         self._silent_since: float | None = None
         self._too_many_since: float | None = None
 
-    def pause_after(self, error: _Transient, *, bridge: bool, patience: Patience | None) -> float | None:
+    def pause_after(self, error: TransientFailure, *, bridge: bool, patience: Patience | None) -> float | None:
         """Seconds to the next try; None where there is none.
 
         `bridge`: the endpoint was there before. While no connection can be made nothing is sent, so nothing can be
@@ -263,7 +216,7 @@ class RetryingClient:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
                     answer, changes = self._attempt(body, own_changes, slot, _Refusals(note, attempt, started))
-            except _Transient as error:
+            except TransientFailure as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
                 pause = tries.pause_after(error, bridge=self._has_answered, patience=self._patience)
@@ -293,7 +246,7 @@ class RetryingClient:
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
 
-    def _is_outage(self, error: _Transient, *, last: bool) -> bool:
+    def _is_outage(self, error: TransientFailure, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
         if error.unreachable and not self._has_answered:
             return last
@@ -316,7 +269,7 @@ class RetryingClient:
             reply = self._send(sent, refusals)
             try:
                 answer = self._usable(reply, sent, slot)
-            except _ParamUnsupported as error:
+            except ParamUnsupported as error:
                 refusals.tell(reply.status)
                 own_changes.update(error.changes)
                 continue
@@ -341,7 +294,7 @@ class RetryingClient:
         except TransportError as error:
             if not error.silent:
                 self._outage.received()
-            raise _Transient(str(error), None, {}, unreachable=error.unreachable, silent=error.silent) from error
+            raise TransientFailure(str(error), None, {}, unreachable=error.unreachable, silent=error.silent) from error
 
     def _signed(self, body: Mapping[str, Any], authorization: str | None) -> Reply:
         headers = {"Authorization": authorization} if authorization else {}
@@ -367,11 +320,13 @@ class RetryingClient:
             return reply
         waiting = reply.headers.get("NVCF-REQID")
         if not waiting:
-            raise _Transient("the cloud function answered 202 without NVCF-REQID", 202, {})
+            raise TransientFailure("the cloud function answered 202 without NVCF-REQID", 202, {})
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
             self._raise_if_stopped()
             if time.monotonic() + pause > deadline:
-                raise _Transient(f"the cloud function gave no answer within {self._transport.timeout_s:g} s", 202, {})
+                raise TransientFailure(
+                    f"the cloud function gave no answer within {self._transport.timeout_s:g} s", 202, {}
+                )
             self._stop.wait(pause)
             pause = min(2 * pause, NVCF_LONGEST_PAUSE_S)
             with contextlib.suppress(TransportError):
@@ -386,14 +341,14 @@ class RetryingClient:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
                 told = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
-                raise _Transient(told, reply.status, {}) from error
+                raise TransientFailure(told, reply.status, {}) from error
         text = self._reader.said(reply, sent)
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
                 self._admission.too_many(slot, _asked(reply.headers))
             named = " (rate limit)" if reply.status == 429 else ""
             message = f"HTTP {reply.status}{named}: {text}"
-            raise _Transient(message, reply.status, reply.headers, said=text)
+            raise TransientFailure(message, reply.status, reply.headers, said=text)
         if reply.status == PROXY_LOGIN:
             raise EndpointUnusable(self._messages.proxy_login(PROXY_LOGIN, self._connection.url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status):
@@ -402,7 +357,7 @@ class RetryingClient:
             raise EndpointUnusable(self._messages.moved(reply.status))
         changes = changes_asked_for(self._reader.shown(reply)[:ERROR_TEXT_LIMIT], sent) if reply.status == 400 else {}
         if changes:
-            raise _ParamUnsupported(changes)
+            raise ParamUnsupported(changes)
         raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, text)
 
     def _is_of_a_prompt(self, status: int) -> bool:

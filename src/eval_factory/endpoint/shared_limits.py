@@ -18,8 +18,8 @@ from typing import Any
 from typing_extensions import Self
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.endpoint.endpoint_errors import EndpointUnusable
 from eval_factory.endpoint.rate_limits import estimated_tokens
-from eval_factory.endpoint.retrying_client import EndpointUnusable
 
 GREETING_WITHIN_S = 60.0
 """The server may be a busy process; that it is none at all shows at once."""

@@ -32,18 +32,12 @@ from eval_factory.core.secrets import filled, secret_in
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.endpoint.retrying_client import (
-    Answered,
-    EndpointGone,
-    EndpointUnusable,
-    LimitReached,
-    RequestFailed,
-    RetryingClient,
-)
+from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for

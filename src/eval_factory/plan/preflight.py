@@ -13,14 +13,9 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.admission import Admission
 from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.retrying_client import (
-    RETRIED_STATUSES,
-    EndpointGone,
-    EndpointUnusable,
-    RequestFailed,
-    RetryingClient,
-)
+from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.stop_messages import StopMessages
 
 PROMPT = "ping"

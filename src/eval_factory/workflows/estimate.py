@@ -5,7 +5,7 @@ Each figure says where it is from. What nobody knows is None; nothing is guessed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,14 +18,20 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.kept_figures import KeptFigures, kept_figures
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
-from eval_factory.report.cost_line import money
 from eval_factory.report.reader import load_result
 from eval_factory.tasks.run_specs import load_index
+from eval_factory.workflows.estimate_figures import (
+    SECONDS_OF_HOUR,
+    SECONDS_OF_MINUTE,
+    beyond,
+    figures_in_words,
+    lines_beyond,
+    sum_of,
+)
 from eval_factory.workflows.prompt_sizes import BYTES_A_TOKEN, PromptSizes, prompt_sizes
 
 RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
 Look = Callable[[Plan, Mapping[str, str]], PromptSizes]
-SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class RoleEstimate:
 
     @property
     def tokens(self) -> float | None:
-        return _sum([self.prompt_tokens, self.completion_tokens])
+        return sum_of([self.prompt_tokens, self.completion_tokens])
 
 
 @dataclass(frozen=True)
@@ -62,16 +68,16 @@ class Estimate:
 
     @property
     def requests(self) -> int | None:
-        total = _sum([one.requests for one in self.roles])
+        total = sum_of([one.requests for one in self.roles])
         return None if total is None else int(total)
 
     @property
     def tokens(self) -> float | None:
-        return _sum([one.tokens for one in self.roles])
+        return sum_of([one.tokens for one in self.roles])
 
     @property
     def cost(self) -> float | None:
-        return _sum([one.cost for one in self.roles])
+        return sum_of([one.cost for one in self.roles])
 
     @property
     def hours(self) -> float | None:
@@ -79,22 +85,12 @@ class Estimate:
         judges = [one.hours for one in self.roles if one.role != MODEL_ROLE]
         known = [hours for hours in judges if hours is not None]
         slowest = None if len(known) < len(judges) else max(known, default=0.0)
-        return _sum([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
+        return sum_of([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
 
     @property
     def beyond(self) -> dict[str, float]:
         """Name of a limit that this run will reach -> how much it would take."""
-        hours = self.hours
-        needed = {
-            "max_cost": self.cost, "max_requests": self.requests, "max_tokens_total": self.tokens,
-            "max_wall_s": None if hours is None else hours * SECONDS_OF_HOUR,
-        }  # fmt: skip
-        limits = vars(self.budget)
-        return {
-            name: value
-            for name, value in needed.items()
-            if value is not None and limits[name] is not None and value > limits[name]
-        }
+        return beyond(self.budget, self)
 
     def as_dict(self) -> dict[str, Any]:
         """For other programs."""
@@ -112,13 +108,13 @@ class Estimate:
 
     def to_text(self) -> str:
         """For the screen."""
-        lines = [f"{self.task}: {_figures(self)}"]
+        lines = [f"{self.task}: {figures_in_words(self)}"]
         for one in self.roles:
-            lines.append(f"  {one.role} ({one.model_id}): {_figures(one)}")
+            lines.append(f"  {one.role} ({one.model_id}): {figures_in_words(one)}")
             lines += [f"    {name}: {source}" for name, source in one.sources.items()]
         if self.kept:
             lines.append(f"  {self.kept:,} answers are kept in the output folder: those needed again cost nothing")
-        lines += [f"  {name} ({getattr(self.budget, name):g}) will be reached before the end" for name in self.beyond]
+        lines += lines_beyond(self.budget, self)
         lines.append("  loading data and scoring take time too; requests that are tried again are not counted")
         return "\n".join(lines)
 
@@ -258,31 +254,3 @@ def _time(
         )
     longest = max(seconds, key=lambda name: seconds[name])
     return seconds[longest] / SECONDS_OF_HOUR, longest
-
-
-def _sum(parts: Iterable[float | None]) -> float | None:
-    """None where a part is not known."""
-    total = 0.0
-    for part in parts:
-        if part is None:
-            return None
-        total += part
-    return total
-
-
-def _figures(of: Estimate | RoleEstimate) -> str:
-    return f"{_count(of.requests)} requests, {_count(of.tokens)} tokens, {_money(of.cost)}, {_hours(of.hours)}"
-
-
-def _count(number: float | None) -> str:
-    return "unknown" if number is None else f"{number:,.0f}"
-
-
-def _money(dollars: float | None) -> str:
-    return "unknown cost" if dollars is None else money(dollars)
-
-
-def _hours(hours: float | None) -> str:
-    if hours is None:
-        return "unknown time"
-    return f"{hours:.1f} h" if hours >= 1 else f"{hours * SECONDS_OF_HOUR / SECONDS_OF_MINUTE:.1f} min"

@@ -16,16 +16,16 @@ from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
 from eval_factory.endpoint.admission import LocalAdmission
 from eval_factory.endpoint.connection import Connection
-from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.rate_limits import Patience
-from eval_factory.endpoint.retrying_client import (
+from eval_factory.endpoint.endpoint_errors import (
     EndpointGone,
     EndpointUnusable,
     LimitReached,
     NoneAnswered,
     RequestFailed,
-    RetryingClient,
 )
+from eval_factory.endpoint.first_requests import FirstRequests
+from eval_factory.endpoint.rate_limits import Patience
+from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.sign_in import KeySignIn
 from eval_factory.endpoint.stop_messages import StopMessages
 from eval_factory.endpoint.transport import Reply, Transport, TransportError

@@ -23,12 +23,7 @@ def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -
     Args:
         seconds_left: of max_wall_s; None where there is no such limit.
     """
-    used = {
-        "max_cost": (spent.cost, budget.max_cost),
-        "max_requests": (spent.requests, budget.max_requests),
-        "max_tokens_total": (spent.tokens, budget.max_tokens_total),
-    }
-    reached = [(name, most) for name, (so_far, most) in used.items() if most is not None and so_far >= most]
-    if budget.max_wall_s is not None and seconds_left == 0:
-        reached.append(("max_wall_s", budget.max_wall_s))
-    return next((f"{name} ({most:g}) of the suite is reached" for name, most in reached), None)
+    most = budget.max_wall_s
+    elapsed = 0.0 if most is None or seconds_left is None else most - seconds_left
+    name = budget.reached(spent.by_limit(elapsed))
+    return None if name is None else f"{name} ({budget.stated[name]:g}) of the suite is reached"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Budget
-from eval_factory.report.cost_line import money
-from eval_factory.workflows.estimate import SECONDS_OF_HOUR, Estimate, estimate
+from eval_factory.workflows.estimate import Estimate, estimate
+from eval_factory.workflows.estimate_figures import beyond, figures_in_words, lines_beyond, sum_of
 from eval_factory.workflows.suite.checked_cells import checked, missing_of, refuse_wrong
 from eval_factory.workflows.suite.shared_sizes import SharedSizes
 
@@ -36,15 +36,15 @@ class SuiteEstimate:
 
     @property
     def requests(self) -> float | None:
-        return _sum(cell.estimate.requests for cell in self.cells)
+        return sum_of(cell.estimate.requests for cell in self.cells)
 
     @property
     def tokens(self) -> float | None:
-        return _sum(cell.estimate.tokens for cell in self.cells)
+        return sum_of(cell.estimate.tokens for cell in self.cells)
 
     @property
     def cost(self) -> float | None:
-        return _sum(cell.estimate.cost for cell in self.cells)
+        return sum_of(cell.estimate.cost for cell in self.cells)
 
     @property
     def hours(self) -> float | None:
@@ -52,23 +52,14 @@ class SuiteEstimate:
         by_group: dict[str, list[float | None]] = defaultdict(list)
         for cell in self.cells:
             by_group[cell.group].append(cell.estimate.hours)
-        sums = [_sum(hours) for hours in by_group.values()]
+        sums = [sum_of(hours) for hours in by_group.values()]
         known = [hours for hours in sums if hours is not None]
         return max(known, default=0.0) if len(known) == len(sums) else None
 
     @property
     def beyond(self) -> dict[str, float]:
         """Name of a limit that the suite will reach -> how much it would take."""
-        seconds = None if self.hours is None else self.hours * SECONDS_OF_HOUR
-        needed = {
-            "max_cost": self.cost, "max_requests": self.requests, "max_tokens_total": self.tokens, "max_wall_s": seconds
-        }  # fmt: skip
-        limits = vars(self.budget)
-        return {
-            name: value
-            for name, value in needed.items()
-            if value is not None and limits[name] is not None and value > limits[name]
-        }
+        return beyond(self.budget, self)
 
     def as_dict(self) -> dict[str, Any]:
         """For other programs."""
@@ -84,10 +75,10 @@ class SuiteEstimate:
 
     def to_text(self) -> str:
         """For the screen."""
-        lines = [f"{cell.name}: {_figures(cell.estimate)}" for cell in self.cells]
+        lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
         lines += [f"  {name}: {source}" for name, source in self._unknown().items()]
-        lines.append(f"total: {_figures(self)}")
-        lines += [f"  {name} ({getattr(self.budget, name):g}) will be reached before the end" for name in self.beyond]
+        lines.append(f"total: {figures_in_words(self)}")
+        lines += lines_beyond(self.budget, self)
         return "\n".join([
             *lines,
             "  of a suite that begins from nothing: what is finished or kept is not asked again",
@@ -129,23 +120,3 @@ def estimate_suite(
             own = estimate(one.evaluation, env, look_at_data=look_at_data, look=look)
             found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
     return SuiteEstimate(tuple(found), suite.budget)
-
-
-def _sum(parts: Iterable[float | None]) -> float | None:
-    known = list(parts)
-    return None if None in known else sum(part for part in known if part is not None)
-
-
-def _figures(of: Estimate | SuiteEstimate) -> str:
-    cost = "unknown cost" if of.cost is None else money(of.cost)
-    return f"{_count(of.requests)} requests, {_count(of.tokens)} tokens, {cost}, {_time(of.hours)}"
-
-
-def _count(number: float | None) -> str:
-    return "unknown" if number is None else f"{number:,.0f}"
-
-
-def _time(hours: float | None) -> str:
-    if hours is None:
-        return "unknown time"
-    return f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.1f} min"
