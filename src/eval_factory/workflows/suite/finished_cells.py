@@ -9,23 +9,26 @@ from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import RunDir
-from eval_factory.plan.run_plan import Plan, leaves_of
+from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.reportable import why_not_reportable
 from eval_factory.workflows.resume import DataRead, finished_run, read_state
 
-OF_NO_RESULT = frozenset(
+READ_WHEN_COLLECTED = frozenset(
     {
-        "config.output_dir",
-        "config.params.parallelism",
-        "config.params.max_retries",
-        "config.params.request_timeout",
-        "config.params.extra.stop_after_failures",
-        "target.api_endpoint.api_key",
-        "target.api_endpoint.requests_per_minute",
-        "target.api_endpoint.tokens_per_minute",
+        "config.params.extra.data_dir",
+        "config.params.extra.offline",
+        "config.params.extra.allow_code_execution",
+        "config.params.extra.on_failure",
+        "config.params.extra.min_coverage",
+        "config.params.extra.max_judge_failures",
+        "config.params.extra.max_model_mismatch",
+        "config.params.extra.max_unreadable",
+        "config.params.extra.prices",
     }
 )
+"""What changes nothing that is asked, and what stands in a result."""
+OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED
 """What changes how a run goes, and no number in its result."""
 
 

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from eval_factory.core.rundir import RunDir
-from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
 from eval_factory.workflows.resume import DataRead, remember
 from eval_factory.workflows.suite.finished_cells import (
+    OF_NO_RESULT,
+    READ_WHEN_COLLECTED,
     Finished,
     finished,
     has_partial_result,
@@ -28,10 +30,29 @@ def test_a_complete_result_of_the_same_run_is_collected(folder: RunDir) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures"]
-)
+    "path",
+    [
+        "config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures",
+        "config.params.extra.max_cost", "config.params.extra.max_requests", "config.params.extra.max_tokens_total",
+        "config.params.extra.max_wall_s", "target.api_endpoint.requests_per_minute",
+    ],
+)  # fmt: skip
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
     assert finished(plan_of(folder, **{path: 3})) == Finished(None)
+
+
+def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_depends_on_it() -> None:
+    """A new one has to be put into this list, or among those that are read when a result is collected."""
+    assert RUNTIME_ONLY >= READ_WHEN_COLLECTED
+    extra = {f"config.params.extra.{name}" for name in (
+        "stop_after_failures", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
+        "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key",
+    )}  # fmt: skip
+    endpoint = {f"target.api_endpoint.{name}" for name in (
+        "api_key", "oauth", "requests_per_minute", "tokens_per_minute"
+    )}  # fmt: skip
+    params = {f"config.params.{name}" for name in ("parallelism", "max_retries", "request_timeout")}
+    assert {"config.output_dir"} | params | extra | endpoint == OF_NO_RESULT
 
 
 @pytest.mark.parametrize(
