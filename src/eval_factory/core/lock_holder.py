@@ -1,11 +1,13 @@
-"""Who holds an output folder, as it is written down beside the lock, and whether that process still runs."""
+"""Who holds a folder, as it is written down in or beside the lock, and whether that process still runs."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 
@@ -17,6 +19,25 @@ class Holder:
     host: str
     since: str
     program: int | None = None
+
+    @classmethod
+    def this_process(cls) -> Holder:
+        """From now on."""
+        return cls(os.getpid(), socket.gethostname(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+    @classmethod
+    def written_in(cls, file: Path) -> Holder | None:
+        """Whom a file names; he may be gone. None where it names nobody, or nobody yet."""
+        try:
+            return cls(**json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
 
     @property
     def is_gone(self) -> bool:

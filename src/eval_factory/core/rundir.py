@@ -8,15 +8,13 @@ that took it is gone.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import socket
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TextIO
@@ -41,7 +39,7 @@ class Lock:
     def __init__(self, descriptor: int, holder_file: Path) -> None:
         self.descriptor = descriptor
         self._file = holder_file
-        self._holder = Holder(os.getpid(), socket.gethostname(), _now())
+        self._holder = Holder.this_process()
         self._write()
 
     def share_with(self, pid: int) -> None:
@@ -65,7 +63,7 @@ class Lock:
 
     def _write(self) -> None:
         with suppress(OSError):  # a full disk: it is there for messages only
-            write_atomic(self._file, json.dumps(asdict(self._holder)))
+            write_atomic(self._file, self._holder.as_json())
 
 
 @dataclass(frozen=True)
@@ -296,7 +294,7 @@ class RunDir:
     def _wait_for(self, descriptor: int, say: Callable[[str], None]) -> None:
         started, said = time.monotonic(), False
         while not self._try(descriptor):
-            holder, waited = self._holder(), time.monotonic() - started
+            holder, waited = Holder.written_in(self.lock_holder), time.monotonic() - started
             if (holder is not None and not holder.is_gone) or waited >= ORPHAN_WAIT_S:
                 raise BusyError(self._in_use_by(holder))
             if not said and (holder is not None or waited >= UNKNOWN_HOLDER_S):
@@ -319,18 +317,11 @@ class RunDir:
                 "  choose a folder on a local disk with --output_dir; what is there can be copied along"
             ) from error
 
-    def _holder(self) -> Holder | None:
-        """None where nobody is written down, or nobody yet."""
-        try:
-            return Holder(**json.loads(self.lock_holder.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
-
     def _in_use_by(self, holder: Holder | None) -> str:
         if holder is None:
             return f"{self.root} is in use by another run: an unknown process"
         if not holder.is_gone:
-            return f"{self.root} is in use by another run: process {holder.pid} on {holder.host}, since {holder.since}"
+            return f"{self.root} is in use by another run: {holder}"
         program = f"process {holder.program}" if holder.program else "an unknown process"
         return (
             f"{self.root} is in use: its run (process {holder.pid}, since {holder.since}) was killed,"
@@ -363,10 +354,6 @@ def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -
     """Write `text`, whole or in parts, as `atomic_file` does."""
     with atomic_file(path, mode=mode) as file:
         file.writelines([text] if isinstance(text, str) else text)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def sha256_of(path: Path) -> str:

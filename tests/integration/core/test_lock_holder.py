@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+from datetime import datetime, timezone
+from pathlib import Path
 
 from eval_factory.core.lock_holder import Holder
 
@@ -26,3 +28,16 @@ def test_a_process_of_another_machine_is_not_looked_for() -> None:
         ended.wait()
     assert Holder(ended.pid, socket.gethostname(), "x").is_gone
     assert not Holder(ended.pid, "another.example", "x").is_gone
+
+
+def test_who_is_written_down_is_read_again(tmp_path: Path) -> None:
+    file, holder = tmp_path / "holder.json", Holder.this_process()
+    assert Holder.written_in(file) is None
+    file.write_text(holder.as_json())
+    assert Holder.written_in(file) == holder
+    assert (holder.pid, holder.host, holder.program) == (os.getpid(), socket.gethostname(), None)
+    assert str(holder) == f"process {os.getpid()} on {holder.host}, since {holder.since}"
+    assert datetime.fromisoformat(holder.since.replace("Z", "+00:00")) <= datetime.now(timezone.utc)
+    for nobody in ("", "[]", "{}", '{"pid": 1}', "{"):
+        file.write_text(nobody)
+        assert Holder.written_in(file) is None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.lock_holder import Holder
@@ -43,9 +40,8 @@ def held(folder: SuiteDir) -> Iterator[None]:
         ) from error
     try:
         _take(descriptor, folder)
-        holder = Holder(os.getpid(), socket.gethostname(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
+        os.pwrite(descriptor, Holder.this_process().as_json().encode(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -65,16 +61,9 @@ def _take(descriptor: int, folder: SuiteDir) -> None:
                 "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
             ) from error
         if time.monotonic() - started > LOOKED_AT_S:
+            holder = Holder.written_in(folder.lock) or "an unknown process"
             raise BusyError(
-                f"{folder.root} is in use by another run_suite: {_holder(descriptor)}\n"
+                f"{folder.root} is in use by another run_suite: {holder}\n"
                 f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
             )
         time.sleep(POLL_S)
-
-
-def _holder(descriptor: int) -> str:
-    try:
-        holder = Holder(**json.loads(os.pread(descriptor, 4096, 0)))
-    except (OSError, ValueError, TypeError):
-        return "an unknown process"
-    return f"process {holder.pid} on {holder.host}, since {holder.since}"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from pathlib import Path
-
-from eval_factory.core.lock_holder import Holder
 
 
 def lock_is_held(path: Path) -> bool:
@@ -25,14 +22,6 @@ def lock_is_held(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def holder_of(path: Path) -> Holder | None:
-    """Who wrote himself down in the lock's file when he took it; he may be gone."""
-    try:
-        return Holder(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
 
 
 def may_hold(pid: int, path: Path, proc: Path = Path("/proc")) -> bool:

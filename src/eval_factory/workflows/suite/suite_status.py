@@ -23,7 +23,7 @@ from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.progress import EventTail
 from eval_factory.workflows.suite.cell_progress import CellFollower, CellProgress, is_number
 from eval_factory.workflows.suite.suite_budget import total
-from eval_factory.workflows.suite.suite_lock import holder_of, lock_is_held, may_hold
+from eval_factory.workflows.suite.suite_lock import lock_is_held, may_hold
 from eval_factory.workflows.suite.suite_spending import SpendingReader
 from eval_factory.workflows.suite.suite_state import (
     COMPLETE,
@@ -226,7 +226,7 @@ def holder_now(folder: SuiteDir) -> Holder | None:
     """
     if not lock_is_held(folder.lock):
         return None
-    holder = holder_of(folder.lock) or UNKNOWN
+    holder = Holder.written_in(folder.lock) or UNKNOWN
     if holder.host == socket.gethostname() and not (is_running(holder.pid) and may_hold(holder.pid, folder.lock)):
         return None
     return holder

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.lock_holder import Holder
-from eval_factory.workflows.suite.suite_lock import holder_of, lock_is_held, may_hold
+from eval_factory.workflows.suite.suite_lock import lock_is_held, may_hold
 from suite_by_hand import held, suite_folder
 
 
@@ -65,11 +65,11 @@ def test_a_descriptor_that_is_closed_meanwhile(tmp_path: Path) -> None:
 def test_a_holder_that_is_not_written_down(tmp_path: Path, text: str) -> None:
     folder = suite_folder(tmp_path)
     folder.lock.write_text(text)
-    assert holder_of(folder.lock) is None
-    assert holder_of(tmp_path / "nothing") is None
+    assert Holder.written_in(folder.lock) is None
+    assert Holder.written_in(tmp_path / "nothing") is None
 
 
 def test_a_holder(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path)
     with held(folder, host="here"):
-        assert holder_of(folder.lock) == Holder(os.getpid(), "here", "2026-01-01T00:00:00Z")
+        assert Holder.written_in(folder.lock) == Holder(os.getpid(), "here", "2026-01-01T00:00:00Z")
