@@ -33,6 +33,8 @@ MEASURED = "measured"
 """The requests of a run were made to be counted; none was sent."""
 LIMIT_REACHED = "limit_reached"
 """Nothing more was asked: the run's own limit of cost, requests, tokens or time."""
+SHARD = "shard"
+"""How much of an evaluation one process asks that asks a part of it."""
 BLOCKED = "blocked"
 """Offline, something wanted a host that is not an endpoint's."""
 
