@@ -67,6 +67,10 @@ class EventWriter:
         with self._lock, contextlib.suppress(OSError):  # a full disk must not hide what the event tells
             self._file.write(line + "\n")
 
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
     def progress(self, *, final: bool = False, **fields: Any) -> None:
         """Like `emit`, at most a few times a second."""
         now = time.monotonic()

@@ -51,10 +51,17 @@ class RunReplay:
         self._cache_db = cache_db
         self._lock, self._readers = threading.Lock(), threading.local()
         self._told: dict[str, deque[Told]] = {}
+        self._began: float | None = None
         if cache_db is not None:
             with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
                 for key, *told in connection.execute(_TOLD, (run_id,)):
                     self._told.setdefault(key, deque()).append(Told(*told))
+                    self._began = min(self._began or told[-1], told[-1])
+
+    @property
+    def began(self) -> float | None:
+        """When the shards sent their first request, in epoch seconds; None where there are none."""
+        return self._began
 
     def next_of(self, key: str) -> Told | None:
         """How a request ended; one that was made more often than it was noted ended as it did the last time."""

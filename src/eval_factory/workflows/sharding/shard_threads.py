@@ -71,6 +71,7 @@ class ShardThreads:
             for shard in self.shards:
                 if shard.thread is not None:
                     shard.thread.join()
+            writer.close()
         self._raise_error()
         return self.shards
 

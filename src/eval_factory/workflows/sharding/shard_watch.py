@@ -57,6 +57,7 @@ class ShardWatch:
         self.states = {index: ShardState() for index in shards}
         self._phase = event_names.LOADING
         """Which is told when the first process is begun."""
+        self._counted: dict[str, dict[str, Any]] = {}
         self._warned: set[tuple[str, str]] = set()
 
     def phase(self) -> dict[str, Any] | None:
@@ -73,7 +74,7 @@ class ShardWatch:
         return {"total": sum(totals)} if totals else {}
 
     def progress(self) -> Iterator[dict[str, Any]]:
-        """The fields of `progress` events: a sum for the model, and for each judge once they are asked."""
+        """The fields of `progress` events: sums for the model, then for each judge, where they have changed."""
         roles = dict.fromkeys(role for state in self.states.values() for role in state.counts)
         for role in roles:
             if (role == MODEL_ROLE) == (self._phase == event_names.ASKING):
@@ -81,7 +82,9 @@ class ShardWatch:
                 summed = {name: sum(count[name] for count in counts) for name in COUNTS}
                 if role == MODEL_ROLE:
                     summed["total"] = self._total(event_names.ASKING).get("total", 0)
-                yield {"role": role, **summed}
+                if summed != self._counted.get(role):
+                    self._counted[role] = summed
+                    yield {"role": role, **summed}
 
     def warnings(self, event: Event) -> Event | None:
         """A warning that no shard has given before."""
