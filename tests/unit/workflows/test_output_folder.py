@@ -181,7 +181,7 @@ def test_the_marker_says_what_it_is_for(tmp_path: Path) -> None:
 def test_shards_are_claimed_and_forgotten_with_the_rest(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path / "out")
     put(rundir.root, "shards/1-of-2/notes.txt")
-    with pytest.raises(ConfigError, match="shards/1-of-2"):
+    with pytest.raises(ConfigError, match="shards"):
         claim(rundir)
     start_over(rundir)
     assert not rundir.shards.exists()

@@ -65,7 +65,7 @@ class ShardThreads:
             for index in indices:
                 self._begin(index)
             with ProgressDisplay(self.context.screen) as display:
-                self._look(watch, writer, lambda: [display.show(event) for event in own.new()])
+                self._look(watch, writer, lambda: _show_new(own, display))
         finally:
             self._stop.set()
             for shard in self.shards:
@@ -95,7 +95,7 @@ class ShardThreads:
         if self._stop.is_set():
             raise _Ended
 
-    def _look(self, watch: ShardWatch, writer: EventWriter, show: Callable[[], object]) -> None:
+    def _look(self, watch: ShardWatch, writer: EventWriter, show: Callable[[], None]) -> None:
         """Until all have ended."""
         told_at = 0.0
         going_on = True
@@ -125,3 +125,8 @@ class ShardThreads:
         for shard in self.shards:
             if shard.error is not None and not isinstance(shard.error, _Ended):
                 raise shard.error
+
+
+def _show_new(tail: EventTail, display: ProgressDisplay) -> None:
+    for event in tail.new():
+        display.show(event)
