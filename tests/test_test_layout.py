@@ -39,11 +39,13 @@ TESTED_ELSEWHERE = {
     "helm_plugin/patches/sql_worker.py": "tests/helm/helm_plugin/patches/test_sql_execution.py",
     "helm_plugin/plugin.py": "tests/integration/test_patches.py",  # its import patches HELM
     "helm_plugin/session.py": "tests/helm/helm_plugin/test_client.py",
+    "helm_plugin/shard_runner.py": "tests/integration/workflows/sharding/test_ask_in_shards.py",
     "tasks/custom/prompt_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/custom/table_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/user_data/files.py": "tests/unit/tasks/user_data/test_layout.py",
     "workflows/leaderboard/bundle_data.py": "tests/unit/workflows/leaderboard/test_request.py",
     "workflows/leaderboard/checks.py": "tests/integration/test_leaderboard.py",
+    "workflows/sharding/shard_threads.py": "tests/integration/workflows/sharding/test_ask_in_shards.py",
     "workflows/suite/cell_process.py": "tests/integration/workflows/suite/test_cell_host.py",
 }
 """Modules without a test file of their name -> the tests that reach them, through the module that uses them."""

@@ -125,6 +125,7 @@ FLAGS = {
     "request_timeout": "config.params.request_timeout",
     "temperature": "config.params.temperature",
     "top_p": "config.params.top_p",
+    "shards": "config.params.extra.shards",
     "max_cost": "config.params.extra.max_cost",
     "max_requests": "config.params.extra.max_requests",
     "max_tokens_total": "config.params.extra.max_tokens_total",
@@ -154,6 +155,7 @@ FLAGS = {
 )
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
+@click.option("--shards", type=int, default=None, help="Processes that each ask a part; one scores all.")
 @click.option("--max_cost", type=float, default=None, help="US dollars at which the run stops, judges included.")
 @click.option("--max_requests", type=int, default=None, help="Requests after which the run stops, retries included.")
 @click.option("--max_tokens_total", type=int, default=None, help="Tokens of prompts and answers at which it stops.")

@@ -28,6 +28,7 @@ DEMO_URLS = ("demo://baseline",)
 
 MAX_PARALLELISM = 4096
 MAX_TRAIN_TRIALS = 1000
+MAX_SHARDS = 256
 LONGEST_TIMEOUT_S = 24 * 3600.0
 """A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
 
@@ -194,6 +195,7 @@ class Extra(StrictModel):
     max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
+    shards: Annotated[Positive, Field(le=MAX_SHARDS)] | None
     prices: Annotated[PriceTable | None, AfterValidator(_different_models)]
     max_cost: SomeMoney | None
     max_requests: Positive | None

@@ -33,6 +33,8 @@ MEASURED = "measured"
 """The requests of a run were made to be counted; none was sent."""
 LIMIT_REACHED = "limit_reached"
 """Nothing more was asked: the run's own limit of cost, requests, tokens or time."""
+SHARD = "shard"
+"""How much of an evaluation one process asks that asks a part of it."""
 BLOCKED = "blocked"
 """Offline, something wanted a host that is not an endpoint's."""
 
@@ -64,6 +66,10 @@ class EventWriter:
         line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **told})
         with self._lock, contextlib.suppress(OSError):  # a full disk must not hide what the event tells
             self._file.write(line + "\n")
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
 
     def progress(self, *, final: bool = False, **fields: Any) -> None:
         """Like `emit`, at most a few times a second."""

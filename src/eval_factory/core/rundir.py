@@ -113,6 +113,11 @@ class RunDir:
         return (self.cache_db, *(self.root / f"{self.cache_db.name}{suffix}" for suffix in ("-wal", "-shm")))
 
     @property
+    def shards(self) -> Path:
+        """A folder for each part of an evaluation that several processes ask."""
+        return self.root / "shards"
+
+    @property
     def model_configs(self) -> Path:
         return self.root / "model_configs"
 

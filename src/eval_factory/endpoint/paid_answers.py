@@ -16,7 +16,7 @@ from typing import Any
 from eval_factory.core.budget import Spending
 from eval_factory.core.cost import BY_ENDPOINT, BY_TABLE, Price
 
-_TABLE = """
+PRICES_TABLE = """
 CREATE TABLE IF NOT EXISTS prices (
     run_id TEXT NOT NULL,
     role TEXT NOT NULL,
@@ -98,7 +98,7 @@ def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> No
         return
     rows = [(run_id, role, json.dumps(price.as_dict(), sort_keys=True)) for role, price in prices.items()]
     with closing(sqlite3.connect(cache_db, timeout=30)) as connection, connection:
-        connection.execute(_TABLE)
+        connection.execute(PRICES_TABLE)
         connection.executemany("INSERT OR REPLACE INTO prices VALUES (?, ?, ?)", rows)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.earlier_answers import EarlierAnswers
 
 APPLICATION_ID = 0x45464143
 """Marks the file as ours ('EFAC')."""
@@ -118,8 +119,10 @@ class _Job:
 class ResponseCache:
     """Any thread may read and write; the folder's lock keeps other processes out."""
 
-    def __init__(self, path: Path, run_id: str) -> None:
+    def __init__(self, path: Path, run_id: str, earlier: EarlierAnswers | None = None) -> None:
+        """`earlier`: where an answer is looked for that is not in the file."""
         self.path = path
+        self._earlier = earlier
         self._run_id = run_id
         create_or_check(path)
         self._readers = threading.local()
@@ -138,7 +141,8 @@ class ResponseCache:
             openai_api.UnusableAnswer: an older version kept what is no JSON.
         """
         if key not in self._keys:
-            return None
+            kept = None if self._earlier is None else self._earlier.get(key)
+            return None if kept is None else (openai_api.parse_kept(kept[0]), kept[1], kept[2])
         row = (
             self._reader()
             .execute("SELECT response, latency_s, created FROM responses WHERE key = ?", (key,))
@@ -151,7 +155,7 @@ class ResponseCache:
     def has_answers(self, role: str, model_id: str) -> bool:
         """Whether this model answered in this role before."""
         row = self._reader().execute("SELECT 1 FROM responses WHERE role = ? AND model_id = ?", (role, model_id))
-        return row.fetchone() is not None
+        return row.fetchone() is not None or (self._earlier is not None and self._earlier.has(role, model_id))
 
     def save(self, answer: Answer, attempt: Attempt, changed: RequestChanges | None = None) -> None:
         """Keep an answer, and with which changes its request was answered; returns when it is committed."""

@@ -206,8 +206,9 @@ class Endpoint:
                 del self._in_flight[asked.key]
 
     def _from_cache(self, key: str) -> _Reply | None:
+        told = self._session.replay.next_of(key)
         try:
-            found = self._cache.get(key)
+            found = self._cache.get(key) if told is None else self._session.replay.answer(key, told)
             if found is None:
                 return None
             response, latency, created = found
@@ -215,8 +216,9 @@ class Endpoint:
         except openai_api.UnusableAnswer as error:  # kept by an older version
             self._archive(key, str(error))
             return None
-        self._cache.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *completion.tokens))
-        return _Reply(completion, latency, created, cached=True)
+        if told is None:
+            self._cache.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *completion.tokens))
+        return _Reply(completion, latency, created, cached=told is None or told.was_kept)
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:

@@ -84,11 +84,16 @@ class EvalRunner(Runner):  # type: ignore[misc]
         state, self._annotated = self._annotated, None
         if state is None:
             return
-        limit = TimeLimit((time.monotonic() - _BEGUN) / SHARE)
+        limit = TimeLimit(self._seconds_so_far() / SHARE)
         failed = score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path), limit)
         if failed is not None:
             message = f"what trivial answers score could not be computed: {failed}"
             self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=message)
+
+    def _seconds_so_far(self) -> float:
+        """Of the whole run, with the time in which its shards asked."""
+        of_shards = 0.0 if self._session.replay.began is None else time.time() - self._session.replay.began
+        return max(of_shards, time.monotonic() - _BEGUN)
 
     def _tell_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")

@@ -13,7 +13,9 @@ from eval_factory.core.events import LIMIT_REACHED, EventWriter, run_id
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.earlier_answers import EarlierAnswers
 from eval_factory.endpoint.response_cache import ResponseCache
+from eval_factory.endpoint.run_replay import RunReplay
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin.run_spending import RunSpending, purse_of
 
@@ -46,6 +48,8 @@ class Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
     limits: SharedLimits | None = None
     """What this run shares with others; None: it has its limits for itself."""
+    replay: RunReplay = field(default_factory=RunReplay)
+    """What the shards of this run were told."""
     limit_reached: str | None = None
     """The name of the run's limit at which nothing more is asked."""
 
@@ -114,12 +118,14 @@ def session_for(root: Path) -> Session:
             this_run = run_id()
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, this_run, redactor)
-            cache = ResponseCache(rundir.cache_db, this_run)
             told = HelmRunSettings.from_environment(os.environ)
+            earlier = None if told.answers is None else EarlierAnswers(Path(told.answers))
+            cache = ResponseCache(rundir.cache_db, this_run, earlier)
             limits = None if told.limits is None else SharedLimits(told.limits)
             purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.purse)
             spending = RunSpending(told, rundir.cache_db, this_run, purse)
-            session = Session(cache, events, redactor, spending, limits=limits)
+            replay = RunReplay(rundir.cache_db, this_run)
+            session = Session(cache, events, redactor, spending, limits=limits, replay=replay)
             spending.watch(session.ask_no_more)
             if limits is not None:
                 limits.watch(session.ask_no_more)

@@ -37,6 +37,7 @@ RUNTIME_ONLY = frozenset(
         "config.params.extra.max_judge_failures",
         "config.params.extra.max_model_mismatch",
         "config.params.extra.max_unreadable",
+        "config.params.extra.shards",
         "config.params.extra.prices",
         "config.params.extra.max_cost",
         "config.params.extra.max_requests",
@@ -150,6 +151,13 @@ def make_plan(evaluation: Evaluation) -> Plan:
         scenario_arguments=arguments,
         identity=identity_of(evaluation),
     )
+
+
+def shards_of(plan: Plan) -> int:
+    """Into how many parts the asking is divided: never into more than there are instances, where that is known."""
+    params = plan.evaluation.run.config.params
+    shards = params.extra.shards or 1
+    return shards if params.limit_samples is None else min(shards, params.limit_samples)
 
 
 def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:

@@ -10,8 +10,9 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.rules import data_faults
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.shard_spec import folder_name
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import make_plan
+from eval_factory.plan.run_plan import Plan, make_plan, shards_of
 from eval_factory.report.documents import to_yaml
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
@@ -25,9 +26,10 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
         ConfigError: what a run would raise before it looks for its prerequisites.
     """
     evaluation = build_evaluation(request, load_framework(), env)
-    argv = command_line(make_plan(evaluation), debug=options.debug)
+    plan = make_plan(evaluation)
+    argv = command_line(plan, debug=options.debug)
     show_warnings(evaluation, screen)
-    text = redactor_of(evaluation, env).text(preview(evaluation, argv))
+    text = redactor_of(evaluation, env).text(preview(evaluation, argv) + shards_text(plan))
     return DryRun(own_lines(text), tuple(data_faults(evaluation.task, evaluation.run.config.params.extra)))
 
 
@@ -49,6 +51,20 @@ def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
     lines.append("\n# command")
     lines.append(shlex.join(argv))
     return "\n".join(lines) + "\n"
+
+
+def shards_text(plan: Plan) -> str:
+    """Who asks before the command scores; empty where it does both."""
+    of = shards_of(plan)
+    if of == 1:
+        return ""
+    first, last = (plan.rundir.shards / folder_name(index, of) for index in (1, of))
+    return (
+        f"\n# shards\n#   before the command {of} processes ask, each a part of the instances,"
+        f" within one limit of each endpoint\n"
+        f"#   each into a store of its own: {first} ... {last}\n"
+        f"#   the stores are put into {plan.rundir.cache_db}; the command scores all, and asks what is missing\n"
+    )
 
 
 def _value_at(tree: Any, path: str) -> Any:

@@ -48,6 +48,7 @@ from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
 from eval_factory.workflows.resume import DataRead, finished_run, read_state, remember
+from eval_factory.workflows.sharding.ask_in_shards import Asked, ask_in_shards
 
 NEEDED_TO_REPORT = (
     "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write", "scipy.special", "scipy.stats",
@@ -96,10 +97,14 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
             settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
+            settings, shared = ask_in_shards(context, plan, settings, read, debug=options.debug)
+            in_suite = options.limits is not None
+            raise_if_not_asked(context, plan, shared, in_suite=in_suite)
             ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())
-            ended = run_helm(context, evaluation, argv, settings, on_event=ahead)
+            ended = run_helm(context, evaluation, argv, settings, on_event=ahead, run_id=shared.run_id)
             ahead.wait()
-            ran = checked(context, plan, ended, shared=options.limits is not None)
+            ended = replace(ended, wall_s=ended.wall_s + shared.wall_s)
+            ran = checked(context, plan, ended, shared=in_suite)
         if options.own_process:
             collect_rarely()  # the records of a run live to its end
         with not_to_be_hung_up():
@@ -173,6 +178,16 @@ def checked(context: RunContext, plan: Plan, run: HelmRun, *, shared: bool = Fal
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
+
+
+def raise_if_not_asked(context: RunContext, plan: Plan, asked: Asked, *, in_suite: bool) -> None:
+    """Raises what `checked` raises, of the shards; where some of them were lost, the same command asks these alone."""
+    if asked.failed is not None:
+        raise_if_limit_reached(plan, asked.failed.events, context.log, shared=in_suite)
+        raise_for_failure(context, plan, asked.failed)
+    if asked.lost is not None:
+        context.log.error(asked.lost)
+        raise HelmError(asked.lost)
 
 
 def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:

@@ -43,6 +43,14 @@ class HelmRun:
         return tuple(helm / event["path"] for event in self.events if event["event"] == event_names.RUN_DONE)
 
 
+def environment_of(context: RunContext, evaluation: Evaluation, told: HelmRunSettings) -> dict[str, str]:
+    """All that a helm-run gets to see."""
+    hidden = PROXY_VARIABLES if told.offline else frozenset()
+    seen = {name: value for name, value in context.env.items() if name not in hidden}
+    names = [*evaluation.key_names(), *evaluation.setting_names()]
+    return child_environment(seen, names, told.environment())
+
+
 def run_helm(
     context: RunContext,
     evaluation: Evaluation,
@@ -51,8 +59,9 @@ def run_helm(
     *,
     on_event: Callable[[Mapping[str, Any]], None] = ignore,
     executor: Executor | None = None,
+    run_id: str | None = None,
 ) -> HelmRun:
-    """Run helm-run to its end.
+    """Run helm-run to its end. `run_id`: where it was begun already, by its shards.
 
     Raises:
         PrerequisiteError: the program is not there.
@@ -60,12 +69,8 @@ def run_helm(
     """
     if evaluation.run.config.params.extra.allow_code_execution:
         keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
-    run_id = uuid.uuid4().hex
-    told = replace(settings, run_id=run_id, parent=os.getpid())
-    hidden = PROXY_VARIABLES if settings.offline else frozenset()
-    seen = {name: value for name, value in context.env.items() if name not in hidden}
-    names = [*evaluation.key_names(), *evaluation.setting_names()]
-    env = child_environment(seen, names, told.environment())
+    run_id = run_id or uuid.uuid4().hex
+    env = environment_of(context, evaluation, replace(settings, run_id=run_id, parent=os.getpid()))
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
     try:
         ended = (executor or LocalExecutor()).run(spec, context.screen, on_event)

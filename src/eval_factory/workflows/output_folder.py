@@ -59,7 +59,7 @@ def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
         *(rundir.answers if fresh else ()),
     )
     yield from (path for path in files if os.path.lexists(path))
-    for folder in (rundir.responses, rundir.model_configs, rundir.helm_runs):
+    for folder in (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.shards):
         if folder.is_dir() and any(folder.iterdir()):
             yield folder
 
@@ -93,7 +93,7 @@ def _is_part_of_ours(rundir: RunDir, name: str) -> bool:
 
 def start_over(rundir: RunDir) -> None:
     """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
-    for folder in (rundir.helm_runs, rundir.responses):
+    for folder in (rundir.helm_runs, rundir.responses, rundir.shards):
         shutil.rmtree(folder, ignore_errors=True)
     for path in (
         rundir.run_state,

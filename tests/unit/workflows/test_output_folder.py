@@ -176,3 +176,12 @@ def test_the_marker_says_what_it_is_for(tmp_path: Path) -> None:
     (tmp_path / ".eval-factory").write_text(json.dumps({"a": "later version"}))
     claim(RunDir(tmp_path))
     assert "later version" in (tmp_path / ".eval-factory").read_text()
+
+
+def test_shards_are_claimed_and_forgotten_with_the_rest(tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path / "out")
+    put(rundir.root, "shards/1-of-2/notes.txt")
+    with pytest.raises(ConfigError, match="shards"):
+        claim(rundir)
+    start_over(rundir)
+    assert not rundir.shards.exists()

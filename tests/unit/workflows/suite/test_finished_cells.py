@@ -34,7 +34,7 @@ def test_a_complete_result_of_the_same_run_is_collected(folder: RunDir) -> None:
     [
         "config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures",
         "config.params.extra.max_cost", "config.params.extra.max_requests", "config.params.extra.max_tokens_total",
-        "config.params.extra.max_wall_s", "target.api_endpoint.requests_per_minute",
+        "config.params.extra.max_wall_s", "config.params.extra.shards", "target.api_endpoint.requests_per_minute",
     ],
 )  # fmt: skip
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
@@ -46,7 +46,7 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
     assert RUNTIME_ONLY >= READ_WHEN_COLLECTED
     extra = {f"config.params.extra.{name}" for name in (
         "stop_after_failures", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
-        "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key",
+        "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key", "shards",
     )}  # fmt: skip
     endpoint = {f"target.api_endpoint.{name}" for name in (
         "api_key", "oauth", "requests_per_minute", "tokens_per_minute"

@@ -1,0 +1,1 @@
+"""One evaluation, asked by several processes and scored by one."""
