@@ -12,6 +12,7 @@ here ends the process. It may be called in a notebook, in several threads at onc
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,11 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from eval_factory.analysis.comparison import Compared
-from eval_factory.analysis.comparison import compare as compare_results
-from eval_factory.analysis.gate import GateResult, hold
-from eval_factory.analysis.gate_policy import load_policy
-from eval_factory.analysis.policy_lock import check as check_lock
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.given_mapping import plain_document
 from eval_factory.core.errors import (
@@ -36,21 +32,37 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
 from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
-from eval_factory.workflows import dry_run as workflow
 from eval_factory.workflows.options import DryRun, Evaluated, Options
-from eval_factory.workflows.reproduce import Reproduction, Reran
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
-from eval_factory.workflows.verify import Finding, Verified
 
 if TYPE_CHECKING:
+    from eval_factory.analysis.comparison import Compared
+    from eval_factory.analysis.gate import GateResult
+    from eval_factory.report.reader import StoredResult, load_result
     from eval_factory.workflows.estimate import Estimate
+    from eval_factory.workflows.reproduce import Reproduction, Reran
+    from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
+    from eval_factory.workflows.verify import Finding, Verified
     from eval_factory.workflows.view import Pages
 
 _Given = TypeVar("_Given")
+
+_AT_FIRST_USE = {
+    "CellReport": "eval_factory.workflows.suite.suite_options",
+    "Compared": "eval_factory.analysis.comparison",
+    "Finding": "eval_factory.workflows.verify",
+    "GateResult": "eval_factory.analysis.gate",
+    "Reproduction": "eval_factory.workflows.reproduce",
+    "Reran": "eval_factory.workflows.reproduce",
+    "StoredResult": "eval_factory.report.reader",
+    "SuiteOptions": "eval_factory.workflows.suite.suite_options",
+    "SuiteReport": "eval_factory.workflows.suite.suite_options",
+    "Verified": "eval_factory.workflows.verify",
+    "load_result": "eval_factory.report.reader",
+}
+"""Imported when somebody asks for them: a dry run needs none, and each takes a part of its time."""
 
 __all__ = [
     "BusyError",
@@ -89,6 +101,13 @@ __all__ = [
     "served_pages",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _AT_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
+    return found
 
 
 def evaluate(
@@ -158,7 +177,9 @@ def run_suite(
     given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    chosen = options or SuiteOptions()
+    from eval_factory.workflows.suite.suite_options import SuiteOptions as Chosen
+
+    chosen = options or Chosen()
     suite = build_suite(path, document=document, flags=given, overrides=_several(chosen.overrides), env=_env(env))
     chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
     return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
@@ -180,7 +201,9 @@ def dry_run(
         ConfigError: what `evaluate` would raise of the configuration.
     """
     request = _request(run_config, output_dir, flags, overrides)
-    return workflow.dry_run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+    from eval_factory.workflows.dry_run import dry_run as look
+
+    return look(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
 
 
 def estimate(
@@ -232,6 +255,8 @@ def compare(
         EvalFactoryError: with the exit code of what went wrong. Results that cannot be compared raise nothing:
             `reasons` says why.
     """
+    from eval_factory.analysis.comparison import compare as compare_results
+
     return compare_results(_several(folders), metric=metric, margin=margin, allow=allow)
 
 
@@ -246,6 +271,10 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
         EvalFactoryError: with the exit code of what went wrong. A limit that is not kept raises nothing: `outcome`,
             and `exit_code`, say so.
     """
+    from eval_factory.analysis.gate import hold
+    from eval_factory.analysis.gate_policy import load_policy
+    from eval_factory.analysis.policy_lock import check as check_lock
+
     read = load_policy(Path(policy))
     locked_at = check_lock(read)
     held, against = ([Path(one) for one in _several(folders)] for folders in (candidates, baselines))

@@ -51,7 +51,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
 
 
 def again(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """The run is complete: its result is collected again."""
+    """The run is complete: its result stands."""
     return subprocess.run(
         [*PROGRAM, *flags], cwd=folder, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S,
         check=False,
@@ -84,7 +84,7 @@ def test_scripts_read_one_line_or_two_records(ran: tuple[Path, int, str]) -> Non
     assert (launch["event"], launch["task"], launch["output_dir"]) == ("launch", "sample_medical_qa", f"{folder}/out")
     assert (end["event"], end["exit_code"], end["n"]) == ("end", 0, 12)
     assert f"exact_match = {end['value']:.4f} " in quiet.stdout
-    assert "collecting its results again" in told.stderr
+    assert "nothing has changed since: its result stands" in told.stderr
     wrong = again(folder, "--json", "--overrides", "config.typ=x")
     (only,) = map(json.loads, wrong.stdout.splitlines())
     assert (only["exit_code"], only["error"]["type"], wrong.returncode) == (2, "ConfigError", 2)

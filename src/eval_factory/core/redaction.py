@@ -170,6 +170,10 @@ class Redactor:
         self._known = known
         self._escaped = {**self._escaped, value: _with_escapes(value)}
 
+    def finds(self, text: str) -> bool:
+        """Whether a secret that is known stands in the text, as it is or in base64 or hexadecimal."""
+        return any(value in text for value in self._known)
+
     def known(self, text: str) -> str:
         """Without the secrets that are known, as they are or in an encoding that anybody reads back."""
         if len(text) < self._shortest:

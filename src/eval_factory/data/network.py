@@ -13,8 +13,6 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.hosts import place_of
 from eval_factory.core.secrets import variable_of
 from eval_factory.data.hub import HF_OFFLINE
-from eval_factory.endpoint.retrying_client import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
-from eval_factory.endpoint.transport import proxy_from_environment
 from eval_factory.plan.run_plan import Plan
 
 
@@ -26,12 +24,18 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
         if endpoint.oauth is not None:
             urls.append(env.get(variable_of(endpoint.oauth.service, "TOKEN_URL")) or endpoint.oauth.token_url or "")
         if endpoint.use_nvcf:
+            from eval_factory.endpoint.retrying_client import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
+
             urls.append(env.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL)
     return [url for url in dict.fromkeys(urls) if place_of(url) is not None]
 
 
 def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
     """The same, told that it is offline, and which proxy leads where."""
+    from eval_factory.endpoint.transport import (
+        proxy_from_environment,
+    )  # imports requests
+
     urls = urls_of(plan, env)
     proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}
     places = [place for url in (*urls, *proxies.values()) if (place := place_of(url)) is not None]

@@ -57,6 +57,8 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused a
 );
 """
 
+_TABLES = frozenset({"responses", "attempts", "request_changes"})
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -278,12 +280,13 @@ def create_or_check(path: Path) -> None:
         try:
             owner = connection.execute("PRAGMA application_id").fetchone()[0]
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if tables and (owner, version) != (APPLICATION_ID, SCHEMA_VERSION):
                 raise DamagedCacheError("the file was not written by this version of eval-factory")
             if tables and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise DamagedCacheError("the file is damaged")
-            connection.executescript(_SCHEMA)
+            if not tables >= _TABLES:  # a file that is whole keeps every byte: its checksum is part of a result
+                connection.executescript(_SCHEMA)
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()

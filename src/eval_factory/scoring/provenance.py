@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -40,20 +39,13 @@ def provenance_of(
         data_bundle: the record of the bundle as it was when the run began.
         run_id: of the helm-run that made the result.
     """
-    files = output.scenario_files(plan.rundir.helm, scenario)
-    data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
-    for dataset in output.hub_datasets(plan.rundir.helm):
-        data.update({name: sha256_of(path) for name, path in dataset.files().items()})
-    data.update(hashes_of(plan.rundir))
-    data.update(packaged_data(plan.evaluation.task.helm.run_spec))
-    if plan.evaluation.benchmark is not None:
-        data.update(plan.evaluation.benchmark.sha256)
+    data = dataset_files(plan, scenario)
     endpoint = plan.evaluation.run.target.api_endpoint
     started_at, ended_at = run_environment.began_and_ended(plan.rundir.events, run_id)
     return Provenance(
         eval_factory=__version__,
         helm=_version("crfm-helm"),
-        python=platform.python_version(),
+        python=run_environment.python_version(),
         packages={name: version for name in RECORDED_PACKAGES if (version := _version(name))},
         dataset_files=data,
         prompts_sha256=prompts_sha256,
@@ -73,6 +65,19 @@ def provenance_of(
         started_at=started_at,
         ended_at=ended_at,
     )
+
+
+def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
+    """Name -> SHA-256 of what a finished run read: its scenario's files, the Hub's, the user's own, the package's."""
+    files = output.scenario_files(plan.rundir.helm, scenario)
+    data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
+    for dataset in output.hub_datasets(plan.rundir.helm):
+        data.update({name: sha256_of(path) for name, path in dataset.files().items()})
+    data.update(hashes_of(plan.rundir))
+    data.update(packaged_data(plan.evaluation.task.helm.run_spec))
+    if plan.evaluation.benchmark is not None:
+        data.update(plan.evaluation.benchmark.sha256)
+    return data
 
 
 def _patches(plan: Plan) -> tuple[str, ...] | None:

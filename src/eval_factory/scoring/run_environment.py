@@ -21,6 +21,7 @@ SEEDS = {"helm_sample": 0, "helm_examples": 0}
 """What HELM draws with: the instances of `limit_samples`, and the examples of the first trial (of trial n with n)."""
 
 _SEPARATORS = re.compile(r"[-_.]+")
+_NAME_AND_VERSION = ("name", "version")
 
 
 def platform_of_this() -> dict[str, str]:
@@ -34,6 +35,10 @@ def platform_of_this() -> dict[str, str]:
         "implementation": platform.python_implementation(),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def python_version() -> str:
+    return platform.python_version()
 
 
 def _distribution() -> str:
@@ -50,12 +55,26 @@ def installed_packages() -> str:
 
     The wheel holds no lock file, and an environment may differ from one; this is what is there.
     """
-    lines = {
-        f"{_SEPARATORS.sub('-', found.metadata['Name']).lower()}=={found.version}"
-        for found in metadata.distributions()
-        if found.metadata["Name"]  # a folder that a broken installation left has none
-    }
+    named = (_name_and_version(found) for found in metadata.distributions())
+    lines = {f"{_SEPARATORS.sub('-', name).lower()}=={version}" for name, version in named if name}
     return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def _name_and_version(found: metadata.Distribution) -> tuple[str | None, str | None]:
+    """The first of each in the header. A description stands below it, and `found.metadata` parses that as mail too.
+
+    A folder that a broken installation left has none.
+    """
+    fields: dict[str, str] = {}
+    for line in (found.read_text("METADATA") or "").splitlines():
+        name, colon, value = line.partition(":")
+        if not colon or len(fields) == len(_NAME_AND_VERSION):
+            break
+        if name.lower() in _NAME_AND_VERSION:
+            fields.setdefault(name.lower(), value.strip())
+    if len(fields) == len(_NAME_AND_VERSION):
+        return fields["name"], fields["version"]
+    return found.metadata["Name"], found.version  # an egg, or a header of another form
 
 
 def lock_sha256() -> str:

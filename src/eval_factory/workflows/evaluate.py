@@ -17,16 +17,15 @@ from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import write_atomic
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import read_answers_by_role
-from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.executors.open_files import make_room
 from eval_factory.executors.process import git_hash
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
-from eval_factory.plan.preflight import probe
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import forget_checksums, write_checksums
@@ -49,6 +48,7 @@ from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
 from eval_factory.workflows.resume import DataRead, finished_run, read_state, remember
 from eval_factory.workflows.sharding.ask_in_shards import Asked, ask_in_shards
+from eval_factory.workflows.unchanged import Written, digest_of_inputs, unchanged_result, written_before
 
 NEEDED_TO_REPORT = (
     "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write", "scipy.special", "scipy.stats",
@@ -64,6 +64,8 @@ class Ran:
     run_id: str
     wall_s: float
     """As the result states it, and no digit more: what is remembered and what is reported are the same number."""
+    inputs: str | None = None
+    """What its collection read beside the folder, where it was collected before."""
 
 
 def evaluate(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:
@@ -84,10 +86,11 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
             options.on_launch(launch_record(context, plan, argv))
         settings = settings_of(plan, bundle, context.env)
         settings = replace(settings, limits=options.limits, budget=budget_of(plan))
+        before = written_before(plan.rundir)
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
-        ran = finished_before(context, plan, read) if not options.fresh else None
+        ran = finished_before(plan, read) if not options.fresh else None
         if ran is None:
             make_room(plan.model.parallelism * len(plan.endpoints))
             if options.probed is not None:
@@ -105,6 +108,8 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
             ahead.wait()
             ended = replace(ended, wall_s=ended.wall_s + shared.wall_s)
             ran = checked(context, plan, ended, shared=in_suite)
+        elif (kept := as_it_stands(context, plan, ran, before)) is not None:
+            return kept
         if options.own_process:
             collect_rarely()  # the records of a run live to its end
         with not_to_be_hung_up():
@@ -122,15 +127,33 @@ def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
     look_for_packages(plan.task_name, evaluation.task.helm.run_spec)
 
 
-def finished_before(context: RunContext, plan: Plan, read: DataRead) -> Ran | None:
+def finished_before(plan: Plan, read: DataRead) -> Ran | None:
     """The complete run that this folder already holds, if it is the same."""
     state = read_state(plan.rundir)
     folders = finished_run(plan, state, read)
     if state is None or folders is None:
         return None
-    context.log.info("this run is complete already: only collected again")
-    context.show("this run is complete already: collecting its results again (--fresh starts over)")
-    return Ran(tuple(folders), state.run_id, state.wall_s)
+    return Ran(tuple(folders), state.run_id, state.wall_s, state.inputs)
+
+
+def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: Written | None) -> Evaluated | None:
+    """The result of a finished run where collecting it again would write what is there; None where it is to be done."""
+    result = unchanged_result(
+        plan, ran.folders, before, context.redactor, run_id=ran.run_id, inputs=ran.inputs, git_hash=_commit()
+    )
+    if result is None:
+        context.log.info("this run is complete already: only collected again")
+        context.show("this run is complete already: collecting its results again (--fresh starts over)")
+        return None
+    context.log.info("complete, and unchanged since it was collected; without SHA256SUMS it is collected again")
+    context.show("this run is complete already, and nothing has changed since: its result stands (--fresh starts over)")
+    return _evaluated(context, plan, result, result)
+
+
+def _commit() -> str | None:
+    """Of the checkout that this program is of."""
+    home = framework_path().parent
+    return git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout
 
 
 def probe_all(
@@ -143,6 +166,9 @@ def probe_all(
     Raises:
         PrerequisiteError: one of them cannot be asked at all.
     """
+    from eval_factory.endpoint.shared_limits import SharedLimits  # a finished run asks nobody, and needs none of it
+    from eval_factory.plan.preflight import probe
+
     silent = set()
     with nullcontext() if limits is None else SharedLimits(limits) as shared:
         for endpoint in endpoints:
@@ -212,17 +238,14 @@ def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:
 def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
     """Collect the result and write every report of it."""
     from eval_factory.report.eval_factory_metrics import write_metrics
-    from eval_factory.report.screen import summary
     from eval_factory.report.write import write_reports
     from eval_factory.scoring.collect import collect
-    from eval_factory.scoring.reportable import why_not_reportable
     from eval_factory.scoring.response_statistics import response_statistics
     from eval_factory.scoring.run_environment import installed_packages
     from eval_factory.scoring.run_files import with_run_files
 
     started = time.monotonic()
-    home = framework_path().parent
-    commit = git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout
+    commit = _commit()
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
     write_atomic(plan.rundir.packages, installed_packages())
     result = with_run_files(result, plan.rundir, ran.folders)
@@ -237,9 +260,19 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
         given=plan.evaluation.as_given(),
     )
     complete = not result.something_to_ask
-    remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
+    made = result.provenance
+    inputs = digest_of_inputs(plan, made.dataset_files, (made.started_at, made.ended_at), commit)
+    remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read, inputs=inputs)
     write_checksums(plan.rundir, ran.folders, written)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
-    text = own_lines(context.redactor.text(summary(result, plan.rundir)))
+    return _evaluated(context, plan, result, written)
+
+
+def _evaluated(context: RunContext, plan: Plan, result: TaskResult, written: TaskResult) -> Evaluated:
+    """With a summary of the result as it was written: the screen says what the folder says, whenever it is shown."""
+    from eval_factory.report.screen import summary
+    from eval_factory.scoring.reportable import why_not_reportable
+
+    text = own_lines(context.redactor.text(summary(written, plan.rundir)))
     minimum = plan.evaluation.run.config.params.extra.min_coverage
     return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))

@@ -14,10 +14,8 @@ from eval_factory.core import events as event_names
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.kernel_sandbox import keep_memory_private
-from eval_factory.endpoint.sign_in import kept_token
 from eval_factory.executors.base import Executor, ProcessSpec, ignore
 from eval_factory.executors.environment import child_environment
-from eval_factory.executors.local import LocalExecutor
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.failures import blocked_places
 
@@ -67,13 +65,15 @@ def run_helm(
         PrerequisiteError: the program is not there.
         InterruptedRunError
     """
+    from eval_factory.executors import local  # imported here, with what it shows: a finished run starts nothing
+
     if evaluation.run.config.params.extra.allow_code_execution:
         keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
     run_id = run_id or uuid.uuid4().hex
     env = environment_of(context, evaluation, replace(settings, run_id=run_id, parent=os.getpid()))
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
     try:
-        ended = (executor or LocalExecutor()).run(spec, context.screen, on_event)
+        ended = (executor or local.LocalExecutor()).run(spec, context.screen, on_event)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(
@@ -81,7 +81,9 @@ def run_helm(
             "  run the same command again to go on"
         ) from None
     for service in evaluation.oauth_services():  # helm-run may have had new ones
-        context.redactor.learn(kept_token(service) or "")
+        from eval_factory.endpoint import sign_in
+
+        context.redactor.learn(sign_in.kept_token(service) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
     for place in blocked_places(ended.events):
         context.log.warning("offline: something wanted %s; it was not contacted", place)

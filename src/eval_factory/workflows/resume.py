@@ -42,6 +42,8 @@ class RunState:
     data_bundle: Mapping[str, Any] | None = None
     data_files: Mapping[str, str] = field(default_factory=dict)
     all_files: bool | None = None
+    inputs: str | None = None
+    """`unchanged.digest_of_inputs` of the collection; None where an earlier version collected."""
 
 
 def versions() -> dict[str, str]:
@@ -67,8 +69,15 @@ def finished_run(plan: Plan, state: RunState | None, read: DataRead) -> list[Pat
     return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
 
 
-def remember(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead) -> None:
-    """Write down that a run ended."""
+def remember(
+    plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead,
+    inputs: str | None = None,
+) -> None:  # fmt: skip
+    """Write down that a run ended.
+
+    Args:
+        inputs: what its collection read beside the folder (`unchanged.digest_of_inputs`).
+    """
     state = RunState(
         identity=plan.identity,
         versions=versions(),
@@ -79,6 +88,7 @@ def remember(plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, co
         data_bundle=read.bundle,
         data_files=read.own,
         all_files=read.all_files,
+        inputs=inputs,
     )
     write_atomic(plan.rundir.run_state, json.dumps(asdict(state), indent=2))
 

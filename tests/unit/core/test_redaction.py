@@ -173,3 +173,12 @@ def test_a_secret_that_has_the_name_of_a_file_stays_hidden(tmp_path: Path, monke
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "KEY2", "_x", "HF_TOKEN", "my_very_long_variable_name_for_a_key"])
 def test_the_name_of_a_variable_does_not_look_like_a_key(name: str) -> None:
     assert not looks_like_key(name)
+
+
+def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
+    secret = "a-secret-of-some-length-1"
+    known = Redactor([secret])
+    assert known.finds(f"x{secret}y")
+    assert known.finds(secret.encode().hex())
+    assert not known.finds(secret[:-1])
+    assert not Redactor().finds(secret)

@@ -262,3 +262,15 @@ def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> N
     assert [found.key for found in response_cache.typed_answers(path) if found.key in used] == ["used again", "new"]
     assert len(response_cache.used_keys(path, "before")) == 3
     assert response_cache.used_keys(tmp_path / "none.db", "run") == frozenset()
+
+
+def test_a_file_that_is_whole_is_not_written_to_when_it_is_checked(tmp_path: Path) -> None:
+    """Its checksum is part of a result, which the same command finds unchanged."""
+    path = tmp_path / "cache.db"
+    kept = response_cache.ResponseCache(path, "run")
+    kept.save(answer("k"), attempt("k"))
+    kept.close()
+    before = path.read_bytes()
+    response_cache.create_or_check(path)
+    assert [row["key"] for row in response_cache.read_answers(path)] == ["k"]
+    assert path.read_bytes() == before

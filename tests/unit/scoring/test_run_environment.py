@@ -54,7 +54,9 @@ def test_the_system_by_name(
 
 def test_every_package_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [("Zebra_Pack", "2"), ("a.b--C", "1.0"), ("a.b--C", "1.0"), (None, "3")]
-    installed: list[Any] = [SimpleNamespace(metadata={"Name": name}, version=version) for name, version in names]
+    installed: list[Any] = [
+        SimpleNamespace(metadata={"Name": name}, version=version, read_text=lambda _: None) for name, version in names
+    ]
     monkeypatch.setattr(metadata, "distributions", lambda: installed)
     run_environment.installed_packages.cache_clear()
     try:
@@ -82,3 +84,18 @@ def test_when_a_run_began_and_ended(tmp_path: Path) -> None:
     assert run_environment.began_and_ended(events, "mine") == ("2001-09-09T01:46:40Z", "2001-09-09T01:47:10Z")
     assert run_environment.began_and_ended(events, "nobody") == (None, None)
     assert run_environment.began_and_ended(tmp_path / "none", "mine") == (None, None)
+
+
+@pytest.mark.parametrize("header", ["Name: Own_Pack\nVersion: 1.5\n", "version: 1.5\nX: y\nNAME: Own_Pack\n"])
+def test_a_package_is_named_by_its_header_and_not_by_its_description(
+    header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"Metadata-Version: 2.1\n{header}Name: second\n\nName: described\nVersion: 9\n"
+    found = SimpleNamespace(metadata={"Name": "by-mail"}, version="0", read_text=lambda name: {"METADATA": text}[name])
+    cut = SimpleNamespace(metadata={"Name": "egg"}, version="2", read_text=lambda _: "Name: x\n\nVersion: 3\n")
+    monkeypatch.setattr(metadata, "distributions", lambda: [found, cut])
+    run_environment.installed_packages.cache_clear()
+    try:
+        assert run_environment.installed_packages() == "egg==2\nown-pack==1.5\n"
+    finally:
+        run_environment.installed_packages.cache_clear()

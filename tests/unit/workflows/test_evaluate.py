@@ -17,10 +17,13 @@ from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSet
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.admission import Admission
 from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission
+from eval_factory.plan import preflight
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.failures import raise_if_stopped
 from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.options import Options
+from eval_factory.workflows.resume import read_state
+from eval_factory.workflows.unchanged import written_before
 from finished_folder import finished_folder
 from unit.builders import MINIMAL, context, endpoint_settings, plan
 
@@ -127,7 +130,7 @@ def test_probes_are_let_through_with_what_other_runs_ask(tmp_path: Path, monkeyp
     made = context(RunDir(tmp_path / "out"))
     model, judge = endpoint_settings(), endpoint_settings(role="judge")
     let_through: list[Admission | None] = []
-    monkeypatch.setattr(workflow, "probe", lambda *arguments: let_through.append(arguments[-1]))
+    monkeypatch.setattr(preflight, "probe", lambda *arguments: let_through.append(arguments[-1]))
     assert workflow.probe_all(made, [model, judge], SHARED) == {"model", "judge"}
     shared, alone = let_through
     assert alone is None
@@ -172,3 +175,22 @@ def test_the_kind_of_a_stop_is_the_kind_of_its_error(kind: str | None, error: ty
     with pytest.raises(PrerequisiteError) as told:
         raise_if_stopped([event], None, logging.getLogger("test"))
     assert type(told.value) is error
+
+
+def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rundir = finished_folder(tmp_path / "out")
+    monkeypatch.setattr(workflow, "git_hash", lambda _: "abc123")
+    made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
+    state = read_state(rundir)
+    assert state is not None
+    ran = workflow.Ran((rundir.root / state.runs[0],), state.run_id, state.wall_s, state.inputs)
+    before = written_before(rundir)
+    kept = workflow.as_it_stands(context(rundir, screen), made, ran, before)
+    assert kept is not None
+    assert kept.summary.splitlines()[0].startswith("pubmed_qa: exact_match = 0.5000")
+    assert "its result stands (--fresh starts over)" in screen.getvalue()
+    rundir.results_yml.write_text("edited")
+    assert workflow.as_it_stands(context(rundir, screen), made, ran, before) is None
+    assert "collecting its results again" in screen.getvalue()

@@ -19,6 +19,8 @@ from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.redaction import REDACTED
 from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint import sign_in
+from eval_factory.executors import local as local_executor
 from eval_factory.executors.base import Execution, Finished, ProcessSpec, ignore
 from eval_factory.workflows import helm_run
 from eval_factory.workflows.context import RunContext
@@ -167,7 +169,7 @@ def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogC
 
 def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"openai": "a-new-token-of-a-service"}
-    monkeypatch.setattr(helm_run, "kept_token", kept.get)
+    monkeypatch.setattr(sign_in, "kept_token", kept.get)
     run(here, FakeExecutor())
     assert here.redactor.text(kept["openai"]) == kept["openai"]
     run(here, FakeExecutor(), of=with_key(**{"target.api_endpoint.oauth": "openai"}))
@@ -185,6 +187,6 @@ def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id
 
 def test_without_an_executor_it_is_the_local_one(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     local = FakeExecutor(5)
-    monkeypatch.setattr(helm_run, "LocalExecutor", lambda: local)
+    monkeypatch.setattr(local_executor, "LocalExecutor", lambda: local)
     ended = run_helm(replace(here, screen=io.StringIO()), with_key(), ["helm-run"], HelmRunSettings())
     assert (ended.returncode, len(local.specs)) == (5, 1)

@@ -35,7 +35,8 @@ ONE_CELL = "--one-cell"
 """With the number of the descriptor that ends with the suite's process: one cell, whose spec is on standard input."""
 WITHOUT_FORK = "--without-fork"
 NEEDED = (
-    "eval_factory.workflows.evaluate", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
+    "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.local",
+    "eval_factory.plan.preflight", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
     "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics",
     "eval_factory.scoring.response_statistics", "eval_factory.scoring.run_environment",
     "eval_factory.scoring.run_files", "scipy.special", "scipy.stats",

@@ -1,0 +1,166 @@
+"""A finished run is not collected again where nothing has changed, and is wherever anything has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.rundir import RunDir
+from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.scoring import run_environment
+from eval_factory.workflows import unchanged
+from eval_factory.workflows.resume import read_state
+from eval_factory.workflows.unchanged import program_sha256, unchanged_result, written_before
+from finished_folder import RUN, finished_folder
+from unit.builders import evaluation
+from unit.scoring.test_collect import state
+
+KEY = "a-secret-of-some-length-1"
+
+
+@pytest.fixture
+def rundir(tmp_path: Path) -> RunDir:
+    return finished_folder(tmp_path / "out")
+
+
+def plan_of(rundir: RunDir, **flags: Any) -> Plan:
+    return make_plan(evaluation({"config.output_dir": str(rundir.root), **flags}))
+
+
+def looked_at(
+    rundir: RunDir,
+    change: Callable[[], object] = lambda: None,
+    *,
+    redactor: Redactor | None = None,
+    commit: str | None = "abc123",
+    plan: Plan | None = None,
+) -> Any:
+    """What the next run finds: it takes the checksums away first, and then writes what is configured."""
+    before, remembered = written_before(rundir), read_state(rundir)
+    assert before is not None
+    assert remembered is not None
+    rundir.checksums.unlink()
+    rundir.attestation.unlink()
+    change()
+    return unchanged_result(
+        plan or plan_of(rundir), [rundir.root / RUN], before, redactor or Redactor(), run_id="run",
+        inputs=remembered.inputs, git_hash=commit,
+    )  # fmt: skip
+
+
+def content(rundir: RunDir) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in rundir.root.rglob("*") if path.is_file()}
+
+
+def restore(files: dict[Path, bytes]) -> None:
+    for path, data in files.items():
+        path.write_bytes(data)
+
+
+def test_a_result_that_nothing_has_changed_for_stands_byte_for_byte(rundir: RunDir) -> None:
+    before = content(rundir)
+    result = looked_at(rundir)
+    assert result.scores[result.main_metric].value == 0.5
+    assert [record.id for record in result.instances] == ["id0", "id1", "id2", "id3"]
+    assert content(rundir) == before
+    assert looked_at(rundir) is not None, "and again"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["results.jsonl", "evaluation_config.yaml", "run_config.yml", "packages.txt", "cache.db", f"{RUN}/stats.json"],
+)
+@pytest.mark.parametrize("how", ["edited", "gone"])
+def test_a_file_that_is_another_has_it_collected_again(name: str, how: str, rundir: RunDir) -> None:
+    file = rundir.root / name
+    edited = file.read_bytes() + b"\n"
+    change: Callable[[], object] = file.unlink if how == "gone" else lambda: file.write_bytes(edited)
+    assert looked_at(rundir, change) is None
+    assert not rundir.checksums.exists(), "what is to be collected again is not said to be whole"
+    assert not rundir.attestation.exists()
+
+
+def test_a_file_more_has_it_collected_again(rundir: RunDir) -> None:
+    assert looked_at(rundir, lambda: (rundir.root / RUN / "more.json").write_text("{}")) is None
+
+
+def test_another_statement_than_the_checksums_know_of(rundir: RunDir) -> None:
+    rundir.attestation.write_text("{}")
+    assert looked_at(rundir) is None
+
+
+@pytest.mark.parametrize("name", ["program", "framework", "packages", "python", "machine"])
+def test_another_program_or_machine_collects_again(
+    name: str, rundir: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "framework.yml"
+    other.write_text("x: 1")
+    changes: dict[str, tuple[object, str, Callable[..., object]]] = {
+        "program": (unchanged, "program_sha256", lambda _: "0" * 64),
+        "framework": (unchanged, "framework_path", lambda: other),
+        "packages": (run_environment, "installed_packages", lambda: "numpy==0\n"),
+        "python": (run_environment, "python_version", lambda: "3.0.0"),
+        "machine": (run_environment, "platform_of_this", lambda: {"machine": "other"}),
+    }
+    plan = plan_of(rundir)
+    target, attribute, value = changes[name]
+    monkeypatch.setattr(target, attribute, value)
+    assert looked_at(rundir, plan=plan) is None
+
+
+def test_another_commit_or_what_the_user_set_collects_again(rundir: RunDir) -> None:
+    before = content(rundir)
+    assert looked_at(rundir, commit="def456") is None
+    restore(before)
+    default = plan_of(rundir).evaluation.run.config.params.request_timeout
+    assert looked_at(rundir, plan=plan_of(rundir, **{"config.params.request_timeout": default})) is None
+
+
+def test_other_data_or_lost_logs_collect_again(rundir: RunDir) -> None:
+    before = content(rundir)
+    data = rundir.helm / "scenarios" / "pubmed_qa" / "data" / "test_set.json"
+    data.parent.mkdir(parents=True)
+    assert looked_at(rundir, lambda: data.write_text("{}")) is None
+    data.unlink()
+    restore(before)
+    assert looked_at(rundir) is not None
+    assert looked_at(rundir, rundir.events.unlink) is None
+
+
+def test_a_key_that_was_not_known_then_is_not_left_where_it_stands(tmp_path: Path) -> None:
+    rundir = finished_folder(tmp_path / "out", states=[state(number, KEY) for number in range(4)])
+    assert KEY in rundir.results_jsonl.read_text()
+    assert looked_at(rundir, redactor=Redactor([f"{KEY}-of-another"])) is not None
+    assert looked_at(rundir, redactor=Redactor([KEY])) is None
+
+
+def test_a_folder_without_checksums_or_of_an_earlier_version(rundir: RunDir) -> None:
+    before = written_before(rundir)
+    plan = plan_of(rundir)
+    nothing: dict[str, Any] = {"run_id": "run", "git_hash": "abc123"}
+    remembered = read_state(rundir)
+    assert remembered is not None
+    runs = [rundir.root / RUN]
+    assert unchanged_result(plan, runs, None, Redactor(), inputs=remembered.inputs, **nothing) is None
+    assert unchanged_result(plan, runs, before, Redactor(), inputs=None, **nothing) is None
+    rundir.checksums.write_text("no checksums")
+    assert written_before(rundir) is None
+    rundir.checksums.unlink()
+    assert written_before(rundir) is None
+
+
+def test_the_program_is_known_by_its_files_and_not_by_what_python_makes_of_them(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "module.py").write_text("x = 1")
+    first = program_sha256(tmp_path)
+    (tmp_path / "a" / "module.pyc").write_bytes(b"x")
+    assert program_sha256(tmp_path) == first
+    (tmp_path / "a" / "module.py").write_text("x = 2")
+    assert program_sha256(tmp_path) != first
+    (tmp_path / "a" / "module.py").rename(tmp_path / "a" / "other.py")
+    (tmp_path / "a" / "other.py").write_text("x = 1")
+    assert program_sha256(tmp_path) != first
