@@ -10,8 +10,8 @@
     scripts/slurm/cluster.py down [--purge]             stop exactly what was started; --purge: remove its folder
 
 It needs Debian's slurm-wlm and munge. Everything is under EVAL_FACTORY_SLURM (default: eval-factory-slurm in the folder
-for temporary files); ports are free ones, so that several clusters may stand side by side. CPUS, MEMORY_MB and MAX_ARRAY
-change what a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a daemon did not start (its log is
+for temporary files); ports are free ones, so that several clusters may stand side by side. CPUS, MEMORY_MB and
+MAX_ARRAY change what a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a daemon did not start (its log is
 named); 77 this machine cannot do it: not root, no Debian packages, or no namespaces (what is missing is printed).
 """
 
@@ -98,7 +98,8 @@ class Cluster:
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         self._start(MUNGE, ["munged", "--foreground", "--force", f"--key-file={key}",
-                            f"--socket={self.root}/munge.sock", f"--pid-file={self.root}/munged.pid", f"--log-file={self.root}/munged.log",
+                            f"--socket={self.root}/munge.sock", f"--pid-file={self.root}/munged.pid",
+                            f"--log-file={self.root}/munged.log",
                             f"--seed-file={self.root}/munged.seed"])  # fmt: skip
         self._until(lambda: (self.root / "munge.sock").exists(), MUNGE)
         self.start_controller()
