@@ -24,6 +24,7 @@ from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.endpoint.response_cache import read_roles
+from eval_factory.executors.slurm_commands import Slurm
 from eval_factory.plan.prices import prices_of
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_host import CellHost
@@ -33,6 +34,7 @@ from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
+from eval_factory.workflows.suite.slurm_suite import run_on_slurm
 from eval_factory.workflows.suite.suite_budget import total
 from eval_factory.workflows.suite.suite_configs import write_configs
 from eval_factory.workflows.suite.suite_hold import held
@@ -87,7 +89,10 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
         tell_start(work)
         try:
             collect_finished(work, known)
-            run_cells(work)
+            if suite.executor == "slurm":
+                run_on_slurm(work, Slurm(env))
+            else:
+                run_cells(work)
         except KeyboardInterrupt:
             with not_to_be_hung_up():
                 report = finish(work, interrupted=True)

@@ -23,6 +23,8 @@ class SuiteOptions:
     no_preflight: bool = False
     reuse: tuple[Path, ...] = ()
     """Folders, of suites or of runs, whose finished runs are taken over where they are the same."""
+    wait: bool = False
+    """With executor slurm: until all jobs have ended, instead of until they are submitted."""
 
 
 @dataclass(frozen=True)
