@@ -11,8 +11,8 @@
 
 It needs Debian's slurm-wlm and munge. Everything is under EVAL_FACTORY_SLURM (default: eval-factory-slurm in the folder
 for temporary files); ports are free ones, so that several clusters may stand side by side. CPUS, MEMORY_MB and
-MAX_ARRAY change what a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a daemon did not start (its log is
-named); 77 this machine cannot do it: not root, no Debian packages, or no namespaces (what is missing is printed).
+MAX_ARRAY change what a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a daemon did not start (its
+log is named); 77 this machine cannot do it: not root, no Debian packages, or no namespaces (it says which).
 """
 
 from __future__ import annotations

@@ -58,12 +58,12 @@ class Suite:
     """How long the cells of an endpoint that is gone are kept waiting."""
     limit_groups: Mapping[str, str]
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
+    document: Mapping[str, Any]
+    """The suite as it is run, `extends` and presets resolved: what suite_config.yml holds."""
     executor: str
     """`local` or `slurm`."""
     slurm: Mapping[str, Mapping[str, Any]]
     """Target -> what its cells ask of Slurm: every key of `SlurmSection`."""
-    document: Mapping[str, Any]
-    """The suite as it is run, `extends` and presets resolved: what suite_config.yml holds."""
 
 
 def usual_processes() -> int:

@@ -8,7 +8,7 @@ from eval_factory.config.slurm_model import slurm_of
 from eval_factory.core.errors import ConfigError
 from suites import suite, target
 
-USUAL = {
+USUAL: dict[str, Any] = {
     "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None, "extra": [],
     "prologue": [], "container": None, "python": None, "tasks_at_once": 1,
 }  # fmt: skip

@@ -101,5 +101,5 @@ def test_a_machine_without_slurm() -> None:
     def absent(*_: object) -> Captured:
         raise FileNotFoundError
 
-    with pytest.raises(PrerequisiteError, match="squeue is not there.*\n.*login node.*--executor local"):
+    with pytest.raises(PrerequisiteError, match=r"squeue is not there.*\n.*login node.*--executor local"):
         Slurm(ENV, absent).queue()

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from eval_factory.executors.slurm_script import BatchJob, batch_script
 
-PLAIN = {
+PLAIN: dict[str, Any] = {
     "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None,
     "extra": [], "prologue": [], "container": None, "python": "/venv/bin/python", "tasks_at_once": 1,
 }  # fmt: skip

@@ -34,6 +34,7 @@ from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
+from eval_factory.workflows.suite.slurm_jobs import refuse_what_slurm_cannot
 from eval_factory.workflows.suite.slurm_suite import run_on_slurm
 from eval_factory.workflows.suite.suite_budget import total
 from eval_factory.workflows.suite.suite_configs import write_configs
@@ -80,6 +81,8 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     """
     if options.fresh and options.reuse:
         raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
+    if suite.executor == "slurm":
+        refuse_what_slurm_cannot(suite, env, fresh=options.fresh)
     with held(suite.folder):
         cells = plan_cells(suite, env)
         known = finished_below(options.reuse)

@@ -13,6 +13,8 @@ from typing import Any
 
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import names_a_secret
 from eval_factory.executors.slurm_script import BatchJob, batch_script
 from eval_factory.executors.slurm_waves import Wanted
 from eval_factory.plan.run_plan import leaves_of
@@ -46,10 +48,10 @@ def key_of(planned: PlannedCell) -> str:
     return f"{planned.cell.target}/{planned.cell.evaluation}/{digest}"
 
 
-def refuse_what_slurm_cannot(suite: Suite, *, fresh: bool) -> None:
+def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str], *, fresh: bool) -> None:
     """
     Raises:
-        ConfigError: something that tasks on several machines cannot keep together.
+        ConfigError: something that tasks on several machines cannot keep together, or a secret for a batch script.
     """
     limits = [name for name, value in vars(suite.budget).items() if value is not None]
     problems = [
@@ -58,6 +60,12 @@ def refuse_what_slurm_cannot(suite: Suite, *, fresh: bool) -> None:
     ]
     if fresh:
         problems.append("run_suite: --fresh does not go with executor slurm: choose another suite.output_dir")
+    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    if redactor.tree(suite.slurm, known_only=True) != suite.slurm:
+        problems.append(
+            "suite.slurm: holds the value of a variable that is a secret (it is not shown), and is written into files;"
+            " keys reach the jobs without it"
+        )
     if problems:
         raise ConfigError(problems)
 

@@ -1,4 +1,4 @@
-"""What a suite on Slurm keeps on disk, all of its state: plan, waves, and of each cell its attempts and which one counts.
+"""What a suite on Slurm keeps on disk, all of its state: plan, waves, of each cell its attempts and which one counts.
 
 Written by whoever submits and by the tasks, on whatever machines: a file is whole or not there, and what several may
 write at the same time is put in place by a step of which the first wins.
@@ -110,6 +110,8 @@ class SlurmStore:
         self.suite = suite
         self.root = suite.state / "slurm"
         self.plan_file = self.root / "plan.jsonl"
+        self.cancelled = self.root / "cancelled"
+        """There where somebody has ended all jobs: who waits for them submits no others."""
         self._waves = self.root / "waves"
 
     def begin(self) -> str:
@@ -119,6 +121,7 @@ class SlurmStore:
             PrerequisiteError: the file system has no hard links, and who is first could not be told.
         """
         self._waves.mkdir(parents=True, exist_ok=True)
+        self.cancelled.unlink(missing_ok=True)
         own, place = self.root / f"{uuid.uuid4().hex}.tmp", self.root / "id"
         own.write_text(uuid.uuid4().hex[:10], encoding="utf-8")
         try:
@@ -127,7 +130,7 @@ class SlurmStore:
             pass
         except OSError as error:
             raise PrerequisiteError(
-                f"the file system of {self.suite.root} has no hard links ({error.strerror}), which executor slurm needs\n"
+                f"executor slurm needs hard links; the file system of {self.suite.root} has none: {error.strerror}\n"
                 "  choose a folder on another one with suite.output_dir"
             ) from error
         finally:
@@ -151,6 +154,10 @@ class SlurmStore:
         """Oldest first."""
         found = (read_wave(path) for path in self._waves.glob("w*.json"))
         return sorted(found, key=lambda wave: wave.number)
+
+    def open_waves(self) -> bool:
+        """Whether tasks may still need their keys, and so may be queued."""
+        return next(self._waves.glob("w*.env"), None) is not None
 
     def new_wave(self, suite_id: str, keys: Sequence[str]) -> Wave:
         """Its list stands on disk before anything is submitted; no two have the same number."""

@@ -22,19 +22,17 @@ from eval_factory.workflows.suite.slurm_jobs import (
     at_once,
     key_of,
     plan_line,
-    refuse_what_slurm_cannot,
     script_of,
     wanted,
 )
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
-from eval_factory.workflows.suite.suite_options import CellReport
+from eval_factory.workflows.suite.suite_options import QUEUED, CellReport
 
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.run_suite import Work
 
 POLL_S = 3.0
-QUEUED = "queued in Slurm"
 LOST = "its task is gone from Slurm and left no result; see its log"
 Sleep = Callable[[float], None]
 
@@ -46,7 +44,6 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Sleep = time.sleep) -> None:
         ConfigError, PrerequisiteError: nothing was submitted, or not all: the same command goes on.
         InterruptedRunError: while it waited. The jobs go on.
     """
-    refuse_what_slurm_cannot(work.suite, fresh=work.options.fresh)
     store = SlurmStore(work.suite.folder)
     run = SlurmRun(work, slurm, store, store.begin())
     try:
@@ -74,6 +71,8 @@ class SlurmRun:
     def to_the_end(self, sleep: Sleep) -> None:
         while True:
             queued = self._queued()
+            if self.store.cancelled.exists():
+                raise KeyboardInterrupt
             if queued is not None:
                 self._step(queued)
                 if not self.work.left or not self.work.options.wait:
@@ -184,14 +183,11 @@ class SlurmRun:
             self._submit_array(array)
 
     def _submit_array(self, array: Sequence[Wanted]) -> None:
-        """List, keys and folder of logs are there before sbatch is called; nothing that it says is needed afterwards."""
+        """List, keys and folder of logs are there before sbatch is called; what it says is needed by nobody."""
         keys = [one.key for one in array]
         wave = self.store.new_wave(self.suite_id, keys)
-        text = script_of(array, wave.job_name, wave.number, self.store)
-        if self.work.redactor.text(text) != text:
-            raise ConfigError("suite.slurm: holds the value of a variable that is a secret (it is not shown)")
         script = self.store.script(wave.number)
-        write_atomic(script, text, mode=PRIVATE)
+        write_atomic(script, script_of(array, wave.job_name, wave.number, self.store), mode=PRIVATE)
         environment = self.store.environment(wave.number)
         write_environment(environment, self.work.env, secrets_of(self.work.cells))
         for key in keys:
