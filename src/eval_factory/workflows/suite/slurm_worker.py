@@ -124,7 +124,7 @@ def copy_answers(source: RunDir, target: RunDir) -> bool:
                 shutil.copyfile(one, other)
                 other.chmod(PRIVATE)
         with closing(sqlite3.connect(target.cache_db)) as connection:
-            whole = connection.execute("PRAGMA quick_check").fetchone() == ("ok",)
+            whole = bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
     except (OSError, sqlite3.Error):
         whole = False
     if not whole:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_a_key_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: Pa
     ids=["budget", "time", "fresh", "secret"],
 )
 def test_what_jobs_cannot_keep(
-    tmp_path: Path, changes: dict[str, object], fresh: bool, said: list[str]
+    tmp_path: Path, changes: dict[str, Any], fresh: bool, said: list[str]
 ) -> None:  # fmt: skip
     from suites import suite
 

@@ -24,7 +24,8 @@ class Jobs:
         self.store = SlurmStore(self.dir)
         self.wave = self.store.new_wave(self.store.begin(), [f"{cell}/0a" for cell in CELLS])
         self.store.write_plan(
-            PlanLine(key, *key.split("/")[:2], {}, 2, no_preflight=False, debug=False) for key in self.wave.keys
+            PlanLine(key, key.split("/")[0], key.split("/")[1], {}, 2, no_preflight=False, debug=False)
+            for key in self.wave.keys
         )
         self.store.environment(1).touch()
         self.slurm = ScriptedSlurm([self.task(0, "RUNNING"), self.task(1), self.task(2, "COMPLETING")])
