@@ -13,7 +13,8 @@ from eval_factory.executors.slurm_commands import QueuedTask
 HOPELESS = frozenset(
     {
         "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser",
-        "PartitionNodeLimit", "PartitionTimeLimit", "QOSMaxCpuPerJobLimit", "QOSMaxWallDurationPerJobLimit",
+        "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "QOSMaxCpuPerJobLimit",
+        "QOSMaxWallDurationPerJobLimit",
         "AssocMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit", "launch_failed_requeued_held",
         "job_requeued_in_held_state",
     }

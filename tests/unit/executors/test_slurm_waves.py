@@ -32,6 +32,7 @@ def test_of_two_tasks_of_one_key_the_one_that_runs_counts() -> None:
     [
         ("PENDING", "JobHeldUser", True),
         ("PENDING", "(PartitionTimeLimit)", True),
+        ("PENDING", "PartitionConfig", True),
         ("PENDING", "launch failed requeued held", True),
         ("PENDING", "Resources", False),
         ("PENDING", "ReqNodeNotAvail, UnavailableNodes:n1", False),

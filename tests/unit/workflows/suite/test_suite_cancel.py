@@ -124,7 +124,12 @@ def test_jobs_of_slurm_are_ended_first(
 ) -> None:
     folder = suite_folder(tmp_path, started())
     asked: list[object] = []
-    monkeypatch.setattr(suite_cancel, "cancel_jobs", lambda *given: asked.insert(0, given[0]) is None)
+
+    def cancel_jobs(which: object, _: object) -> bool:
+        asked.append(which)
+        return True
+
+    monkeypatch.setattr(suite_cancel, "cancel_jobs", cancel_jobs)
     after = cancel(folder, print)
     assert after is not None
     assert asked == [folder]
