@@ -46,6 +46,10 @@ PROGRAM = {
     "EVAL_FACTORY_WITHOUT": "`all`, or names of patches: those that make helm-run quicker are left out.",
     "GITHUB_STEP_SUMMARY": "The file of a job's summary, which GitHub sets: `gate` adds its table.",
     "MLFLOW_DISABLE_TELEMETRY": "MLflow's telemetry is off unless this is set.",
+    "SLURM_CONF": "With executor slurm: Slurm's own configuration, if it is not where Slurm looks.",
+    "SLURM_CLUSTERS": "With executor slurm: the cluster that is asked, of several.",
+    "SLURM_JWT": "With executor slurm: Slurm's own token, where it signs in so; only Slurm's commands get it.",
+    "SLURM_ARRAY_TASK_ID": "Set by Slurm: which cell a task does.",
     "PYTHONUTF8": "Set to 1 for helm-run, whatever it is: every file is UTF-8.",
 }
 BETWEEN_PROCESSES = {

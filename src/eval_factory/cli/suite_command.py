@@ -20,6 +20,7 @@ FLAGS = {
     "preset": "suite.preset",
     "output_dir": "suite.output_dir",
     "limit_samples": "suite.params.limit_samples",
+    "executor": "suite.executor",
     "max_processes": "suite.max_processes",
     "max_cost": "suite.max_cost",
     "max_requests": "suite.max_requests",
@@ -49,8 +50,10 @@ FLAGS = {
 @click.option(
     "--reuse", type=HomePath(), multiple=True, metavar="DIR", help="Take finished runs over from here; may be repeated."
 )
-@click.option("--executor", type=click.Choice(["local"]), default="local", help="Where the cells run: on this machine.")
-@click.option("--wait", is_flag=True, help="Wait for the end, as the local executor always does.")
+@click.option(
+    "--executor", type=click.Choice(["local", "slurm"]), default=None, help="Where the cells run; local if not given."
+)
+@click.option("--wait", is_flag=True, help="Wait for the end, as the local executor always does, also of Slurm's jobs.")
 @click.option("--dry_run", is_flag=True, help="Show every cell and its command; start and write nothing.")
 @click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time of all cells; ask no endpoint.")
 @click.option("--fresh", is_flag=True, help="Forget the answers that earlier runs kept in the cells' folders.")
@@ -91,7 +94,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
         from eval_factory.workflows.suite.run_suite import run_suite as run
         from eval_factory.workflows.suite.suite_options import SuiteOptions
 
-        options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"])
+        options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"], given["wait"])
         with looking_on(suite_.folder, output) as observer:
             report = run(suite_, options, env=os.environ, screen=observer)
         show_end(report, output)

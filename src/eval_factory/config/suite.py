@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Request
+from eval_factory.config.slurm_model import slurm_of
 from eval_factory.config.suite_cells import Combination, combinations, document_of, limit_group_of
 from eval_factory.config.suite_layers import SuiteLayer, SuiteSources, read_layers
 from eval_factory.config.suite_parts import merged, normal_form
@@ -59,6 +60,10 @@ class Suite:
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
     document: Mapping[str, Any]
     """The suite as it is run, `extends` and presets resolved: what suite_config.yml holds."""
+    executor: str
+    """`local` or `slurm`."""
+    slurm: Mapping[str, Mapping[str, Any]]
+    """Target -> what its cells ask of Slurm: every key of `SlurmSection`."""
 
 
 def usual_processes() -> int:
@@ -140,6 +145,7 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         cells.append(Cell(one.target["name"], one.name, document_of(one, section, own, framework), own))
     said = {key: value for key, value in section.items() if value is not None}
     whole = {**framework.defaults.suite, **said}
+    whole["slurm"] = slurm_of(framework.defaults.suite["slurm"], section.get("slurm"))
     return Suite(
         folder=folder,
         cells=tuple(cells),
@@ -148,5 +154,7 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         max_attempts=whole["max_attempts"],
         max_outage_s=float(whole["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},
+        executor=whole["executor"],
+        slurm={target["name"]: slurm_of(whole["slurm"], target.get("slurm")) for target in section["targets"]},
         document={TOP: whole},
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from eval_factory.config.model import Line, Number, PathText, Positive
+from eval_factory.config.slurm_model import SlurmSection
 from eval_factory.core.redaction import looks_like_key
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.suite_dir import RESERVED_NAMES
@@ -103,6 +104,8 @@ class TargetEntry(_Described):
     """As config.params of a run config; they beat the suite's and the evaluation's."""
     limit_group: Name | None = None
     """Targets with the same group share their limits; targets with the same URL share them if this is not given."""
+    slurm: SlurmSection | None = None
+    """As suite.slurm, which it stands over key by key: what the cells of this target ask of Slurm."""
 
 
 class VariantEntry(_Described):
@@ -165,6 +168,10 @@ class SuiteSection(_Described):
     """A jury, as config.params.extra.judges of a run config; of the cells whose task has a jury."""
     prices: list[Any] | None = None
     """What models cost, as config.params.extra.prices of a run config; of every cell."""
+    executor: Literal["local", "slurm"] | None = None
+    """Where the cells run: on this machine, or as jobs of Slurm. Flag: --executor."""
+    slurm: SlurmSection | None = None
+    """What the jobs ask of Slurm; with executor slurm."""
     max_processes: Annotated[Positive, Field(le=MOST_PROCESSES)] | None = None
     """Cells that run at once; twice as many as this machine has cores, 8 at most, if not given."""
     max_attempts: Annotated[Positive, Field(le=MOST_ATTEMPTS)] | None = None

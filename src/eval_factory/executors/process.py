@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -139,6 +140,39 @@ def start_python(arguments: Sequence[str], *, said: str, inherited: Collection[i
             source.write(said.encode())
     process.returncode = 0  # so that nobody but the caller waits for it
     return process.pid
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What a short program said."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
+    """Run a short program to its end. One that takes longer than `timeout_s` is killed, and has failed.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Captured(-signal.SIGKILL, "", f"no answer in {timeout_s:.0f} s")
+    return Captured(done.returncode, done.stdout, done.stderr)
 
 
 def git_hash(folder: Path) -> str | None:

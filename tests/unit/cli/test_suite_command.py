@@ -82,7 +82,15 @@ def test_a_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]], spelling: li
     ]  # fmt: skip
     ((suite, options),) = ran
     assert suite.folder.root == here / "out"
-    assert options == SuiteOptions()
+    assert suite.executor == "local"
+    assert options == SuiteOptions(wait=True)
+
+
+def test_a_suite_on_slurm(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+    done = run("run_suite", "--run_config", "suite.yml", "--executor", "slurm")
+    assert done.exit_code == 0, done.output
+    ((suite, options),) = ran
+    assert (suite.executor, options) == ("slurm", SuiteOptions())
 
 
 def test_every_flag_reaches_the_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
@@ -175,7 +183,7 @@ def test_a_wrong_suite_is_a_record_too(here: Path) -> None:
 def test_another_executor_is_refused(here: Path) -> None:
     done = run("run_suite", "--run_config", "suite.yml", "--executor", "cloud")
     assert done.exit_code == 2
-    assert "'cloud' is not 'local'" in done.output
+    assert "'cloud' is not one of 'local', 'slurm'" in done.output
 
 
 def test_status(here: Path) -> None:

@@ -63,7 +63,7 @@ def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
         with RunDir(source).locked():
             target.parent.mkdir(parents=True, exist_ok=True)
             _copy(RunDir(source), copy)
-        _put(copy, target, suite)
+        put_in_place(copy, target, suite)
     except BusyError:
         return False
     except (OSError, shutil.Error) as error:
@@ -82,7 +82,12 @@ def _copy(source: RunDir, copy: Path) -> None:
     shutil.copytree(source.root, copy, symlinks=True, ignore=shutil.ignore_patterns(*own, *NEVER_COPIED))
 
 
-def _put(copy: Path, target: Path, suite: SuiteDir) -> None:
+def put_in_place(copy: Path, target: Path, suite: SuiteDir) -> None:
+    """Make the folder `copy` the cell's; what stood there is kept under the suite's own files.
+
+    Raises:
+        BusyError: somebody works there.
+    """
     if target.exists():
         with RunDir(target).locked():
             aside = suite.state / "set-aside" / target.parent.name

@@ -26,6 +26,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
 from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.executors.slurm_commands import Slurm
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
@@ -39,6 +40,8 @@ from eval_factory.workflows.suite.finished_cells import (
 from eval_factory.workflows.suite.left_socket import remembered, take_away
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
+from eval_factory.workflows.suite.slurm_jobs import refuse_what_slurm_cannot
+from eval_factory.workflows.suite.slurm_suite import run_on_slurm
 from eval_factory.workflows.suite.spent_before import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_configs import write_configs
 from eval_factory.workflows.suite.suite_hold import held
@@ -85,6 +88,8 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     """
     if options.fresh and options.reuse:
         raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
+    if suite.executor == "slurm":
+        refuse_what_slurm_cannot(suite, env, fresh=options.fresh)
     cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be begun leaves nothing
     known = finished_below(options.reuse)
     with held(suite.folder):
@@ -95,7 +100,10 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
         tell_start(work)
         try:
             collect_finished(work, known)
-            run_cells(work)
+            if suite.executor == "slurm":
+                run_on_slurm(work, Slurm(env))
+            else:
+                run_cells(work)
         except KeyboardInterrupt:
             with not_to_be_hung_up():
                 report = finish(work, interrupted=True)

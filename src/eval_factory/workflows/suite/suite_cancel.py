@@ -11,6 +11,7 @@ from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite.slurm_status import cancel_jobs
 from eval_factory.workflows.suite.suite_status import UNKNOWN, SuiteStatus, holder_now, status_of
 
 POLL_S = 0.2
@@ -19,7 +20,7 @@ LONGEST_S = 120.0
 
 
 def cancel(folder: SuiteDir, say: Callable[[str], object]) -> SuiteStatus | None:
-    """Interrupt the process that works on the suite, and wait for its end.
+    """End the suite's jobs in Slurm, interrupt the process that works on it, and wait for its end.
 
     Returns:
         Where the suite stands afterwards; None where nothing ran.
@@ -27,11 +28,14 @@ def cancel(folder: SuiteDir, say: Callable[[str], object]) -> SuiteStatus | None
     Raises:
         PrerequisiteError: it runs on another machine, is another user's, or does not end.
     """
+    had_jobs = cancel_jobs(folder, say)
     holder = holder_now(folder)
     if holder is None:
-        return None
+        return status_of(folder) if had_jobs else None
     if holder == UNKNOWN:
         raise PrerequisiteError(f"{folder.root}: somebody has just begun to work on the suite: try again in a moment")
+    if holder.host != socket.gethostname() and had_jobs:
+        return status_of(folder)  # it only waits for them, and sees that they were ended
     if holder.host != socket.gethostname():
         raise PrerequisiteError(
             f"{folder.root}: the suite runs on {holder.host} (process {holder.pid}), not on this machine:"

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+QUEUED = "queued in Slurm"
+"""Why a cell that goes on without this command is not complete."""
+
+
 @dataclass(frozen=True)
 class SuiteOptions:
     """How to run, beside what to run."""
@@ -25,6 +29,8 @@ class SuiteOptions:
     """Folders, of suites or of runs, whose finished runs are taken over where they are the same."""
     overrides: tuple[str, ...] = ()
     """`path.to.key=value,...`, over everything else, as `--overrides`; of `eval_factory.run_suite` alone."""
+    wait: bool = False
+    """With executor slurm: until all jobs have ended, instead of until they are submitted."""
 
 
 @dataclass(frozen=True)

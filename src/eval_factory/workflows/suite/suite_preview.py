@@ -36,7 +36,12 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     would_stop = grouped(cells, [(one.cell, text) for one in cells for text in one.missing])
     keys = [name for one in cells if one.evaluation is not None for name in one.evaluation.key_names()]
     redactor = Redactor.from_environment(env, [*dict.fromkeys(keys), HUB_TOKEN])
-    text = redactor.text("\n".join(_lines(suite, cells, debug=debug)) + "\n")
+    lines = list(_lines(suite, cells, debug=debug))
+    if suite.executor == "slurm":
+        from eval_factory.workflows.suite.slurm_preview import script_lines
+
+        lines += script_lines(suite, cells, env)
+    text = redactor.text("\n".join(lines) + "\n")
     return DryRun(own_lines(text), tuple(would_stop))
 
 
@@ -46,7 +51,8 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     yield "# suite"
     yield f"#   folder: {suite.folder.root}"
     yield f"#   {_many(len(cells), 'cell')}: {_many(evaluations, 'evaluation')}, {_many(targets, 'target')}"
-    yield f"#   at most {_many(suite.max_processes, 'cell')} at once, {_many(suite.max_attempts, 'attempt')} of each"
+    most = "as jobs of Slurm" if suite.executor == "slurm" else f"at most {_many(suite.max_processes, 'cell')} at once"
+    yield f"#   {most}, {_many(suite.max_attempts, 'attempt')} of each"
     yield f"#   budget of all cells: {_budget(suite)}"
     yield "\n# limits of endpoints, for all cells together"
     yield from (f"#   {line}" for line in _limits(suite, cells))

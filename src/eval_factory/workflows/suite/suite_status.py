@@ -22,6 +22,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.progress import EventTail
 from eval_factory.workflows.suite.cell_progress import CellFollower, CellProgress, is_number
+from eval_factory.workflows.suite.slurm_status import QueueReader
 from eval_factory.workflows.suite.suite_budget import total
 from eval_factory.workflows.suite.suite_lock import lock_is_held, may_hold
 from eval_factory.workflows.suite.suite_spending import SpendingReader
@@ -125,13 +126,14 @@ class SuiteReader:
         self._tail = EventTail(folder.events, None)
         self._state = SuiteState()
         self._cells = CellReader(folder)
+        self._queue = QueueReader(folder)
 
     def look(self) -> SuiteStatus:
         """Where it stands now."""
         holder = holder_now(self._folder)  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
             self._state.take(event)
-        return self._cells.status(self._state, is_running=holder is not None, holder=holder)
+        return self._queue.over(self._cells.status(self._state, is_running=holder is not None, holder=holder))
 
 
 class CellReader:

@@ -10,7 +10,7 @@ from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL
-from eval_factory.workflows.suite.suite_options import CellReport
+from eval_factory.workflows.suite.suite_options import QUEUED, CellReport
 
 MOST_NAMED = 12
 LONGEST_REASON = 200
@@ -49,6 +49,9 @@ def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str) -> l
     limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
     first = "" if limit is None else f"raise {limit} of the suite, and "
     lines = [f"{first}the same command goes on: only what is missing is asked"]
+    if any(cell.reason == QUEUED for cell in cells):
+        lines[0] = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
+        lines.append(f"  where it stands: eval-factory suite status {folder.root}")
     if any(cell.status == FAILED for cell in cells):
         lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
     if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):

@@ -111,7 +111,7 @@ def loop_of(
     made = [Cell(target, evaluation, {}, folder / target / evaluation) for target, evaluation in names]
     groups = {target: target[0] for target, _ in names}
     budget = Budget() if spent is None else spent[0]
-    suite = Suite(SuiteDir(folder), tuple(made), budget, processes, 3, 60.0, groups, {})
+    suite = Suite(SuiteDir(folder), tuple(made), budget, processes, 3, 60.0, groups, {}, "local", {})
     suite.folder.state.mkdir()
     for cell in made:
         suite.folder.cell_config(cell.target, cell.evaluation).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import pytest
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite.suite_budget import limit_reached
-from eval_factory.workflows.suite.suite_options import CellReport
+from eval_factory.workflows.suite.suite_options import QUEUED, CellReport
 from eval_factory.workflows.suite.suite_summary import summary_of
 
 FOLDER = SuiteDir(Path("/s"))
@@ -78,3 +78,13 @@ def test_not_all_of_many_are_named() -> None:
 def test_a_long_reason_is_cut() -> None:
     told = summary_of([cell("a", "failed", 3, "x" * 1000)], FOLDER)
     assert len(told.splitlines()[1]) < 260
+
+
+def test_what_goes_on_in_slurm_is_no_failure() -> None:
+    told = summary_of([cell("a", "complete"), cell("b", "missing", 0, QUEUED)], FOLDER).splitlines()
+    assert told == [
+        "2 cells: 1 complete, 1 missing",
+        "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it",
+        "  where it stands: eval-factory suite status /s",
+        "table: /s/suite_results.md",
+    ]

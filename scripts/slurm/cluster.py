@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+"""A real Slurm on this machine, for tests and for trying things: nodes n1, n2 ... that exist on loopback only.
+
+    scripts/slurm/cluster.py up [N]                     N nodes (3 if not given); installs what is missing
+    . "$(scripts/slurm/cluster.py env)"                 where sbatch and the others find it (SLURM_CONF)
+    scripts/slurm/cluster.py node-kill n1               the node loses power: its slurmd and all of its jobs are gone
+    scripts/slurm/cluster.py node-kill n1 STOP          its slurmd hangs while its jobs go on; CONT: it goes on
+    scripts/slurm/cluster.py node-start n1              a node that was killed comes back
+    scripts/slurm/cluster.py controller-kill            kill -9 of slurmctld; controller-start brings it back
+    scripts/slurm/cluster.py down [--purge]             stop exactly what was started; --purge: remove its folder
+
+It needs Debian's slurm-wlm and munge. Everything is under EVAL_FACTORY_SLURM (default: eval-factory-slurm in the folder
+for temporary files); ports are free ones, so that several clusters may stand side by side. CPUS, MEMORY_MB and
+MAX_ARRAY change what a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a daemon did not start (its
+log is named); 77 this machine cannot do it: not root, no Debian packages, or no namespaces (it says which).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+CANNOT = 77
+PACKAGES = {"slurmctld": "slurm-wlm", "munged": "munge"}
+"""A program that is needed, and Debian's package of it."""
+CONTROLLER, MUNGE = "slurmctld", "munged"
+PATIENCE_S = 30.0
+CONFIGURATION = """\
+ClusterName=evalfactory
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+AuthType=auth/munge
+AuthInfo=socket={root}/munge.sock,cred_expire=5
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={root}/state
+SlurmctldPidFile={root}/slurmctld.pid
+SlurmctldLogFile={root}/slurmctld.log
+SlurmdSpoolDir={root}/spool-%n
+SlurmdPidFile={root}/slurmd-%n.pid
+SlurmdLogFile={root}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
+SlurmdTimeout=6
+SlurmctldTimeout=10
+MessageTimeout=5
+KillWait=2
+BatchStartTimeout=10
+ReturnToService=2
+MaxArraySize={max_array}
+"""
+"""Loopback alone, neither cgroups nor systemd, make-believe sizes of nodes; a lost node is noticed in seconds."""
+
+
+class CannotError(Exception):
+    """This machine is not one that a cluster can be started on."""
+
+
+class Cluster:
+    """The folder of one, and what was started for it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.conf = root / "slurm.conf"
+        self._records = root / "started"
+        """A file for each process: its id and when it began, so that no other with the same id is ever killed."""
+
+    def up(self, count: int) -> None:
+        self._install()
+        if any(self._is_alive(name) for name in self._names()):
+            raise SystemExit(f"a cluster runs in {self.root}; stop it first: {sys.argv[0]} down")
+        shutil.rmtree(self.root, ignore_errors=True)
+        for folder in (self.root / "state", self._records):
+            folder.mkdir(parents=True)
+        self.root.chmod(0o755)
+        self._configure(count)
+        key = self.root / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        self._start(MUNGE, ["munged", "--foreground", "--force", f"--key-file={key}",
+                            f"--socket={self.root}/munge.sock", f"--pid-file={self.root}/munged.pid",
+                            f"--log-file={self.root}/munged.log",
+                            f"--seed-file={self.root}/munged.seed"])  # fmt: skip
+        self._until(lambda: (self.root / "munge.sock").exists(), MUNGE)
+        self.start_controller()
+        for number in range(1, count + 1):
+            self.start_node(f"n{number}")
+        self._until(lambda: self._idle() >= count, CONTROLLER)
+
+    def start_controller(self) -> None:
+        self._start(CONTROLLER, ["slurmctld", "-D", "-f", str(self.conf)])
+
+    def start_node(self, name: str) -> None:
+        """In a process namespace of its own, whose end is the end of all that is in it."""
+        self._known_node(name)
+        (self.root / f"spool-{name}").mkdir(exist_ok=True)
+        inside = 'hostname "$1"; mount --bind "$2/hosts" /etc/hosts; slurmd -D -N "$1" -f "$2/slurm.conf" & wait $!'
+        space = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--uts"]
+        self._start(name, [*space, "bash", "-c", inside, "node", name, str(self.root)])
+
+    def kill_node(self, name: str, how: str) -> None:
+        self._known_node(name)
+        pid = self._pid(name)
+        if pid is None:
+            raise SystemExit(f"{name} does not run; start it: {sys.argv[0]} node-start {name}")
+        if how == "KILL":
+            self._end(name, signal.SIGKILL)
+        else:
+            os.kill(_slurmd_below(pid), getattr(signal, f"SIG{how}"))
+
+    def kill_controller(self) -> None:
+        self._end(CONTROLLER, signal.SIGKILL)
+
+    def down(self, *, purge: bool) -> None:
+        """Nodes first: a node's end is that of its jobs."""
+        nodes = [name for name in self._names() if name not in (CONTROLLER, MUNGE)]
+        for name in nodes:
+            self._end(name, signal.SIGKILL)
+        for name in (CONTROLLER, MUNGE):
+            self._end(name, signal.SIGTERM)
+        if purge:
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    def env_file(self) -> Path:
+        path = self.root / "env"
+        if not path.is_file():
+            raise SystemExit(f"there is no cluster in {self.root}; start one: {sys.argv[0]} up")
+        return path
+
+    def _install(self) -> None:
+        if os.geteuid() != 0:
+            raise CannotError("it needs root, for the daemons and the nodes' namespaces")
+        missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+        if missing:
+            if shutil.which("apt-get") is None:
+                raise CannotError(f"{' and '.join(missing)} missing, and there is no apt-get to install them with")
+            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            for arguments in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *missing]):
+                done = subprocess.run(
+                    ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
+                )
+                if done.returncode:
+                    last = (done.stderr.strip().splitlines() or ["no reason was given"])[-1]
+                    raise CannotError(f"apt-get cannot install {' and '.join(missing)}: {last}")
+        tried = subprocess.run(
+            ["unshare", "--fork", "--pid", "--mount-proc", "--uts", "true"], capture_output=True, text=True, check=False
+        )
+        if tried.returncode:
+            raise CannotError(f"namespaces of processes are not allowed here: {tried.stderr.strip()}")
+
+    def _configure(self, count: int) -> None:
+        host = socket.gethostname().partition(".")[0]
+        port, *node_ports = _free_ports(count + 1)
+        size = f"CPUs={os.environ.get('CPUS', '2')} RealMemory={os.environ.get('MEMORY_MB', '2000')} State=UNKNOWN"
+        values = {"host": host, "port": port, "root": self.root, "max_array": os.environ.get("MAX_ARRAY", "1001")}
+        lines = [CONFIGURATION.format(**values)]
+        for number, own in enumerate(node_ports, 1):
+            lines.append(f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={own} {size}\n")
+        lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n")
+        self.conf.write_text("".join(lines), "utf-8")
+        # slurmd opens a cgroup plugin even where nothing uses it; to look for the right one fails without systemd
+        (self.root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n", "utf-8")
+        names = "".join(f"127.0.0.1 n{number}\n" for number in range(1, count + 1))
+        (self.root / "hosts").write_text(f"127.0.0.1 localhost {host}\n{names}", "utf-8")
+        (self.root / "env").write_text(f"export SLURM_CONF={self.conf}\n", "utf-8")
+
+    def _known_node(self, name: str) -> None:
+        if not self.conf.is_file() or f"NodeName={name} " not in self.conf.read_text("utf-8"):
+            raise SystemExit(f"there is no node {name!r} in {self.conf}")
+
+    def _start(self, name: str, argv: Sequence[str]) -> None:
+        if self._is_alive(name):
+            raise SystemExit(f"{name} runs already")
+        with (self.root / f"{name}.out").open("ab") as said:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+                env={**os.environ, "SLURM_CONF": str(self.conf)},
+            )  # fmt: skip
+        self._record(name).write_text(json.dumps([process.pid, _began(process.pid)]), "utf-8")
+        process.returncode = 0  # it outlives this program, which does not wait for it
+
+    def _end(self, name: str, how: signal.Signals) -> None:
+        pid = self._pid(name)
+        if pid is not None:
+            for number in (how, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+                with contextlib.suppress(TimeoutError):
+                    _wait_for(lambda: not self._is_alive(name), 5.0)
+                    break
+        self._record(name).unlink(missing_ok=True)
+
+    def _names(self) -> list[str]:
+        return sorted(path.stem for path in self._records.glob("*.json"))
+
+    def _record(self, name: str) -> Path:
+        return self._records / f"{name}.json"
+
+    def _pid(self, name: str) -> int | None:
+        try:
+            pid, began = json.loads(self._record(name).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return int(pid) if began is not None and _began(pid) == began else None
+
+    def _is_alive(self, name: str) -> bool:
+        return self._pid(name) is not None
+
+    def _idle(self) -> int:
+        found = subprocess.run(
+            ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"],
+            env={**os.environ, "SLURM_CONF": str(self.conf)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return len(set(found.stdout.split()))
+
+    def _until(self, holds: Callable[[], bool], name: str) -> None:
+        try:
+            _wait_for(holds, PATIENCE_S)
+        except TimeoutError:
+            self.down(purge=False)
+            raise SystemExit(f"{name} did not start in {PATIENCE_S:.0f} s: see {self.root}/{name}.out") from None
+
+
+def _wait_for(holds: Callable[[], bool], seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > ends:
+            raise TimeoutError
+        time.sleep(0.05)
+
+
+def _began(pid: int) -> str | None:
+    """When a process began, in the kernel's ticks; None where it is gone, or only waits to be reaped."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _below(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()):
+            yield child
+            yield from _below(child)
+
+
+def _slurmd_below(pid: int) -> int:
+    """The first that is slurmd itself: its jobs are below it."""
+    for child in _below(pid):
+        if Path(f"/proc/{child}/comm").read_text("utf-8").strip() == "slurmd":
+            return child
+    raise SystemExit("the node has no slurmd")
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def main(arguments: list[str]) -> int:
+    root = os.environ.get("EVAL_FACTORY_SLURM") or str(Path(tempfile.gettempdir()) / "eval-factory-slurm")
+    cluster = Cluster(Path(root).absolute())
+    try:
+        match arguments:
+            case ["up"] | ["up", _] if all(given.isdigit() and 0 < int(given) < 65 for given in arguments[1:]):
+                cluster.up(int(arguments[1]) if len(arguments) > 1 else 3)
+                print(f'{cluster.root}: nodes are idle; go on with: . "{cluster.env_file()}"')
+            case ["env"]:
+                print(cluster.env_file())
+            case ["down"] | ["down", "--purge"]:
+                cluster.down(purge=len(arguments) > 1)
+            case ["node-kill", name]:
+                cluster.kill_node(name, "KILL")
+            case ["node-kill", name, ("KILL" | "STOP" | "CONT") as how]:
+                cluster.kill_node(name, how)
+            case ["node-start", name]:
+                cluster.start_node(name)
+            case ["controller-kill"]:
+                cluster.kill_controller()
+            case ["controller-start"]:
+                cluster.start_controller()
+            case _:
+                print(__doc__, file=sys.stderr)
+                return 2
+    except CannotError as error:
+        print(f"no Slurm can be started on this machine: {error}", file=sys.stderr)
+        return CANNOT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,210 @@
+"""What a suite on Slurm keeps on disk, all of its state: plan, waves, of each cell its attempts and which one counts.
+
+Written by whoever submits and by the tasks, on whatever machines: a file is whole or not there, and what several may
+write at the same time is put in place by a step of which the first wins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.jsonl import json_line
+from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, write_atomic
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.executors.slurm_waves import Wave, job_name
+
+MOST_WAVES = 100_000
+
+
+@dataclass(frozen=True)
+class PlanLine:
+    """What a task has to know to do a cell."""
+
+    key: str
+    """Of the cell with its configuration: of another configuration it is another."""
+    target: str
+    evaluation: str
+    document: Mapping[str, Any]
+    """The run config, with this task's part of the endpoint's limits."""
+    max_attempts: int
+    no_preflight: bool
+    debug: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of a cell in a wave, or for good."""
+
+    attempt: str
+    """The name of its folder; empty where nothing was begun."""
+    status: str
+    exit_code: int
+    reason: str | None
+    attempts: int
+
+
+class CellStore:
+    """Of one cell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._attempts = folder / "attempts"
+        self._done = folder / "done.json"
+
+    def attempts(self) -> list[Path]:
+        """Oldest first."""
+        found = [path for path in self._attempts.glob("w*") if path.is_dir()]
+        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+    def attempts_of(self, wave: int) -> int:
+        return sum(1 for _ in self._attempts.glob(f"w{wave}-*"))
+
+    def new_attempt(self, wave: int) -> Path:
+        """A folder that nobody else works in: the same task may run on two nodes at once."""
+        path = self._attempts / f"w{wave}-{uuid.uuid4().hex[:12]}"
+        path.mkdir(parents=True, mode=PRIVATE_FOLDER)
+        return path
+
+    def output(self, attempt: str) -> Path:
+        return self._attempts / attempt / "out"
+
+    def done(self) -> Ended | None:
+        """The attempt that counts: it is complete."""
+        return _read(self._done)
+
+    def ended(self, wave: int) -> Ended | None:
+        return _read(self._of_wave(wave))
+
+    def publish(self, ended: Ended, wave: int, *, complete: bool) -> None:
+        """The first that publishes has decided, here and for good where the result is complete."""
+        own = self.folder / f"{uuid.uuid4().hex}.tmp"
+        write_atomic(own, json_line(asdict(ended)))
+        try:
+            for place in [self._done, self._of_wave(wave)] if complete else [self._of_wave(wave)]:
+                with suppress(FileExistsError):
+                    os.link(own, place)
+        finally:
+            own.unlink(missing_ok=True)
+
+    def forget_done(self) -> None:
+        """Its result is not there any more."""
+        for path in (self._done, *self.folder.glob("ended-w*.json")):
+            path.unlink(missing_ok=True)
+
+    def _of_wave(self, wave: int) -> Path:
+        return self.folder / f"ended-w{wave}.json"
+
+
+class SlurmStore:
+    """Of a suite."""
+
+    def __init__(self, suite: SuiteDir) -> None:
+        self.suite = suite
+        self.root = suite.state / "slurm"
+        self.plan_file = self.root / "plan.jsonl"
+        self.cancelled = self.root / "cancelled"
+        """There where somebody has ended all jobs: who waits for them submits no others."""
+        self._waves = self.root / "waves"
+
+    def begin(self) -> str:
+        """Make the folders; the suite's own id, which the names of its jobs have.
+
+        Raises:
+            PrerequisiteError: the file system has no hard links, and who is first could not be told.
+        """
+        self._waves.mkdir(parents=True, exist_ok=True)
+        self.cancelled.unlink(missing_ok=True)
+        own, place = self.root / f"{uuid.uuid4().hex}.tmp", self.root / "id"
+        own.write_text(uuid.uuid4().hex[:10], encoding="utf-8")
+        try:
+            os.link(own, place)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise PrerequisiteError(
+                f"executor slurm needs hard links; the file system of {self.suite.root} has none: {error.strerror}\n"
+                "  choose a folder on another one with suite.output_dir"
+            ) from error
+        finally:
+            own.unlink(missing_ok=True)
+        return place.read_text(encoding="utf-8")
+
+    def is_there(self) -> bool:
+        """Whether anything was ever submitted."""
+        return self._waves.is_dir()
+
+    def write_plan(self, lines: Iterable[PlanLine]) -> None:
+        """Tasks that are queued still find what they were submitted for."""
+        known = {line.key: line for line in (*self.plan(), *lines)}
+        text = "".join(f"{json_line(asdict(line))}\n" for line in known.values())
+        write_atomic(self.plan_file, text, mode=PRIVATE)
+
+    def plan(self) -> list[PlanLine]:
+        return read_plan(self.plan_file) if self.plan_file.is_file() else []
+
+    def waves(self) -> list[Wave]:
+        """Oldest first."""
+        found = (read_wave(path) for path in self._waves.glob("w*.json"))
+        return sorted(found, key=lambda wave: wave.number)
+
+    def open_waves(self) -> bool:
+        """Whether tasks may still need their keys, and so may be queued."""
+        return next(self._waves.glob("w*.env"), None) is not None
+
+    def new_wave(self, suite_id: str, keys: Sequence[str]) -> Wave:
+        """Its list stands on disk before anything is submitted; no two have the same number."""
+        last = max((wave.number for wave in self.waves()), default=0)
+        for number in range(last + 1, last + MOST_WAVES):
+            wave = Wave(number, job_name(suite_id, number), tuple(keys))
+            with suppress(FileExistsError):
+                descriptor = os.open(self.wave_file(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(wave)))
+                self.logs(number).mkdir(parents=True, exist_ok=True)
+                return wave
+        raise PrerequisiteError(f"{self._waves} has too many waves: choose another suite.output_dir")
+
+    def wave_file(self, number: int) -> Path:
+        return self._waves / f"w{number}.json"
+
+    def script(self, number: int) -> Path:
+        return self._waves / f"w{number}.sh"
+
+    def environment(self, number: int) -> Path:
+        """The keys of a wave's tasks: theirs alone, and gone when the wave has ended."""
+        return self._waves / f"w{number}.env"
+
+    def logs(self, number: int) -> Path:
+        """What Slurm and the tasks say of themselves, a file a task."""
+        return self.root / "logs" / f"w{number}"
+
+    def cell(self, key: str) -> CellStore:
+        return CellStore(self.root / "cells" / key)
+
+
+def read_plan(path: Path) -> list[PlanLine]:
+    return [PlanLine(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def read_wave(path: Path) -> Wave:
+    """One whose submitter was killed while he wrote it has nothing in it: nothing was submitted."""
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return Wave(int(path.stem[1:]), "", ())
+    return Wave(fields["number"], fields["job_name"], tuple(fields["keys"]))
+
+
+def _read(path: Path) -> Ended | None:
+    try:
+        return Ended(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,164 @@
+"""A task of Slurm: one cell, from the plan to a published result.
+
+    python -m eval_factory.workflows.suite.slurm_worker PLAN WAVE
+
+The task may be started again after its node was lost, and may run on two nodes at once: it works in a folder of its
+own, on a copy of the answers that earlier attempts have paid for, and the first result that is published counts.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import signal
+import sqlite3
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
+
+from eval_factory.core.errors import HelmError, InterruptedRunError, PrerequisiteError
+from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.core.signals import interrupt_on_signals
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.executors.slurm_waves import Wave
+from eval_factory.report.documents import to_yaml
+from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, Outcome, Then, Tried, outcome_of
+from eval_factory.workflows.suite.cell_process import run_cell
+from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
+from eval_factory.workflows.suite.slurm_environment import take_environment
+from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore, read_plan, read_wave
+
+MODULE = "eval_factory.workflows.suite.slurm_worker"
+TASK = "SLURM_ARRAY_TASK_ID"
+MOST_STARTS = 6
+"""Of one cell in one wave, with those after lost nodes: a cell that takes its node down is not begun for ever."""
+AGAIN = (Then.AGAIN, Then.ASK_AND_AGAIN)
+
+
+def work(plan: Path, wave_file: Path, index: int) -> int:
+    """Do the task. Returns the exit code, which Slurm keeps and nobody needs."""
+    wave, store = read_wave(wave_file), store_of(plan)
+    line = next(line for line in read_plan(plan) if line.key == wave.keys[index])
+    cell = store.cell(line.key)
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    if cell.done() is None and cell.ended(wave.number) is None:
+        try:
+            take_environment(store.environment(wave.number), os.environ)
+        except FileNotFoundError:
+            reason = "its keys are gone, as after 'suite cancel': run the same command again"
+            code = PrerequisiteError.exit_code
+            cell.publish(Ended("", MISSING, code, reason, 0), wave.number, complete=False)
+            return code
+        code = _until_it_ends(cell, wave, line, store.suite)
+        if code == InterruptedRunError.exit_code:
+            return code
+    else:
+        code = 0
+    remove_environment(store, wave)
+    return code
+
+
+def store_of(plan: Path) -> SlurmStore:
+    """Of the suite whose plan it is: `.suite/slurm/plan.jsonl` in its folder."""
+    return SlurmStore(SuiteDir(plan.absolute().parents[2]))
+
+
+def remove_environment(store: SlurmStore, wave: Wave) -> None:
+    """The keys go when no task of the wave needs them any more."""
+    cells = (store.cell(key) for key in wave.keys)
+    if all(cell.done() is not None or cell.ended(wave.number) is not None for cell in cells):
+        store.environment(wave.number).unlink(missing_ok=True)
+
+
+def _until_it_ends(cell: CellStore, wave: Wave, line: PlanLine, suite: SuiteDir) -> int:
+    """Begin the cell until another attempt cannot help, and publish what came of it.
+
+    An attempt that was interrupted (its time, `scancel`, a node that is needed for others) is not published: Slurm may
+    start the task again.
+    """
+    crashes = 0
+    for count in range(1, line.max_attempts + 1):
+        if cell.attempts_of(wave.number) >= MOST_STARTS:
+            reason = f"was begun {MOST_STARTS} times and never came to its end"
+            outcome = Outcome(Then.REST, FAILED, reason, HelmError.exit_code)
+            cell.publish(_ended("", outcome, MOST_STARTS), wave.number, complete=False)
+            return outcome.exit_code
+        attempt = begin(cell, wave, line, suite)
+        outcome = run(attempt, line, suite, Tried(count, line.max_attempts, crashes))
+        crashes += outcome.crashed
+        if outcome.exit_code == InterruptedRunError.exit_code:
+            return outcome.exit_code
+        if outcome.then not in AGAIN:
+            break
+    cell.publish(_ended(attempt.name, outcome, count), wave.number, complete=outcome.status == COMPLETE)
+    return outcome.exit_code
+
+
+def _ended(attempt: str, outcome: Outcome, count: int) -> Ended:
+    return Ended(attempt, outcome.status, outcome.exit_code, outcome.reason, count)
+
+
+def begin(cell: CellStore, wave: Wave, line: PlanLine, suite: SuiteDir) -> Path:
+    """A private folder with the run config, and with the answers of the last attempt that can be read."""
+    before = [suite.cell(line.target, line.evaluation), *(path / "out" for path in cell.attempts())]
+    attempt = cell.new_attempt(wave.number)
+    output = attempt / "out"
+    document = copy.deepcopy(dict(line.document))
+    document["config"]["output_dir"] = str(output)
+    write_atomic(attempt / "run_config.yml", to_yaml(document), mode=PRIVATE)
+    for source in reversed(before):
+        if copy_answers(RunDir(source), RunDir(output)):
+            break
+    return attempt
+
+
+def copy_answers(source: RunDir, target: RunDir) -> bool:
+    """Whether the copy is whole: its writer may be at work on a node that nobody can reach."""
+    if not source.cache_db.is_file():
+        return False
+    target.root.mkdir(parents=True, exist_ok=True)
+    try:
+        for one, other in zip(source.answers[:2], target.answers[:2], strict=True):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(one, other)
+                other.chmod(PRIVATE)
+        with closing(sqlite3.connect(target.cache_db)) as connection:
+            whole = bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
+    except (OSError, sqlite3.Error):
+        whole = False
+    if not whole:
+        shutil.rmtree(target.root)
+    return whole
+
+
+def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried) -> Outcome:
+    """Evaluate, as `run_eval` does; what it says goes into the cell's log."""
+    record = attempt / "end.json"
+    log = suite.cell_log(line.target, line.evaluation)
+    spec = CellSpec(
+        number=tried.attempts,
+        run_config=str(attempt / "run_config.yml"),
+        log=str(log),
+        record=str(record),
+        debug=line.debug,
+        probed=() if line.no_preflight else None,
+    )
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
+        code = run_cell(spec, screen)
+    return outcome_of(end_of(code, record), tried)
+
+
+def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupt_on_signals()
+    plan, wave = map(Path, arguments)
+    try:
+        return work(plan, wave, int(os.environ[TASK]))
+    except KeyboardInterrupt:
+        return InterruptedRunError.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

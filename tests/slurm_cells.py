@@ -1,0 +1,67 @@
+"""Cells of a suite for Slurm, and a Slurm that does what a test says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eval_factory.config.suite import Suite, build_suite
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
+from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
+
+ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
+
+
+def cells_of(folder: Path, **changes: Any) -> tuple[Suite, tuple[PlannedCell, ...]]:
+    """Two targets at two endpoints, an evaluation of each."""
+    targets = [
+        {"name": name, "api_endpoint": {"url": f"https://{name}.example/v1", "model_id": "m", "type": "chat"}}
+        for name in ("a", "b")
+    ]
+    section = {
+        "output_dir": str(folder), "evaluations": ["sample_medical_qa"], "targets": targets, "executor": "slurm",
+        **changes,
+    }  # fmt: skip
+    suite = build_suite(None, document={"suite": section}, env=ENV)
+    return suite, plan_cells(suite, ENV)
+
+
+@dataclass
+class ScriptedSlurm:
+    """As `Slurm`: what is queued stands in `tasks`."""
+
+    tasks: list[QueuedTask] = field(default_factory=list)
+    submitted: list[str] = field(default_factory=list)
+    cancelled: list[tuple[str, int]] = field(default_factory=list)
+    silent: int = 0
+    """How often squeue fails before it says something."""
+    refuses: bool = False
+    queues: bool = True
+    """Whether what is submitted stands in the queue."""
+
+    def submit(self, script: Path) -> str:
+        if self.refuses:
+            raise PrerequisiteError("sbatch does not take it")
+        text = script.read_text("utf-8")
+        self.submitted.append(text)
+        lines = [line.removeprefix("#SBATCH --") for line in text.splitlines()]
+        name = next(line.removeprefix("job-name=") for line in lines if line.startswith("job-name="))
+        last = next(line for line in lines if line.startswith("array=0-")).removeprefix("array=0-").partition("%")[0]
+        if self.queues:
+            self.tasks += [QueuedTask(name, "7", index, "PENDING", "None") for index in range(int(last) + 1)]
+        return "7"
+
+    def queue(self) -> tuple[QueuedTask, ...]:
+        if self.silent:
+            self.silent -= 1
+            raise QueueUnknownError("squeue does not say what is queued: no controller\n  run it again")
+        return tuple(self.tasks)
+
+    def cancel(self, name: str, tasks: Any = ()) -> None:
+        self.cancelled.append((name, len(tasks)))
+        self.tasks = [task for task in self.tasks if task.job_name != name or (tasks and task not in tasks)]
+
+    def largest_array(self) -> int:
+        return 1000

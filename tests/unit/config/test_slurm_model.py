@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.config.slurm_model import slurm_of
+from eval_factory.core.errors import ConfigError
+from suites import suite, target
+
+USUAL: dict[str, Any] = {
+    "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None, "extra": [],
+    "prologue": [], "container": None, "python": None, "tasks_at_once": 1,
+}  # fmt: skip
+
+
+def test_what_nobody_says() -> None:
+    found = suite()
+    assert found.executor == "local"
+    assert found.slurm == {"small": USUAL, "big": USUAL}
+
+
+def test_a_target_stands_over_the_suite_key_by_key() -> None:
+    own = target("big", slurm={"gpus": "a100:2", "time": "1-12:00", "account": None})
+    found = suite(executor="slurm", slurm={"account": "lab", "time": "30", "mem": "8G"}, targets=[target("small"), own])
+    assert found.executor == "slurm"
+    assert found.slurm["small"] == {**USUAL, "account": "lab", "time": "30", "mem": "8G"}
+    assert found.slurm["big"] == {**USUAL, "account": "lab", "time": "1-12:00", "mem": "8G", "gpus": "a100:2"}
+
+
+def test_flags_and_overrides_say_it_too() -> None:
+    found = suite(flags={"suite.executor": "slurm"}, overrides=("suite.slurm.cpus=4,suite.slurm.partition=gpu",))
+    assert (found.executor, found.slurm["big"]["cpus"], found.slurm["big"]["partition"]) == ("slurm", 4, "gpu")
+
+
+def test_a_section_over_another() -> None:
+    assert slurm_of({"a": 1, "b": 2}, {"a": 3}, None, {"a": None, "b": 4}) == {"a": 1, "b": 4}
+
+
+def test_no_cell_is_another_run_for_where_it_runs() -> None:
+    there = suite(executor="slurm", slurm={"cpus": 4}, targets=[target("small", slurm={"mem": "1G"}), target("big")])
+    assert [cell.document for cell in there.cells] == [cell.document for cell in suite().cells]
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"acount": "x"}, "unknown key suite.slurm.acount, did you mean 'account'?"),
+        ({"account": "a b"}, "suite.slurm.account: must be a name as Slurm has it"),
+        ({"partition": "-p"}, "suite.slurm.partition: must be a name"),
+        ({"time": 5400}, "suite.slurm.time: must be text (put it in quotes)"),
+        ({"time": "2h"}, "suite.slurm.time: must be a time as Slurm has it"),
+        ({"mem": "8GB"}, "suite.slurm.mem: must be a number with K, M, G or T"),
+        ({"gpus": "a100:"}, "suite.slurm.gpus: must be a number of GPUs"),
+        ({"cpus": 0}, "suite.slurm.cpus"),
+        ({"tasks_at_once": 0}, "suite.slurm.tasks_at_once"),
+        ({"extra": ["--array=3"]}, "suite.slurm.extra[0]: --array does not go here: eval-factory sets it itself"),
+        ({"extra": ["--exclusive", "--mem=3G"]}, "suite.slurm.extra[1]: --mem does not go here: say it as `mem`"),
+        ({"extra": ["-p gpu"]}, "suite.slurm.extra[0]: must be one option of sbatch in its long form"),
+        ({"prologue": ["a\nb"]}, "suite.slurm.prologue[0]"),
+        ({"prologue": ["export K=sk-abcdefghijklmnop1234567890"]}, "suite.slurm.prologue[0]: holds what looks like"),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+)
+def test_what_is_wrong_is_said(said: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        suite(slurm=said)
+    assert any(problem in text for text in caught.value.problems), caught.value.problems
+    assert "abcdefghijklmnop" not in str(caught.value)
+
+
+def test_all_of_it_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        suite(executor="slrm", slurm={"time": "x", "mem": "y"}, targets=[target("small", slurm={"cpu": 2})])
+    text = str(caught.value)
+    assert all(word in text for word in ("suite.executor", "slurm.time", "slurm.mem", "targets[0].slurm.cpu"))
+
+
+@pytest.mark.parametrize("time", ["30", "2:30", "2:00:00", "1-12", "1-12:00", "1-12:00:00"])
+def test_times_of_slurm(time: str) -> None:
+    assert suite(slurm={"time": time}).slurm["big"]["time"] == time

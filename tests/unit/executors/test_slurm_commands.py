@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.executors.process import Captured
+from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError, Slurm
+
+ENV = {"PATH": "/bin", "SLURM_CONF": "/c", "OPENAI_API_KEY": "canary", "SBATCH_EXPORT": "ALL", "SQUEUE_FORMAT": "%i"}
+
+
+class Commands:
+    """Says what it was given, and keeps what was asked."""
+
+    def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
+        self.said = Captured(code, stdout, stderr)
+        self.asked: list[list[str]] = []
+        self.env: Mapping[str, str] = {}
+        self.seconds = 0.0
+
+    def __call__(self, argv: Sequence[str], env: Mapping[str, str], seconds: float) -> Captured:
+        self.asked.append(list(argv))
+        self.env, self.seconds = env, seconds
+        return self.said
+
+
+def test_a_job_is_submitted_without_keys_or_settings_of_the_terminal() -> None:
+    commands = Commands("4711\n")
+    assert Slurm(ENV, commands).submit(Path("/r/w1.sh")) == "4711"
+    assert commands.asked == [["sbatch", "--parsable", "/r/w1.sh"]]
+    assert commands.env == {"PATH": "/bin", "SLURM_CONF": "/c"}
+    assert commands.seconds == 60.0
+    assert Slurm(ENV, Commands("sbatch: lua: hello\n4711;cluster\n")).submit(Path("x")) == "4711"
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1), Commands("4711", "x", 1), Commands("what")],
+    ids=["refused", "failed", "unclear"],
+)
+def test_a_job_that_is_not_taken(commands: Commands) -> None:
+    with pytest.raises(PrerequisiteError, match=r"sbatch does not take /r/w1\.sh: .*\n  set suite\.slurm right"):
+        Slurm(ENV, commands).submit(Path("/r/w1.sh"))
+
+
+def test_the_reason_of_sbatch_is_said() -> None:
+    with pytest.raises(PrerequisiteError, match="error: Invalid account\n"):
+        Slurm(ENV, Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1)).submit(Path("x"))
+    with pytest.raises(PrerequisiteError, match="it ended with 3"):
+        Slurm(ENV, Commands("", "", 3)).submit(Path("x"))
+
+
+def test_the_queue() -> None:
+    commands = Commands("ef-1-w1|12|0|RUNNING|None\nef-1-w1|12|1|PENDING|(Resources)\nother|9|N/A|RUNNING|None\n")
+    assert Slurm(ENV, commands).queue() == (
+        QueuedTask("ef-1-w1", "12", 0, "RUNNING", "None"),
+        QueuedTask("ef-1-w1", "12", 1, "PENDING", "(Resources)"),
+    )
+    (argv,) = commands.asked
+    assert argv == ["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]
+    assert Slurm(ENV, Commands("")).queue() == ()
+
+
+@pytest.mark.parametrize(
+    "commands", [Commands("", "slurm_load_jobs error: timed out", 1), Commands("garbage")], ids=["fails", "unreadable"]
+)
+def test_a_queue_that_is_not_known_is_not_an_empty_one(commands: Commands) -> None:
+    with pytest.raises(QueueUnknownError):
+        Slurm(ENV, commands).queue()
+
+
+def test_a_name_with_the_separator_in_it_is_read() -> None:
+    (task,) = Slurm(ENV, Commands("a|b|1|2|PENDING|Priority")).queue()
+    assert (task.job_name, task.index) == ("a|b", 2)
+
+
+def test_cancelling_by_name_alone_or_some_tasks_of_it() -> None:
+    commands = Commands()
+    Slurm(ENV, commands).cancel("ef-1-w1")
+    Slurm(ENV, commands).cancel("ef-1-w1", [QueuedTask("ef-1-w1", "12", 3, "PENDING", "JobHeldUser")])
+    first = ["scancel", f"--user={os.getuid()}", "--name=ef-1-w1"]
+    assert commands.asked == [first, [*first, "12_3"]]
+    Slurm(ENV, Commands("", "scancel: error: Invalid job id 12", 1)).cancel("x")
+    with pytest.raises(PrerequisiteError, match="does not cancel x: scancel: error: no controller"):
+        Slurm(ENV, Commands("", "scancel: error: no controller", 1)).cancel("x")
+
+
+def test_the_largest_array() -> None:
+    assert Slurm(ENV, Commands("MaxArraySize            = 1001\nMaxJobs = 3\n")).largest_array() == 1000
+    assert Slurm(ENV, Commands("MaxArraySize = 1\n")).largest_array() == 1
+    for commands in (Commands("MaxArraySize = 1001", "", 1), Commands("nothing")):
+        with pytest.raises(PrerequisiteError, match="is this a machine from which jobs are submitted"):
+            Slurm(ENV, commands).largest_array()
+
+
+def test_a_machine_without_slurm() -> None:
+    def absent(*_: object) -> Captured:
+        raise FileNotFoundError
+
+    with pytest.raises(PrerequisiteError, match=r"squeue is not there.*\n.*login node.*--executor local"):
+        Slurm(ENV, absent).queue()

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from eval_factory.executors.slurm_script import BatchJob, batch_script
+
+PLAIN: dict[str, Any] = {
+    "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None,
+    "extra": [], "prologue": [], "container": None, "python": "/venv/bin/python", "tasks_at_once": 1,
+}  # fmt: skip
+JOB = BatchJob("ef-0a1b-w1", 3, 1, Path("/r/logs/w1"), PLAIN, ("-m", "worker", "/r/plan.jsonl"))
+
+GOLDEN = """\
+#!/bin/bash
+#SBATCH --job-name=ef-0a1b-w1
+#SBATCH --array=0-9%4
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=8
+#SBATCH --account=lab
+#SBATCH --partition=gpu
+#SBATCH --qos=long
+#SBATCH --time=2:00:00
+#SBATCH --mem=16G
+#SBATCH --gpus=a100:2
+#SBATCH --output=/r/logs/w1/%a.log
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:TERM@30
+#SBATCH --export=NONE
+#SBATCH --constraint=big
+#SBATCH --comment=x
+
+module load python
+ulimit -n 4096
+exec apptainer exec image.sif /venv/bin/python -m worker '/r/my plan.jsonl'
+"""
+
+
+def test_all_that_may_be_said() -> None:
+    said = {
+        **PLAIN, "account": "lab", "partition": "gpu", "qos": "long", "time": "2:00:00", "cpus": 8, "mem": "16G",
+        "gpus": "a100:2", "extra": ["--constraint=big", "--comment=x"], "container": "apptainer exec image.sif",
+        "prologue": ["module load python", "ulimit -n 4096"],
+    }  # fmt: skip
+    job = replace(JOB, tasks=10, at_once=4, resources=said, argv=("-m", "worker", "/r/my plan.jsonl"))
+    assert batch_script(job) == GOLDEN
+
+
+def test_what_nobody_says_is_left_to_slurm() -> None:
+    lines = batch_script(JOB).splitlines()
+    assert [line for line in lines if line.startswith("#SBATCH")] == [
+        "#SBATCH --job-name=ef-0a1b-w1", "#SBATCH --array=0-2%1", "#SBATCH --nodes=1", "#SBATCH --ntasks=1",
+        "#SBATCH --cpus-per-task=1", "#SBATCH --output=/r/logs/w1/%a.log", "#SBATCH --open-mode=append",
+        "#SBATCH --requeue", "#SBATCH --signal=B:TERM@30", "#SBATCH --export=NONE",
+    ]  # fmt: skip
+    assert lines[-1] == "exec /venv/bin/python -m worker /r/plan.jsonl"
+
+
+def test_no_more_at_once_than_there_are() -> None:
+    assert "#SBATCH --array=0-2%3\n" in batch_script(replace(JOB, at_once=50))
+
+
+def test_a_folder_with_characters_of_sbatch_is_still_that_folder() -> None:
+    script = batch_script(replace(JOB, log=Path("/r/50% of it's\"x")))
+    assert "#SBATCH --output=/r/50%%\\ of\\ it\\'s\\\"x/%a.log\n" in script

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.executors.slurm_waves import Wanted
+from eval_factory.workflows.suite import slurm_worker
+from eval_factory.workflows.suite.slurm_jobs import (
+    MODULE,
+    at_once,
+    key_of,
+    plan_line,
+    refuse_what_slurm_cannot,
+    script_of,
+    wanted,
+)
+from eval_factory.workflows.suite.slurm_store import SlurmStore
+from slurm_cells import ENV, cells_of
+
+
+def test_a_key_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: Path) -> None:
+    def keys(**changes: object) -> list[str]:
+        return [key_of(one) for one in cells_of(tmp_path, **changes)[1]]
+
+    usual = keys()
+    assert [key.rpartition("/")[0] for key in usual] == ["a/sample_medical_qa", "b/sample_medical_qa"]
+    assert keys(params={"parallelism": 9}, slurm={"cpus": 4}, output_dir=str(tmp_path / "other")) == usual
+    for changed in ({"limit_samples": 5}, {"extra": {"min_coverage": 0.5}}):
+        assert not set(keys(params=changed)) & set(usual)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fresh", "said"),
+    [
+        ({"max_cost": 5.0, "max_requests": 3}, False, ["suite.max_cost", "suite.max_requests"]),
+        ({"max_wall_s": 5}, False, ["suite.max_wall_s"]),
+        ({}, True, ["--fresh does not go with executor slurm"]),
+        ({"slurm": {"prologue": ["export X=${OPENAI_API_KEY}"]}}, False, ["suite.slurm: holds"]),
+    ],
+    ids=["budget", "time", "fresh", "secret"],
+)
+def test_what_jobs_cannot_keep(
+    tmp_path: Path, changes: dict[str, Any], fresh: bool, said: list[str]
+) -> None:  # fmt: skip
+    from suites import suite
+
+    found = suite(output_dir=str(tmp_path), executor="slurm", env={"OPENAI_API_KEY": "canary-0123456789"}, **changes)
+    with pytest.raises(ConfigError) as caught:
+        refuse_what_slurm_cannot(found, {"OPENAI_API_KEY": "canary-0123456789"}, fresh=fresh)
+    assert len(caught.value.problems) == len(said)
+    assert all(any(text in problem for problem in caught.value.problems) for text in said)
+    assert "canary" not in str(caught.value)
+
+
+def test_what_they_can(tmp_path: Path) -> None:
+    refuse_what_slurm_cannot(cells_of(tmp_path)[0], ENV, fresh=False)
+
+
+def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: Path) -> None:
+    suite, cells = cells_of(tmp_path, slurm={"tasks_at_once": 10}, params={"parallelism": 3})
+    assert at_once(suite, cells) == {cells[0].group: 3, cells[1].group: 3}
+    suite, cells = cells_of(tmp_path, slurm={"tasks_at_once": 2}, params={"parallelism": 3})
+    assert set(at_once(suite, cells).values()) == {2}
+
+
+def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
+    endpoint = {"url": "https://h.example/v1", "model_id": "m", "type": "chat", "requests_per_minute": 100}
+    suite, cells = cells_of(
+        tmp_path, targets=[{"name": "a", "api_endpoint": endpoint}], params={"parallelism": 8}, max_attempts=3
+    )
+    line = plan_line(cells[0], suite, 3, no_preflight=True, debug=False)
+    assert line.document["config"]["params"]["parallelism"] == 2
+    assert line.document["target"]["api_endpoint"]["requests_per_minute"] == 33
+    assert "tokens_per_minute" not in line.document["target"]["api_endpoint"]
+    assert (line.key, line.max_attempts, line.no_preflight, line.debug) == (key_of(cells[0]), 3, True, False)
+    assert (
+        plan_line(cells[0], suite, 9, no_preflight=True, debug=False).document["config"]["params"]["parallelism"] == 1
+    )
+    assert "parallelism" not in json.dumps(cells[0].cell.document["config"]["params"]).replace('"parallelism": 8', "")
+
+
+def test_what_is_wanted_of_slurm_is_the_targets(tmp_path: Path) -> None:
+    suite, cells = cells_of(tmp_path, slurm={"mem": "2G"})
+    found = wanted(cells[1], suite, 4)
+    assert (found.key, found.group, found.at_once) == (key_of(cells[1]), cells[1].group, 4)
+    assert json.loads(found.resources) == suite.slurm["b"]
+
+
+def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
+    suite, _ = cells_of(tmp_path)
+    resources = json.dumps(suite.slurm["a"])
+    store = SlurmStore(SuiteDir(tmp_path))
+    text = script_of([Wanted("k", "g", resources, 2), Wanted("l", "g", resources, 2)], "ef-x-w3", 3, store)
+    assert "#SBATCH --job-name=ef-x-w3\n#SBATCH --array=0-1%2\n" in text
+    last = text.splitlines()[-1].split(" ")
+    assert last[:4] == ["exec", sys.executable, "-m", slurm_worker.MODULE]
+    assert last[4:] == [str(store.plan_file), str(store.wave_file(3))]
+    assert f"--output={store.logs(3)}/%a.log" in text
+    other = json.dumps({**suite.slurm["a"], "python": "/opt/python"})
+    assert "exec /opt/python -m" in script_of([Wanted("k", "g", other, 1)], "n", 1, store)
+    assert MODULE == slurm_worker.MODULE

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
+from eval_factory.workflows.suite.run_suite import Work
+from eval_factory.workflows.suite.slurm_jobs import key_of
+from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from eval_factory.workflows.suite.slurm_suite import LOST, run_on_slurm
+from eval_factory.workflows.suite.suite_journal import SuiteJournal
+from eval_factory.workflows.suite.suite_observer import NobodyLooks
+from eval_factory.workflows.suite.suite_options import QUEUED, SuiteOptions
+from slurm_cells import ENV, ScriptedSlurm, cells_of
+
+
+class Said(NobodyLooks):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+class Invocation:
+    """The same command, again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = SuiteDir(folder)
+        self.folder.state.mkdir(parents=True)
+        self.store = SlurmStore(self.folder)
+        self.slurm = ScriptedSlurm()
+        self.said = Said()
+        self.keys: list[str] = []
+        self.slept = 0
+
+    def run(self, *, wait: bool = False, meanwhile: Callable[[], object] = lambda: None, **changes: Any) -> Work:
+        suite, cells = cells_of(self.folder.root, **changes)
+        self.keys = [key_of(one) for one in cells]
+        journal = SuiteJournal(self.folder, Redactor(()), self.said)
+        work = Work(suite, SuiteOptions(wait=wait), ENV, journal, cells, Redactor(()))
+
+        def sleep(_: float) -> None:
+            self.slept += 1
+            assert self.slept < 20
+            meanwhile()
+
+        run_on_slurm(work, self.slurm, sleep)  # type: ignore[arg-type]
+        return work
+
+    def end(self, number: int, status: str = "complete", wave: int = 1, **changes: Any) -> None:
+        """The task of this cell comes to its end."""
+        cell = self.store.cell(self.keys[number])
+        attempt = cell.new_attempt(wave)
+        (attempt / "out").mkdir()
+        (attempt / "out" / "result").write_text(attempt.name)
+        usual = {"status": status, "exit_code": 0, "reason": None, "attempts": 1, **changes}
+        cell.publish(Ended(attempt.name, **usual), wave, complete=status == "complete")
+        self.leave(number)
+
+    def leave(self, number: int) -> None:
+        """The task is in the queue no more."""
+        waves = {wave.job_name: wave.keys for wave in self.store.waves()}
+        self.slurm.tasks = [
+            task for task in self.slurm.tasks if waves[task.job_name][task.index] != self.keys[number]
+        ]  # fmt: skip
+
+
+@pytest.fixture
+def again(tmp_path: Path) -> Invocation:
+    return Invocation(tmp_path / "s")
+
+
+def reports(work: Work) -> list[tuple[str, str | None, int]]:
+    return [(report.status, report.reason, report.exit_code) for _, report in sorted(work.reports.items())]
+
+
+def test_all_is_submitted_and_the_command_returns(again: Invocation) -> None:
+    work = again.run()
+    assert reports(work) == [("missing", QUEUED, 0)] * 2
+    names = [re.findall("--job-name=(.*)", text) for text in again.slurm.submitted]
+    suite_id = (again.store.root / "id").read_text()
+    assert names == [[f"ef-{suite_id}-w1"], [f"ef-{suite_id}-w2"]], "an array for each endpoint"
+    assert [line.key for line in again.store.plan()] == again.keys
+    assert [wave.keys for wave in again.store.waves()] == [(again.keys[0],), (again.keys[1],)]
+    held = json.loads(again.store.environment(1).read_text())
+    assert held == {"secrets": ["OPENAI_API_KEY"], "values": ENV}
+    assert "sk-" not in again.slurm.submitted[0] + again.store.plan_file.read_text()
+    assert f"submitted 1 cell to Slurm: ef-{suite_id}-w1 (job 7)" in again.said.lines
+    assert again.slept == 0
+
+
+def test_what_is_queued_is_not_submitted_again(again: Invocation) -> None:
+    again.run()
+    assert reports(again.run()) == [("missing", QUEUED, 0)] * 2
+    assert len(again.slurm.submitted) == 2
+
+
+def test_what_is_done_becomes_the_cells_folder(again: Invocation) -> None:
+    again.run()
+    again.end(0)
+    again.end(1, exit_code=1, reason="not reportable: few")
+    work = again.run()
+    assert reports(work) == [("complete", None, 0), ("complete", "not reportable: few", 1)]
+    assert (again.folder.cell("a", "sample_medical_qa") / "result").is_file()
+    assert len(again.slurm.submitted) == 2
+    assert not again.store.open_waves(), "keys go when no task is left"
+
+
+def test_a_lost_task_is_submitted_again(again: Invocation) -> None:
+    again.run()
+    again.leave(1)
+    again.run()
+    assert [wave.keys for wave in again.store.waves()] == [(again.keys[0],), (again.keys[1],), (again.keys[1],)]
+    assert not again.store.environment(2).exists()
+    assert again.store.environment(3).exists()
+
+
+def test_a_job_of_another_suite_is_none_of_ours(again: Invocation) -> None:
+    again.slurm.tasks = [QueuedTask("ef-other-w1", "7", 0, "RUNNING", "None")]
+    again.run()
+    assert len(again.slurm.submitted) == 2
+
+
+def test_a_silent_queue_is_not_an_empty_one(again: Invocation) -> None:
+    again.run()
+    again.slurm.silent = 1
+    with pytest.raises(QueueUnknownError):
+        again.run()
+    assert len(again.slurm.submitted) == 2
+
+
+def test_who_waits_asks_a_silent_queue_again(again: Invocation) -> None:
+    again.run()
+
+    def meanwhile() -> None:
+        if again.slept == 4:
+            again.end(0)
+            again.end(1)
+
+    again.slurm.silent = 3
+    assert reports(again.run(wait=True, meanwhile=meanwhile)) == [("complete", None, 0)] * 2
+    assert again.slept == 4
+    assert again.said.lines.count("squeue does not say what is queued: no controller") == 1
+
+
+def test_but_not_for_ever(again: Invocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def later() -> None:
+        now[0] += 40
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    again.slurm.silent = 100
+    with pytest.raises(QueueUnknownError):
+        again.run(wait=True, meanwhile=later, max_outage_s=100)
+    assert again.slept == 3
+
+
+def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(again: Invocation) -> None:
+    def meanwhile() -> None:
+        again.leave(0)
+        if again.slept == 1:
+            again.end(1, wave=2)
+
+    work = again.run(wait=True, meanwhile=meanwhile, max_attempts=3)
+    assert reports(work) == [("missing", LOST, 1), ("complete", None, 0)]
+    assert len(again.slurm.submitted) == 2 + 2
+
+
+def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(again: Invocation) -> None:
+    def meanwhile() -> None:
+        again.end(0, "failed", wave=1, exit_code=4, reason="helm-run failed", attempts=2)
+        again.end(1, "partial", wave=2, exit_code=1, reason="gaps")
+
+    work = again.run(wait=True, meanwhile=meanwhile)
+    assert reports(work) == [("failed", "helm-run failed", 4), ("partial", "gaps", 1)]
+    assert work.reports[0].attempts == 2
+    assert (again.folder.cell("b", "sample_medical_qa") / "result").is_file()
+    again.run()
+    assert [wave.number for wave in again.store.waves()] == [1, 2, 3, 4]
+
+
+def test_a_result_with_gaps_of_an_earlier_wave_stands_in_the_folder_meanwhile(again: Invocation) -> None:
+    again.run()
+    again.end(0, "partial", exit_code=1, reason="gaps")
+    assert reports(again.run())[0] == ("missing", QUEUED, 0)
+    assert (again.folder.cell("a", "sample_medical_qa") / "result").is_file()
+    assert len(again.slurm.submitted) == 3
+
+
+def test_a_task_that_waits_for_ever_is_cancelled_and_said(again: Invocation) -> None:
+    again.run()
+    first = again.slurm.tasks[0]
+    again.slurm.tasks[0] = QueuedTask(first.job_name, "7", 0, "PENDING", "PartitionTimeLimit")
+    work = again.run()
+    status, reason, code = reports(work)[0]
+    assert (status, code) == ("failed", 2)
+    assert reason is not None
+    assert "PartitionTimeLimit" in reason
+    assert again.slurm.cancelled == [(first.job_name, 1)]
+    assert len(again.slurm.submitted) == 2
+
+
+def test_a_result_that_was_deleted_is_made_again(again: Invocation) -> None:
+    again.run()
+    again.end(0)
+    again.run()
+    (again.folder.cell("a", "sample_medical_qa") / "result").unlink()
+    (again.folder.cell("a", "sample_medical_qa")).rename(again.folder.root / "elsewhere")
+    assert reports(again.run())[0] == ("missing", QUEUED, 0)
+    assert again.store.cell(again.keys[0]).done() is None
+    assert len(again.slurm.submitted) == 3
+
+
+def test_another_configuration_is_another_cell(again: Invocation) -> None:
+    again.run()
+    again.end(0)
+    again.run(params={"limit_samples": 3})
+    assert len(again.slurm.submitted) == 4
+
+
+def test_a_job_that_is_refused_leaves_no_keys(again: Invocation) -> None:
+    again.slurm.refuses = True
+    with pytest.raises(PrerequisiteError, match="sbatch does not take it"):
+        again.run()
+    assert not again.store.open_waves()
+    again.slurm.refuses = False
+    again.run()
+    assert len(again.slurm.submitted) == 2
+
+
+def test_who_waits_for_cancelled_jobs_stops_waiting_and_submits_no_others(again: Invocation) -> None:
+    def meanwhile() -> None:
+        again.slurm.tasks = []
+        again.store.cancelled.touch()
+
+    with pytest.raises(InterruptedRunError, match="suite cancel"):
+        again.run(wait=True, meanwhile=meanwhile)
+    assert len(again.slurm.submitted) == 2
+
+
+def test_tasks_of_an_endpoint_share_its_limits(again: Invocation) -> None:
+    again.run(
+        evaluations=["sample_medical_qa", {"type": "sample_medical_qa", "name": "other"}],
+        slurm={"tasks_at_once": 2}, params={"parallelism": 9},
+    )  # fmt: skip
+    assert all("#SBATCH --array=0-1%2\n" in text for text in again.slurm.submitted)
+    assert {line.document["config"]["params"]["parallelism"] for line in again.store.plan()} == {4}
