@@ -94,7 +94,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
         from eval_factory.workflows.suite.run_suite import run_suite as run
         from eval_factory.workflows.suite.suite_options import SuiteOptions
 
-        options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"], given["wait"])
+        options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"], wait=given["wait"])
         with looking_on(suite_.folder, output) as observer:
             report = run(suite_, options, env=os.environ, screen=observer)
         show_end(report, output)
