@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from eval_factory.core.redaction import Redactor, looks_like_key
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import is_variable_name
+from eval_factory.core.served_url import SERVED_SCHEME
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.user_paths import expanded
 from eval_factory.core.written_secrets import secret_field_of, secret_field_of_url
@@ -50,6 +51,8 @@ def _endpoint_url(text: str) -> str:
     if parts.scheme == DEMO_SCHEME:
         if text not in DEMO_URLS:
             raise ValueError(f"the embedded endpoint is {', '.join(DEMO_URLS)}")
+        return text
+    if parts.scheme == SERVED_SCHEME and parts.hostname:
         return text
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"needs a scheme: https://... or http://..., or {DEMO_URLS[0]} for the embedded endpoint")

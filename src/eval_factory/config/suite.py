@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Request
+from eval_factory.config.serve_model import problems_of_serve, serve_of, served_target
 from eval_factory.config.slurm_model import slurm_of
 from eval_factory.config.suite_cells import Combination, combinations, document_of, limit_group_of
 from eval_factory.config.suite_layers import SuiteLayer, SuiteSources, read_layers
@@ -64,6 +65,8 @@ class Suite:
     """`local` or `slurm`."""
     slurm: Mapping[str, Mapping[str, Any]]
     """Target -> what its cells ask of Slurm: every key of `SlurmSection`."""
+    serve: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Target whose server is started for its cells -> every key of `ServeSection`."""
 
 
 def usual_processes() -> int:
@@ -100,8 +103,8 @@ def build_suite(
     section = merged([(layer, normal_form(layer, framework, problems)) for layer in of_sound_shape])
     if problems:
         raise ConfigError(problems)
-    problems += _missing(section)
-    left = [] if problems else combinations(section, problems)
+    problems += _missing(section, env)
+    left = [] if problems else combinations(_with_served(section, framework), problems)
     if problems:
         raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
     return _suite(section, left, framework)
@@ -119,7 +122,7 @@ def _with_origin(layer: SuiteLayer, problems: Iterator[str]) -> Iterator[str]:
         yield f"{layer.begin}{problem}"
 
 
-def _missing(section: Mapping[str, Any]) -> Iterator[str]:
+def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
     """What all layers together do not say."""
     if not section.get("output_dir"):
         yield f"{TOP}.output_dir: is missing; write it in the suite or give --output_dir"
@@ -132,9 +135,16 @@ def _missing(section: Mapping[str, Any]) -> Iterator[str]:
             yield f"{TOP}.evaluations: {entry['name']} has no `type`, the task ('eval-factory ls' lists them)"
     for target in section.get("targets") or []:
         endpoint = target.get("api_endpoint") or {}
-        for key in ("url", "model_id"):
+        for key in ("model_id",) if target.get("serve") else ("url", "model_id"):
             if endpoint.get(key) is None:
                 yield f"{TOP}.targets: {target['name']} has no api_endpoint.{key}"
+        if target.get("serve"):
+            yield from problems_of_serve(target, f"{TOP}.targets: {target['name']}", env)
+
+
+def _with_served(section: Mapping[str, Any], framework: Framework) -> dict[str, Any]:
+    """With the URLs of what is served; the suite's own file does not say them."""
+    return {**section, "targets": [served_target(one, framework.defaults.serve) for one in section["targets"]]}
 
 
 def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
@@ -149,11 +159,16 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
     return Suite(
         folder=folder,
         cells=tuple(cells),
-        budget=Budget(**{field.name: whole[field.name] for field in fields(Budget)}),
+        budget=Budget(**{one.name: whole[one.name] for one in fields(Budget)}),
         max_processes=whole["max_processes"] or usual_processes(),
         max_attempts=whole["max_attempts"],
         max_outage_s=float(whole["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},
+        serve={
+            target["name"]: serve_of(framework.defaults.serve, target["serve"])
+            for target in section["targets"]
+            if target.get("serve")
+        },
         executor=whole["executor"],
         slurm={target["name"]: slurm_of(whole["slurm"], target.get("slurm")) for target in section["targets"]},
         document={TOP: whole},

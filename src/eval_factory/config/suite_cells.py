@@ -149,7 +149,9 @@ def _has_jury(task: Task, params: Mapping[str, Any]) -> bool:
 
 
 def limit_group_of(target: Mapping[str, Any]) -> str:
-    """The name of the limits that a target shares: its own choice, or its endpoint's."""
+    """The name of the limits that a target shares: its own choice, or its endpoint's; a server's are its own."""
+    if target.get("serve"):
+        return f"server of {target['name']}"
     return target.get("limit_group") or group_of_url(target["api_endpoint"]["url"])
 
 

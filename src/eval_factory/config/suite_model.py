@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from eval_factory.config.model import Line, Number, PathText, Positive
+from eval_factory.config.serve_model import ServeSection
 from eval_factory.config.slurm_model import SlurmSection
 from eval_factory.core.redaction import looks_like_key
 from eval_factory.core.strict_model import StrictModel
@@ -106,6 +107,8 @@ class TargetEntry(_Described):
     """Targets with the same group share their limits; targets with the same URL share them if this is not given."""
     slurm: SlurmSection | None = None
     """As suite.slurm, which it stands over key by key: what the cells of this target ask of Slurm."""
+    serve: ServeSection | None = None
+    """A server that is started for the cells of this target, and ended after them; in place of api_endpoint.url."""
 
 
 class VariantEntry(_Described):

@@ -72,6 +72,10 @@ class SuiteDir:
         """The run config of a cell, for `run_eval`."""
         return self.state / "cells" / target / f"{evaluation}.yml"
 
+    def server_log(self, target: str) -> Path:
+        """What the server of a target said, of all its starts."""
+        return self.state / "servers" / f"{target}.log"
+
     def cell_log(self, target: str, evaluation: str) -> Path:
         """What `run_eval` would have shown of the cell, of all its attempts."""
         return self.state / "cells" / target / f"{evaluation}.log"

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.hosts import place_of
 from eval_factory.core.secrets import variable_of
+from eval_factory.core.served_url import SERVED_AT, reached
 from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.plan.run_plan import Plan
 
@@ -20,7 +21,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""
     urls = []
     for endpoint in plan.endpoints:
-        urls.append(endpoint.url)
+        urls.append(reached(endpoint.url, env) if env.get(SERVED_AT) else endpoint.url)
         if endpoint.oauth is not None:
             urls.append(env.get(variable_of(endpoint.oauth.service, "TOKEN_URL")) or endpoint.oauth.token_url or "")
         if endpoint.use_nvcf:

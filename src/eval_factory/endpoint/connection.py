@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.secrets import filled
+from eval_factory.core.served_url import reached
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.sign_in import SignIn, sign_in
@@ -47,7 +48,7 @@ def connection_to(
     Raises:
         PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
     """
-    base = filled(settings.url, env) if served_url is None else served_url
+    base = reached(filled(settings.url, env), env) if served_url is None else served_url
     url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
     return Connection(
         url=url,

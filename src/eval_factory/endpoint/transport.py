@@ -26,6 +26,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.served_url import SERVED_AT
 
 CONNECT_TIMEOUT_S = 10.0
 LEAST_TIMEOUT_S = 0.001
@@ -258,6 +259,9 @@ def proxy_from_environment(url: str) -> str | None:
     Raises:
         PrerequisiteError: it is another kind of proxy.
     """
+    served = os.environ.get(SERVED_AT)
+    if served and url.startswith(served):  # started on this machine for this run
+        return None
     given: str | None = select_proxy(url, get_environ_proxies(url))
     if not given:
         return None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from eval_factory.core.helm_run_settings import ALL_FILES, WITHOUT
+from eval_factory.core.served_url import SERVED_AT
 
 ALLOWED = frozenset(
     {
@@ -19,7 +20,7 @@ ALLOWED = frozenset(
         "HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_ENDPOINT",
         "HF_TOKEN", "NLTK_DATA", "TIKTOKEN_CACHE_DIR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
         ALL_FILES, "NVCF_STATUS_URL", "OAUTHLIB_INSECURE_TRANSPORT", "SYSTEMROOT",
-        WITHOUT,
+        WITHOUT, SERVED_AT,
     }
 )  # fmt: skip
 ALLOWED_PREFIXES = ("LC_",)

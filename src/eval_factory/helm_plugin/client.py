@@ -29,6 +29,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.hosts import place_of
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import filled, secret_in
+from eval_factory.core.served_url import reached
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.connection import connection_to
@@ -105,7 +106,7 @@ class Endpoint:
         self._events, self._cache = session.events, session.cache
         for name in settings.secret_variables:
             session.redactor.learn(secret_in(os.environ, name) or "")
-        served = _served_url(filled(settings.url, os.environ))
+        served = _served_url(reached(filled(settings.url, os.environ), os.environ))
         self._secret_fields = settings.secret_fields(os.environ)
         """Sent in every request, and kept nowhere."""
         answered = self._cache.has_answers(settings.role, settings.model_id)

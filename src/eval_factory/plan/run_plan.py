@@ -11,10 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import Evaluation
+from eval_factory.config.merge import Source
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.served_url import is_served
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
 
@@ -168,7 +170,7 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
         url=endpoint.url,
         model_id=endpoint.model_id,
         endpoint_type=endpoint.type,
-        key_names=() if endpoint.is_demo or endpoint.oauth or endpoint.api_key is None else (endpoint.api_key,),
+        key_names=_model_keys(evaluation),
         oauth=_oauth(evaluation, endpoint.oauth),
         request_timeout=params.request_timeout,
         max_retries=params.max_retries,
@@ -181,6 +183,15 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
         use_nvcf=endpoint.adapter_config.use_nvcf,
         adapter=_adapter(evaluation, plain=False),
     )
+
+
+def _model_keys(evaluation: Evaluation) -> tuple[str, ...]:
+    """A model that its suite serves gets a key only where one is named."""
+    endpoint = evaluation.run.target.api_endpoint
+    named = evaluation.sources.get("target.api_endpoint.api_key") is not Source.FRAMEWORK
+    if endpoint.is_demo or endpoint.oauth or endpoint.api_key is None or (is_served(endpoint.url) and not named):
+        return ()
+    return (endpoint.api_key,)
 
 
 def _adapter(evaluation: Evaluation, *, plain: bool) -> Adapter:

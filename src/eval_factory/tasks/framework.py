@@ -222,6 +222,8 @@ class Defaults(StrictModel):
     target: dict[str, Any]
     suite: dict[str, Any]
     """Of what `run_suite` runs."""
+    serve: dict[str, Any]
+    """Of a target's server."""
 
 
 class Framework(StrictModel):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.served_url import SERVED_AT
 from eval_factory.data.network import offline, urls_of
 from unit.builders import plan
 
@@ -41,3 +42,9 @@ def test_a_proxy_leads_to_its_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> 
     assert told.proxies == {"https://host.example": "http://proxy.example:3128"}
     monkeypatch.setenv("NO_PROXY", "host.example")
     assert offline(HelmRunSettings(), plan(), {}).proxies == {}
+
+
+def test_a_served_model_is_where_its_server_is() -> None:
+    this = plan({"target.api_endpoint.url": "served://vllm-0a1b/v1"})
+    assert offline(HelmRunSettings(), this, {SERVED_AT: "http://127.0.0.1:20001"}).allowed == (("127.0.0.1", 20001),)
+    assert offline(HelmRunSettings(), this, {}).allowed == ()  # a finished run is collected without it

@@ -4,6 +4,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.redaction import REDACTED, Redactor
+from eval_factory.core.served_url import SERVED_AT
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn
@@ -48,3 +49,12 @@ def test_an_embedded_endpoint_is_asked_where_it_is_served() -> None:
 def test_the_url_of_a_cloud_function_is_taken_as_it_is() -> None:
     settings = endpoint_settings(url="http://h/functions/x", use_nvcf=True)
     assert connection_to(settings, env={}, redactor=Redactor(), say=print).url == "http://h/functions/x"
+
+
+def test_a_served_model_is_reached_where_its_server_is() -> None:
+    settings = endpoint_settings(url="served://vllm-0a1b/v1")
+    env = {SERVED_AT: "http://127.0.0.1:20001"}
+    made = connection_to(settings, env=env, redactor=Redactor(), say=print)
+    assert made.url == "http://127.0.0.1:20001/v1/chat/completions"
+    with pytest.raises(PrerequisiteError, match="its suite serves"):
+        connection_to(settings, env={}, redactor=Redactor(), say=print)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.served_url import SERVED_AT
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint import transport
 from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
@@ -137,3 +138,11 @@ def test_a_program_that_asked_keeps_no_thread_of_it(monkeypatch: pytest.MonkeyPa
     assert not _Dragging.sent_all.is_set()
     server.shutdown()
     server.server_close()
+
+
+def test_no_proxy_leads_to_a_server_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
+    assert transport.proxy_from_environment("http://127.0.0.1:20001/v1") == "http://proxy.example:3128"
+    monkeypatch.setenv(SERVED_AT, "http://127.0.0.1:20001")
+    assert transport.proxy_from_environment("http://127.0.0.1:20001/v1") is None
+    assert transport.proxy_from_environment("http://127.0.0.2:20001/v1") == "http://proxy.example:3128"

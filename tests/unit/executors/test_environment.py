@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+from eval_factory.core.served_url import SERVED_AT
 from eval_factory.executors.environment import child_environment
 
 
@@ -13,3 +14,7 @@ def test_the_environment_is_an_allow_list() -> None:
     path = f"p{os.pathsep}{Path(sys.executable).parent}"  # HELM calls gdown by its name
     assert found == {"PATH": path, "MY_KEY": "k", "LC_ALL": "C", "RUN": "1", "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
     assert child_environment({"PYTHONUTF8": "0"}, [], {})["PYTHONUTF8"] == "0"
+
+
+def test_helm_run_finds_the_server_of_its_model() -> None:
+    assert child_environment({SERVED_AT: "http://127.0.0.1:1"}, [], {})[SERVED_AT] == "http://127.0.0.1:1"

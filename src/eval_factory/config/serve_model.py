@@ -1,0 +1,130 @@
+"""The shape of a target's `serve`: the server that is started for its cells. The defaults stand in framework.yml."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from eval_factory.config.model import Line, Number, VariableName
+from eval_factory.core.redaction import Redactor, looks_like_key
+from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.served_url import served_url
+from eval_factory.core.strict_model import StrictModel
+
+PORT = "{port}"
+MOST_RESTARTS = 100
+_OF_A_SHELL = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
+_PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
+_URL = re.compile(r"http://(127\.0\.0\.1|localhost):\{port\}(/[^\s]*)?")
+
+
+def _words(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise ValueError("has a quote that does not end") from None
+    if any(looks_like_key(part) for word in words for part in re.split(r"[=:,]", word)):
+        raise ValueError(
+            "holds what looks like a key (it is not shown); name its variable in `env`, and have the server read it"
+        )
+    found = sorted(_OF_A_SHELL.intersection(words))
+    if found:
+        raise ValueError(f"is started without a shell, and {found[0]} means nothing then; write a script and name it")
+    return text
+
+
+def _health(text: str) -> str:
+    if not _PATH.fullmatch(text) and not _URL.fullmatch(text):
+        raise ValueError(f"must be a path, such as /health, or a URL such as http://127.0.0.1:{PORT}/health")
+    return text
+
+
+def _base_path(text: str) -> str:
+    if not _PATH.fullmatch(text):
+        raise ValueError("must be a path, such as /v1")
+    return text.rstrip("/")
+
+
+Words = Annotated[Line, AfterValidator(_words)]
+Seconds = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
+
+
+class ServeSection(StrictModel):
+    """A target's `serve`."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    command: Words | None = None
+    """Starts the server, such as: vllm serve my/model --port {port}. {port} is a free port, another one each time.
+    Another command is another run: its answers are not those of this one."""
+    machine_options: Words | None = None
+    """Further words of the command that change how fast it answers and not what, such as: --tensor-parallel-size 2."""
+    health: Annotated[Line, AfterValidator(_health)] | None = None
+    """What answers with 200 when the server is ready: a path, or a URL with {port}."""
+    base_path: Annotated[Line, AfterValidator(_base_path)] | None = None
+    """Where the OpenAI-compatible API is under the server's address."""
+    start_time_limit_s: Seconds | None = None
+    """Seconds within which the server has to be ready; to load a large model takes long."""
+    hang_time_limit_s: Seconds | None = None
+    """Seconds without an answer of `health` after which the server is ended and started again."""
+    stop_grace_s: Seconds | None = None
+    """Seconds between asking the server to end (SIGTERM) and making it (SIGKILL)."""
+    max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
+    """How often a server that was ready, and then ended or hung, is started again in one invocation."""
+    env: list[VariableName] | None = None
+    """NAMES of variables that the server gets, such as HF_TOKEN, beside those by which it finds programs and GPUs."""
+
+
+def serve_of(defaults: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
+    """Every key with its value. A null leaves the default."""
+    return {**defaults, **{key: value for key, value in section.items() if value is not None}}
+
+
+def problems_of_serve(target: Mapping[str, Any], where: str, env: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with a target that is served, when all files are merged."""
+    serve = target["serve"]
+    if serve.get("command") is None:
+        yield f"{where} has no serve.command, which starts its server: vllm serve my/model --port {PORT}"
+    elif not any(PORT in (serve.get(key) or "") for key in ("command", "machine_options")):
+        yield f"{where}: serve.command says nowhere which port: write {PORT}, and a free one is put in its place"
+    if Redactor.from_environment(env, filter(names_a_secret, env)).tree(serve, known_only=True) != serve:
+        yield (
+            f"{where}: `serve` holds the value of a variable that is a secret (it is not shown), and everybody on the"
+            " machine can read a command; name the variable in serve.env, and have the server read it"
+        )
+    if (target.get("api_endpoint") or {}).get("url") is not None:
+        yield f"{where} has both `serve` and api_endpoint.url; leave the URL out: the server's own is used"
+
+
+def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The target with the URL of what its command serves; another target as it is."""
+    if not target.get("serve"):
+        return dict(target)
+    serve = serve_of(defaults, target["serve"])
+    endpoint = dict(target.get("api_endpoint") or {})
+    endpoint["url"] = served_url(serve["command"], serve["base_path"].rstrip("/"))
+    return {**target, "api_endpoint": endpoint}
+
+
+def argv_of(serve: Mapping[str, Any], port: int) -> list[str]:
+    """The words of the command. `{port}` alone is replaced: braces may be the program's own."""
+    text = " ".join(part for part in (serve["command"], serve["machine_options"]) if part)
+    return [word.replace(PORT, str(port)) for word in shlex.split(text)]
+
+
+def health_url(serve: Mapping[str, Any], port: int) -> str:
+    said = str(serve["health"])
+    return said.replace(PORT, str(port)) if said.startswith("http") else f"http://127.0.0.1:{port}{said}"
+
+
+def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What a dry run says of servers. `served`: target -> every key of its `serve`."""
+    if served:
+        yield "\n# servers; each is started for all cells of its target, and ended after them"
+    for target, serve in served.items():
+        words = " ".join(part for part in (serve["command"], serve["machine_options"]) if part)
+        yield f"#   {target}: {words}  ({PORT}: one that is free; ready when {serve['health']} answers with 200)"

@@ -1,0 +1,115 @@
+"""A model's server as a process, for tests: `model_server.py PORT FOLDER [what it does ...]`.
+
+It answers as `varied_answer`, keeps a line for each request in FOLDER/requests.jsonl, and leaves FOLDER/pids. It can be
+`slow=SECONDS` to start, `exits=CODE` before it listens, `never` be ready, answer GETs with `gets=STATUS`, `die_after=N` or `hang_after=N` requests (once:
+FOLDER/lost says that it was), and have a `child` that ignores SIGTERM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from integration.support import varied_answer
+
+
+class ModelServer:
+    """What it was told to do, and how far it is."""
+
+    def __init__(self, folder: Path, told: dict[str, str]) -> None:
+        self.folder, self.told = folder, told
+        self.asked = 0
+        self.hangs = False
+        self.lock = threading.Lock()
+
+    def count(self, prompt: str) -> None:
+        with self.lock:
+            self.asked += 1
+            with (self.folder / "requests.jsonl").open("a") as file:
+                file.write(json.dumps({"pid": os.getpid(), "prompt": prompt}) + "\n")
+            for what in ("die_after", "hang_after"):
+                if what in self.told and self.asked > int(self.told[what]) and self.first_time():
+                    if what == "die_after":
+                        os._exit(7)
+                    self.hangs = True
+        while self.hangs:
+            time.sleep(0.1)
+
+    def first_time(self) -> bool:
+        if "always" in self.told:
+            return True
+        try:
+            (self.folder / "lost").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+def handler_of(server: ModelServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            while server.hangs:
+                time.sleep(0.1)
+            self.answer(int(server.told.get("gets", 503 if "never" in server.told else 200)), {})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = body["messages"][-1]["content"]
+            print("asked with", self.headers.get("Authorization"), flush=True)
+            if prompt != "ping":
+                server.count(prompt)
+            choice = {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": varied_answer(prompt)},
+            }
+            usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+            self.answer(200, {"id": "x", "object": "chat.completion", "created": 1, "model": body["model"],
+                              "choices": [choice], "usage": usage})  # fmt: skip
+
+        def answer(self, status: int, document: dict[str, Any]) -> None:
+            data = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    return Handler
+
+
+def main(port: int, folder: Path, words: list[str]) -> None:
+    told = dict(word.partition("=")[::2] for word in words)
+    pids = [os.getpid()]
+    if "child" in told:
+        ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+        pids.append(subprocess.Popen([sys.executable, "-c", ignoring]).pid)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with (folder / "pids").open("a") as file:
+        file.write("".join(f"{pid}\n" for pid in pids))
+    (folder / "environment.json").write_text(json.dumps(dict(os.environ)))
+    time.sleep(float(told.get("slow", 0)))
+    if "exits" in told:
+        print("no such model")
+        sys.exit(int(told["exits"]))
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler_of(ModelServer(folder, told)))
+    server.daemon_threads = True
+    server.serve_forever(0.01)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

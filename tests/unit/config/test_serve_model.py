@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from eval_factory.config.serve_model import (
+    ServeSection,
+    argv_of,
+    health_url,
+    problems_of_serve,
+    serve_of,
+    served_lines,
+    served_target,
+)
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.plan.run_plan import make_plan
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.suite.checked_cells import checked
+from suites import suite
+
+DEFAULTS = load_framework().defaults.serve
+COMMAND = "vllm serve my/model --port {port}"
+
+
+def served(**changes: Any) -> dict[str, Any]:
+    return {"name": "small", "api_endpoint": {"model_id": "my/model"}, "serve": {"command": COMMAND, **changes}}
+
+
+def test_every_key_has_a_default_and_a_null_leaves_it() -> None:
+    assert DEFAULTS.keys() == ServeSection.model_fields.keys()
+    ServeSection.model_validate(DEFAULTS)
+    assert serve_of(DEFAULTS, {"health": None, "max_restarts": 0}) == {**DEFAULTS, "max_restarts": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"command": "vllm 'serve"}, "a quote that does not end"),
+        ({"command": "vllm --api-key=sk-0123456789abcdefghij01"}, "looks like a key (it is not shown)"),
+        ({"machine_options": "--env A:nvapi-0123456789abcdefghij01"}, "looks like a key (it is not shown)"),
+        ({"command": "cd x && vllm serve"}, "without a shell, and && means nothing"),
+        ({"health": "health"}, "must be a path, such as /health, or a URL such as http://127.0.0.1:{port}/health"),
+        ({"health": "http://example.org:{port}/health"}, "must be a path"),
+        ({"base_path": "v1"}, "must be a path, such as /v1"),
+        ({"env": ["A B"]}, "must be the NAME of an environment variable"),
+        ({"max_restarts": -1}, "greater than or equal to 0"),
+        ({"stop_grace_s": 0}, "greater than 0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wrong_values(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ServeSection.model_validate(changes)
+    assert said in str(caught.value).partition("[type=")[0]
+
+
+@pytest.mark.parametrize(
+    "health", ["/health", "/v1/models", "http://localhost:{port}", "http://127.0.0.1:{port}/ready?x"]
+)
+def test_right_health(health: str) -> None:
+    assert ServeSection.model_validate({"health": health}).health == health
+
+
+def test_what_is_wrong_when_all_files_are_merged() -> None:
+    env = {"MY_TOKEN": "a-secret-value-0123456", "WORD": "a-word-0123456789"}
+    assert list(problems_of_serve(served(), "t", env)) == []
+    assert (
+        list(problems_of_serve(served(command="x a-word-0123456789", machine_options="--port={port}"), "t", env)) == []
+    )
+    (missing,) = problems_of_serve(served(command=None), "t", env)
+    assert "t has no serve.command" in missing
+    (port,) = problems_of_serve(served(command="vllm serve x"), "t", env)
+    assert port.startswith("t: serve.command says nowhere which port: write {port}")
+    (secret,) = problems_of_serve(served(command=f"{COMMAND} --api-key a-secret-value-0123456"), "t", env)
+    assert "holds the value of a variable that is a secret" in secret
+    assert "a-secret" not in secret
+    with_url = {**served(), "api_endpoint": {"url": "http://127.0.0.1:8000/v1"}}
+    assert list(problems_of_serve(with_url, "t", env)) == [
+        "t has both `serve` and api_endpoint.url; leave the URL out: the server's own is used"
+    ]
+
+
+def test_the_target_gets_a_url() -> None:
+    endpoint = served_target(served(base_path="/api/"), DEFAULTS)["api_endpoint"]
+    assert endpoint["url"].startswith("served://vllm-")
+    assert endpoint["url"].endswith("/api")
+    assert endpoint["model_id"] == "my/model"
+    plain = {"name": "a", "api_endpoint": {"url": "http://h/v1"}}
+    assert served_target(plain, DEFAULTS) == plain
+
+
+def test_words_of_the_command_for_a_port() -> None:
+    serve = serve_of(DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"})
+    assert argv_of(serve, 81) == ["a", "--json", '{"x": 1}', "--url=h:81", "--gpus", "2"]
+    assert argv_of({**serve, "machine_options": None}, 81)[-1] == "--url=h:81"
+    assert health_url(serve, 81) == "http://127.0.0.1:81/health"
+    assert health_url({**serve, "health": "http://localhost:{port}/x"}, 81) == "http://localhost:81/x"
+
+
+def test_a_dry_run_shows_it() -> None:
+    assert list(served_lines({})) == []
+    _, line = served_lines({"small": serve_of(DEFAULTS, {"command": "a {port}", "machine_options": "--b"})})
+    assert line.strip("# ") == "small: a {port} --b  ({port}: one that is free; ready when /health answers with 200)"
+
+
+def identities(**changes: Any) -> set[str]:
+    found = suite(targets=[served(**changes)])
+    return {one.plan.identity for one in checked(found, {}) if one.plan is not None}
+
+
+def test_the_identity_of_a_run_is_of_the_command_and_neither_of_the_port_nor_of_how_it_is_started() -> None:
+    usual = identities()
+    assert len(usual) == 2
+    assert identities() == usual
+    same = {"machine_options": "--gpus 2", "health": "/x", "env": ["A"], "start_time_limit_s": 5, "max_restarts": 9}
+    assert identities(**same) == usual
+    assert not identities(command=f"{COMMAND} --revision b") & usual
+    assert not identities(base_path="/v2") & usual
+
+
+def test_a_suite_with_a_served_target() -> None:
+    found = suite(targets=[served(health="/x"), {"name": "b", "api_endpoint": {"url": "http://h/v1", "model_id": "b"}}])
+    assert dict(found.serve) == {"small": serve_of(DEFAULTS, {"command": COMMAND, "health": "/x"})}
+    assert found.limit_groups == {"small": "server of small", "b": "h/v1"}
+    (target, _) = found.document["suite"]["targets"]
+    assert "url" not in target["api_endpoint"]  # suite_config.yml can be run again
+    plans = {one.cell.target: one.plan for one in checked(found, {"OPENAI_API_KEY": "k" * 20}) if one.plan}
+    assert plans["small"].model.url.startswith("served://vllm-")
+    assert (plans["small"].model.key_names, plans["b"].model.key_names) == ((), ("OPENAI_API_KEY",))
+    assert plans["small"].identity == make_plan(plans["small"].evaluation).identity
+    assert SuiteDir(found.folder.root).server_log("small").name == "small.log"
+    with_key = suite(targets=[{**served(), "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"}}])
+    assert {one.plan.model.key_names for one in checked(with_key, {}) if one.plan} == {("OPENAI_API_KEY",)}
+    with pytest.raises(ConfigError, match="small has both `serve`"):
+        suite(targets=[{**served(), "api_endpoint": {"url": "http://h/v1", "model_id": "m"}}])
+    with pytest.raises(ConfigError, match=r"b has no api_endpoint.url"):
+        suite(targets=[{"name": "b", "api_endpoint": {"model_id": "m"}}])
+    with pytest.raises(ConfigError, match=r"small has no api_endpoint.model_id"):
+        suite(targets=[{**served(), "api_endpoint": {}}])
