@@ -30,6 +30,8 @@ class Wave:
     job_name: str
     keys: tuple[str, ...]
     """What each of its tasks does, by the task's number."""
+    together: bool = False
+    """One task does all of them."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Wanted:
     resources: str
     """Things with the same text go into one array."""
     at_once: int
+    together: bool = False
+    """All things of its group are done by one task: they ask one server, which the task starts."""
 
 
 def job_name(suite_id: str, number: int) -> str:
@@ -50,13 +54,18 @@ def job_name(suite_id: str, number: int) -> str:
 
 def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
     """Key -> its task that waits or runs; of several the one that runs."""
-    known = {wave.job_name: wave.keys for wave in waves}
+    known = {wave.job_name: wave for wave in waves}
     found: dict[str, QueuedTask] = {}
     for task in queue:
-        keys = known.get(task.job_name, ())
-        if task.index < len(keys) and (keys[task.index] not in found or task.state == "RUNNING"):
-            found[keys[task.index]] = task
+        wave = known.get(task.job_name)
+        for key in () if wave is None else _keys_of(wave, task.index):
+            if key not in found or task.state == "RUNNING":
+                found[key] = task
     return found
+
+
+def _keys_of(wave: Wave, task: int) -> tuple[str, ...]:
+    return wave.keys if wave.together else wave.keys[task : task + 1]
 
 
 def hopeless(tasks: Mapping[str, QueuedTask]) -> dict[str, QueuedTask]:
@@ -74,10 +83,14 @@ def missing(wanted: Iterable[Wanted], done: Collection[str], queued: Collection[
 
 
 def arrays(wanted: Iterable[Wanted], largest: int) -> Iterator[Sequence[Wanted]]:
-    """One array for each endpoint and resources, and more where Slurm takes no array so large."""
+    """One array for each endpoint and resources, and more where Slurm takes no array so large.
+
+    What is done together is an array of one task, however much it is.
+    """
     together: dict[tuple[str, str], list[Wanted]] = {}
     for one in wanted:
         together.setdefault((one.group, one.resources), []).append(one)
     for same in together.values():
-        for start in range(0, len(same), largest):
-            yield same[start : start + largest]
+        size = len(same) if same[0].together else largest
+        for start in range(0, len(same), size):
+            yield same[start : start + size]

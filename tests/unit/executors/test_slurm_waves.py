@@ -57,3 +57,13 @@ def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes
 
 def test_a_jobs_name() -> None:
     assert job_name("0a1b", 12) == "ef-0a1b-w12"
+
+
+def test_what_is_done_together_is_one_task_however_much_it_is() -> None:
+    plan = [Wanted(key, "g", "r", 1, together=True) for key in "abc"]
+    assert [[one.key for one in array] for array in arrays(plan, 2)] == [["a", "b", "c"]]
+    wave = Wave(3, "ef-x-w3", ("a", "b", "c"), together=True)
+    only = task("ef-x-w3", 0)
+    assert active([only], [wave]) == {"a": only, "b": only, "c": only}
+    running = task("ef-x-w1", 1, "RUNNING")
+    assert active([running, only], [*WAVES, wave]) == {"a": only, "b": running, "c": only}

@@ -12,6 +12,7 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.executors.served_model import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, Outcome, Then, Tried, outcome_of
@@ -34,6 +35,7 @@ from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
 TICK_S = 0.1
 LOOK_AT_FOLDER_S = 2.0
 NOT_BEGUN, INTERRUPTED = "not begun", "interrupted"
+SERVER_LOST = "the server of its model was lost"
 INTERRUPTED_CODE = InterruptedRunError.exit_code
 
 
@@ -81,6 +83,8 @@ class CellLoop:
     """Of the cells that have ended, by number."""
     purse: Purse | None = None
     """The budget of all cells; None: there is none."""
+    server: ServedModel | None = None
+    """Of the model that all of these cells ask; None: nobody has to start it."""
     stopped: str | None = None
     """Why no cell is begun any more."""
     _waiting: dict[int, CellRun] = field(default_factory=dict)
@@ -89,6 +93,8 @@ class CellLoop:
     _attempts: int = 0
     _interrupted: bool = False
     """The cells that run are being ended."""
+    _without_server: set[int] = field(default_factory=set)
+    """Attempts that are ended because the server was lost."""
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
@@ -106,6 +112,7 @@ class CellLoop:
                 self._begin_some()
                 for happened in self.host.wait(TICK_S):
                     self._take(happened)
+                self._look_at_server()
                 self._look_at_pauses()
                 self._look_at_budget()
                 if self.stopped is not None:
@@ -155,6 +162,7 @@ class CellLoop:
             debug=self.options.debug,
             probed=None if probed is None else tuple(sorted(probed)),
             limits=self.limits.get(number),
+            served_at=None if self.server is None else self.server.address,
         )
         self.host.begin(spec)
 
@@ -173,6 +181,8 @@ class CellLoop:
         outcome = outcome_of(end, tried)
         if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
             outcome = Outcome(Then.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
+        if happened.number in self._without_server and not end.has_result:
+            outcome = Outcome(Then.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
@@ -238,6 +248,21 @@ class CellLoop:
                 run.attempts += 1
                 if run.attempts >= self.suite.max_attempts:
                     self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
+
+    def _look_at_server(self) -> None:
+        """Cells whose server is lost are ended, wait until it is there again, and go on with their answers."""
+        why = None if self.server is None else self.server.lost()
+        if self.server is None or why is None or not (self._waiting or self._running):
+            return
+        self._without_server |= self._running.keys()
+        for happened in self.host.interrupt():
+            self._take(happened)
+        try:
+            self.server.start_again(why)
+        except ServerFailedError as error:
+            self.journal.say(str(error))
+            reason = str(error).split("\n")[0]
+            self._leave([*self._running.values(), *self._waiting.values()], MISSING, error.exit_code, reason)
 
     def _look_at_budget(self) -> None:
         """Where nothing more may be asked no cell is begun; those that run see it at their next request."""

@@ -28,6 +28,7 @@ from typing import TextIO
 
 from eval_factory.core.jsonl import json_line
 from eval_factory.core.rundir import PRIVATE, write_atomic
+from eval_factory.core.served_url import SERVED_AT
 from eval_factory.workflows.suite.cell_spec import CellSpec
 
 MODULE = "eval_factory.workflows.suite.cell_process"
@@ -52,6 +53,8 @@ def run_cell(spec: CellSpec, screen: TextIO) -> int:
     from eval_factory.workflows.evaluate import evaluate
     from eval_factory.workflows.suite.cell_options import options_of
 
+    if spec.served_at is not None:
+        os.environ[SERVED_AT] = spec.served_at
     try:
         evaluated = evaluate(Request(run_config=Path(spec.run_config)), options_of(spec), env=os.environ, screen=screen)
         record = end_record(evaluated)

@@ -27,6 +27,8 @@ class CellSpec:
     """Roles whose endpoints answered the suite's own probe; None: the run asks them itself."""
     limits: SharedLimitsSettings | None = None
     """What the cell's requests share with those of others."""
+    served_at: str | None = None
+    """The address of its model's server, where the suite has started one."""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"

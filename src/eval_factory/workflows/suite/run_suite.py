@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
 from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.executors.served_model import ServedModel
 from eval_factory.executors.slurm_commands import Slurm
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_host import CellHost
@@ -40,6 +41,7 @@ from eval_factory.workflows.suite.finished_cells import (
 from eval_factory.workflows.suite.left_socket import remembered, take_away
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
+from eval_factory.workflows.suite.served_cells import asks_server, run_by_server
 from eval_factory.workflows.suite.slurm_jobs import refuse_what_slurm_cannot
 from eval_factory.workflows.suite.slurm_suite import run_on_slurm
 from eval_factory.workflows.suite.spent_before import groups_that_answered, spent_before
@@ -103,7 +105,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
             if suite.executor == "slurm":
                 run_on_slurm(work, Slurm(env))
             else:
-                run_cells(work)
+                run_by_server(work, run_cells)
         except KeyboardInterrupt:
             with not_to_be_hung_up():
                 report = finish(work, interrupted=True)
@@ -147,37 +149,41 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
         work.journal.tell(CELL_ENDED, **cell_fields(cell), **told)
 
 
-def run_cells(work: Work) -> None:
-    """Every cell that is left, within the limits that all of them share.
+def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
+    """Cells that are left, within the limits that all of them share.
+
+    Args:
+        served: the server of the one model that all of them ask, where the suite has started it.
 
     Raises:
         KeyboardInterrupt: after the cells that ran have been ended.
     """
-    if not work.left:
-        return
     suite, journal = work.suite, work.journal
-    groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in work.left)
+    groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
         host = stack.enter_context(CellHost(work.env, suite.folder.log))
         host.start()  # beside the probes
         probe = EndpointProbe(work.env, work.redactor, journal.say)
-        if not work.options.no_preflight:
-            probe.all_of(work.left)
+        asked = not work.options.no_preflight and served is None  # a server is asked by each of its cells
+        if asked:
+            probe.all_of(cells)
         purse = purse_of(work)
         server = stack.enter_context(LimitServer(groups.limits, purse))
         stack.enter_context(remembered(server.address, suite.folder))
         limits = {
             planned.number: SharedLimitsSettings(server.address, roles)
-            for planned, roles in zip(work.left, groups.of_runs, strict=True)
+            for planned, roles in zip(cells, groups.of_runs, strict=True)
         }
-        pauses = EndpointPauses(lambda planned: ask_again(work, probe, planned), suite.max_outage_s)
+        ask = (lambda planned: ask_again(work, probe, planned)) if served is None else asks_server(served)
+        pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
-        asked = not work.options.no_preflight
-        probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in work.left}
-        loop = CellLoop(suite, work.options, host, journal, pauses, probed, limits, work.reports, purse)
-        loop.add(work.left)
+        probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in cells}
+        if served is not None and not work.options.no_preflight:
+            probed = {}
+        loop = CellLoop(suite, work.options, host, journal, pauses, probed, limits, work.reports, purse, served)
+        loop.add(cells)
         there_before = groups_that_answered(work.cells)
-        for planned in work.left:
+        for planned in cells:
             refuse_or_pause(loop, probe, planned, there_before)
         try:
             loop.run()

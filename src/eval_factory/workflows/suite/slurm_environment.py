@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 
+from eval_factory.config.suite import Suite
 from eval_factory.core.rundir import PRIVATE, write_atomic
 from eval_factory.executors.environment import ALLOWED
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
@@ -30,6 +31,11 @@ def secrets_of(cells: Iterable[PlannedCell]) -> set[str]:
         for endpoint in planned.plan.endpoints:
             names |= {*endpoint.key_names, *endpoint.secret_variables}
     return names
+
+
+def named_by_servers(suite: Suite) -> set[str]:
+    """Names of variables that the servers of models get."""
+    return {name for serve in suite.serve.values() for name in serve["env"]}
 
 
 def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:

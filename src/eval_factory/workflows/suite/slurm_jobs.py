@@ -23,6 +23,7 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.slurm_store import PlanLine, SlurmStore
 
 MODULE = "eval_factory.workflows.suite.slurm_worker"
+MODULE_OF_SERVED = "eval_factory.workflows.suite.slurm_served"
 _OF_ENDPOINTS = ("requests_per_minute", "tokens_per_minute")
 
 
@@ -74,7 +75,8 @@ def at_once(suite: Suite, cells: Iterable[PlannedCell]) -> dict[str, int]:
     """Endpoint -> how many of its cells run at once: what is asked for, but no more than each can have a request of."""
     found: dict[str, int] = {}
     for planned in cells:
-        most = min(suite.slurm[planned.cell.target]["tasks_at_once"], *_limits(planned).values())
+        asked_for = 1 if planned.cell.target in suite.serve else suite.slurm[planned.cell.target]["tasks_at_once"]
+        most = min(asked_for, *_limits(planned).values())
         found[planned.group] = min(most, found.get(planned.group, most))
     return found
 
@@ -92,13 +94,22 @@ def plan_line(planned: PlannedCell, suite: Suite, share: int, *, no_preflight: b
             document["target"]["api_endpoint"][name] = _part(limits[name], share)
     cell = planned.cell
     return PlanLine(
-        key_of(planned), cell.target, cell.evaluation, document, suite.max_attempts, no_preflight, debug
+        key_of(planned), cell.target, cell.evaluation, document, suite.max_attempts, no_preflight, debug,
+        served_of(suite, cell.target),
     )  # fmt: skip
+
+
+def served_of(suite: Suite, target: str) -> dict[str, Any] | None:
+    """What a task needs to serve a target's model; None where somebody else does."""
+    if target not in suite.serve:
+        return None
+    at_once = min(suite.max_processes, suite.slurm[target]["cpus"])
+    return {"serve": suite.serve[target], "max_processes": at_once, "max_outage_s": suite.max_outage_s}
 
 
 def wanted(planned: PlannedCell, suite: Suite, tasks_at_once: int) -> Wanted:
     resources = json.dumps(suite.slurm[planned.cell.target], sort_keys=True)
-    return Wanted(key_of(planned), planned.group, resources, tasks_at_once)
+    return Wanted(key_of(planned), planned.group, resources, tasks_at_once, planned.cell.target in suite.serve)
 
 
 def script_of(array: Sequence[Wanted], name: str, number: int, store: SlurmStore) -> str:
@@ -107,11 +118,16 @@ def script_of(array: Sequence[Wanted], name: str, number: int, store: SlurmStore
     resources["python"] = resources["python"] or sys.executable
     job = BatchJob(
         name=name,
-        tasks=len(array),
+        tasks=1 if array[0].together else len(array),
         at_once=array[0].at_once,
         log=_absolute(store.logs(number)),
         resources=resources,
-        argv=("-m", MODULE, str(_absolute(store.plan_file)), str(_absolute(store.wave_file(number)))),
+        argv=(
+            "-m",
+            MODULE_OF_SERVED if array[0].together else MODULE,
+            str(_absolute(store.plan_file)),
+            str(_absolute(store.wave_file(number))),
+        ),
     )
     return batch_script(job)
 

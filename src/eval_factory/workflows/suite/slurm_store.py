@@ -37,6 +37,8 @@ class PlanLine:
     max_attempts: int
     no_preflight: bool
     debug: bool
+    served: Mapping[str, Any] | None = None
+    """Of a cell whose task starts its model's server: the target's `serve`, and how many of its cells run at once."""
 
 
 @dataclass(frozen=True)
@@ -159,11 +161,11 @@ class SlurmStore:
         """Whether tasks may still need their keys, and so may be queued."""
         return next(self._waves.glob("w*.env"), None) is not None
 
-    def new_wave(self, suite_id: str, keys: Sequence[str]) -> Wave:
+    def new_wave(self, suite_id: str, keys: Sequence[str], *, together: bool = False) -> Wave:
         """Its list stands on disk before anything is submitted; no two have the same number."""
         last = max((wave.number for wave in self.waves()), default=0)
         for number in range(last + 1, last + MOST_WAVES):
-            wave = Wave(number, job_name(suite_id, number), tuple(keys))
+            wave = Wave(number, job_name(suite_id, number), tuple(keys), together)
             with suppress(FileExistsError):
                 descriptor = os.open(self.wave_file(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -186,6 +188,10 @@ class SlurmStore:
         """What Slurm and the tasks say of themselves, a file a task."""
         return self.root / "logs" / f"w{number}"
 
+    def served(self, target: str, wave: int) -> Path:
+        """A folder for one start of a task that serves a model; what it keeps beside the attempts of cells."""
+        return self.root / "served" / target / f"w{wave}-{uuid.uuid4().hex[:12]}"
+
     def cell(self, key: str) -> CellStore:
         return CellStore(self.root / "cells" / key)
 
@@ -200,7 +206,7 @@ def read_wave(path: Path) -> Wave:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return Wave(int(path.stem[1:]), "", ())
-    return Wave(fields["number"], fields["job_name"], tuple(fields["keys"]))
+    return Wave(fields["number"], fields["job_name"], tuple(fields["keys"]), fields.get("together", False))
 
 
 def _read(path: Path) -> Ended | None:

@@ -17,7 +17,7 @@ from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING,
 from eval_factory.workflows.suite.finished_cells import finished
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.reuse import put_in_place
-from eval_factory.workflows.suite.slurm_environment import secrets_of, write_environment
+from eval_factory.workflows.suite.slurm_environment import named_by_servers, secrets_of, write_environment
 from eval_factory.workflows.suite.slurm_jobs import (
     at_once,
     key_of,
@@ -185,11 +185,11 @@ class SlurmRun:
     def _submit_array(self, array: Sequence[Wanted]) -> None:
         """List, keys and folder of logs are there before sbatch is called; what it says is needed by nobody."""
         keys = [one.key for one in array]
-        wave = self.store.new_wave(self.suite_id, keys)
+        wave = self.store.new_wave(self.suite_id, keys, together=array[0].together)
         script = self.store.script(wave.number)
         write_atomic(script, script_of(array, wave.job_name, wave.number, self.store), mode=PRIVATE)
         environment = self.store.environment(wave.number)
-        write_environment(environment, self.work.env, secrets_of(self.work.cells))
+        write_environment(environment, self.work.env, secrets_of(self.work.cells) | named_by_servers(self.work.suite))
         for key in keys:
             self.submitted.setdefault(key, []).append(wave.number)
         try:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from eval_factory.config.serve_model import served_lines
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_cells import combinations, origins_of
 from eval_factory.config.suite_shape import TOP
@@ -54,6 +55,7 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     most = "as jobs of Slurm" if suite.executor == "slurm" else f"at most {_many(suite.max_processes, 'cell')} at once"
     yield f"#   {most}, {_many(suite.max_attempts, 'attempt')} of each"
     yield f"#   budget of all cells: {_budget(suite)}"
+    yield from served_lines(suite.serve)
     yield "\n# limits of endpoints, for all cells together"
     yield from (f"#   {line}" for line in _limits(suite, cells))
     if notes := _notes(cells):

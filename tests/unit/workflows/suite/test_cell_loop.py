@@ -14,6 +14,7 @@ from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.executors.served_model import ServedModel, ServerFailedError
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_spec import CellSpec
@@ -94,6 +95,32 @@ class Pauses:
         if new is not News.GONE:
             del self.pauses[group]
         return [(group, new, reason)]
+
+
+@dataclass
+class Server:
+    """Is lost when the test says, and is started again until the test has enough."""
+
+    losses: list[str]
+    most: int = 9
+    again: list[str] = field(default_factory=list)
+    lost_now: str | None = None
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{20_000 + len(self.again)}"
+
+    def lose(self) -> None:
+        self.lost_now = self.losses.pop(0) if self.losses else None
+
+    def lost(self) -> str | None:
+        return self.lost_now
+
+    def start_again(self, why: str) -> None:
+        self.again.append(why)
+        self.lost_now = None
+        if len(self.again) > self.most:
+            raise ServerFailedError(f"the server {why}\n  its last lines:")
 
 
 def loop_of(
@@ -325,3 +352,73 @@ def test_a_cell_that_cannot_be_begun_is_refused(tmp_path: Path) -> None:
     loop.run()
     assert came_to(loop) == {"a/1": ("failed", 3, 0), "a/2": ("complete", 0, 1)}
     assert host.order == ["a/2"]
+
+
+def with_server(folder: Path, scripts: dict[str, list[dict[str, Any]]], losses: list[str], most: int = 9) -> Any:
+    """Two cells at once; while the test has losses, the server is lost before any of them ends."""
+    loop, host = loop_of(folder, ["a/1", "a/2", "a/3"], scripts, processes=2)
+    server = Server(losses, most)
+    loop.server = cast(ServedModel, server)
+    wait = host.wait
+
+    def lose_or_wait(_seconds: float) -> list[Began | Ended]:
+        if server.losses:
+            server.lose()
+            return []
+        return wait(_seconds)
+
+    interrupt = host.interrupt
+
+    def interrupt_all() -> list[Began | Ended]:
+        heard = interrupt()
+        host.running.clear()
+        return heard
+
+    host.wait, host.interrupt = lose_or_wait, interrupt_all  # type: ignore[method-assign]
+    return loop, host, server
+
+
+def test_cells_whose_server_is_lost_wait_for_it_and_it_costs_them_no_attempt(tmp_path: Path) -> None:
+    loop, host, server = with_server(tmp_path, {}, ["ended with exit code 7"] * 4)
+    loop.run()
+    assert server.again == ["ended with exit code 7"] * 4
+    assert host.interrupts == 4
+    assert {name: one[:2] for name, one in came_to(loop).items()} == dict.fromkeys(
+        ("a/1", "a/2", "a/3"), ("complete", 0)
+    )
+    assert [spec.served_at for spec in host.begun[:3:2]] == ["http://127.0.0.1:20000", "http://127.0.0.1:20001"]
+    waits = [one for one in told(loop, "status", "reason", "again") if one[3]]
+    assert set(waits) == {("cell_ended", "missing", "the server of its model was lost", True)}
+
+
+def test_what_had_ended_when_the_server_was_lost_has_ended(tmp_path: Path) -> None:
+    loop, host, _ = with_server(tmp_path, {}, ["hangs"])
+    host.at_interrupt = COMPLETE
+    loop.run()
+    assert host.order == ["a/1", "a/2", "a/3"]
+    assert set(came_to(loop).values()) == {("complete", 0, 1)}
+
+
+def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: Path) -> None:
+    loop, host, _ = with_server(tmp_path, {}, ["hangs", "hangs"], most=1)
+    loop.run()
+    assert {(one[0], one[1]) for one in came_to(loop).values()} == {("missing", 3)}
+    assert {one.reason for one in loop.reports.values()} == {"the server hangs"}
+    assert "its last lines" in loop.suite.folder.log.read_text()
+    assert len(host.begun) == 4
+
+
+def test_a_server_that_ends_after_the_last_cell_is_not_started_again(tmp_path: Path) -> None:
+    loop, host, server = with_server(tmp_path, {}, [])
+    host.on_wait = lambda: setattr(
+        server, "lost_now", "hangs" if len(host.begun) == 3 and len(host.running) == 1 else None
+    )
+    loop.run()
+    assert server.again == []
+
+
+def test_a_cell_that_fails_while_its_server_is_well_has_failed_itself(tmp_path: Path) -> None:
+    loop, _, server = with_server(tmp_path, {"a/1": [failure(2)]}, [])
+    loop.run()
+    assert came_to(loop)["a/1"] == ("failed", 2, 1)
+    assert server.again == []

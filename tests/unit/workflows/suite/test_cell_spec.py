@@ -14,7 +14,7 @@ from eval_factory.workflows.suite.cell_spec import CellEnd, CellSpec, end_of
     [
         CellSpec(1, "a.yml", "a.log", "a.json"),
         CellSpec(2, "b\n.yml", "b", "c", True, True, ("gpt", "model"), SharedLimitsSettings("/s", {"model": "g"})),
-        CellSpec(3, "c", "d", "e", probed=()),
+        CellSpec(3, "c", "d", "e", probed=(), served_at="http://127.0.0.1:20001"),
     ],
     ids=["plain", "whole", "nobody answered"],
 )

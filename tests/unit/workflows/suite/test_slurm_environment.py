@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.workflows.suite.slurm_environment import secrets_of, take_environment, write_environment
+from eval_factory.workflows.suite.slurm_environment import (
+    named_by_servers,
+    secrets_of,
+    take_environment,
+    write_environment,
+)
 from slurm_cells import ENV, cells_of
 
 
@@ -33,3 +38,13 @@ def test_keys_that_are_gone(tmp_path: Path) -> None:
 
 def test_what_may_be_secret_in_a_cell(tmp_path: Path) -> None:
     assert ENV.keys() | {"HF_TOKEN", "HELM_CREDENTIALS"} <= secrets_of(cells_of(tmp_path)[1])
+
+
+def test_what_servers_get_goes_along(tmp_path: Path) -> None:
+    serve = {"command": "vllm serve m --port {port}", "env": ["HF_TOKEN", "MINE"]}
+    targets = [
+        {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
+        {"name": "b", "api_endpoint": {"model_id": "m"}, "serve": {**serve, "env": ["OTHER"]}},
+    ]
+    assert named_by_servers(cells_of(tmp_path, targets=targets)[0]) == {"HF_TOKEN", "MINE", "OTHER"}
+    assert named_by_servers(cells_of(tmp_path)[0]) == set()

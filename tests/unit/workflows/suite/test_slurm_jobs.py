@@ -10,9 +10,10 @@ import pytest
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_waves import Wanted
-from eval_factory.workflows.suite import slurm_worker
+from eval_factory.workflows.suite import slurm_served, slurm_worker
 from eval_factory.workflows.suite.slurm_jobs import (
     MODULE,
+    MODULE_OF_SERVED,
     at_once,
     key_of,
     plan_line,
@@ -105,3 +106,27 @@ def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
     other = json.dumps({**suite.slurm["a"], "python": "/opt/python"})
     assert "exec /opt/python -m" in script_of([Wanted("k", "g", other, 1)], "n", 1, store)
     assert MODULE == slurm_worker.MODULE
+
+
+def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_path: Path) -> None:
+    serve = {"command": "vllm serve m --port {port}", "max_restarts": 5}
+    targets = [
+        {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
+        {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
+    ]
+    suite, cells = cells_of(
+        tmp_path, targets=targets, slurm={"tasks_at_once": 3, "cpus": 2}, max_processes=7, params={"parallelism": 8}
+    )
+    served, other = cells
+    assert at_once(suite, cells) == {"server of a": 1, "b.example/v1": 3}
+    assert [wanted(one, suite, 1).together for one in cells] == [True, False]
+    line = plan_line(served, suite, 1, no_preflight=False, debug=False)
+    assert line.document["config"]["params"]["parallelism"] == 8
+    assert line.served == {"serve": suite.serve["a"], "max_processes": 2, "max_outage_s": 3600.0}
+    assert line.served["serve"]["max_restarts"] == 5
+    assert plan_line(other, suite, 1, no_preflight=False, debug=False).served is None
+    store = SlurmStore(SuiteDir(tmp_path))
+    text = script_of([wanted(served, suite, 1), wanted(served, suite, 1)], "n", 1, store)
+    assert "#SBATCH --array=0-0%1\n" in text
+    assert f"-m {MODULE_OF_SERVED} " in text
+    assert slurm_served.__name__ == MODULE_OF_SERVED

@@ -70,6 +70,18 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     assert [(wave.number, wave.keys) for wave in store.waves()] == [(1, ("a", "b")), (2, ()), (3, ("c",))]
 
 
+def test_a_wave_says_whether_one_task_does_it_all(tmp_path: Path) -> None:
+    store = SlurmStore(SuiteDir(tmp_path))
+    name = store.begin()
+    assert not store.new_wave(name, ["a"]).together
+    assert store.new_wave(name, ["a", "b"], together=True).together
+    assert [wave.together for wave in store.waves()] == [False, True]
+    store.wave_file(1).write_text('{"number": 1, "job_name": "n", "keys": ["a"]}')  # of an earlier version
+    assert not store.waves()[0].together
+    assert store.served("t", 2).parent == store.root / "served" / "t"
+    assert store.served("t", 2) != store.served("t", 2)
+
+
 def test_a_wave_may_have_tasks_for_as_long_as_its_keys_are_there(tmp_path: Path) -> None:
     store = SlurmStore(SuiteDir(tmp_path))
     store.begin()

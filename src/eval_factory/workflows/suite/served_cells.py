@@ -1,0 +1,105 @@
+"""The cells of models whose servers the suite starts: one server after another, each for all cells of its target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from eval_factory.analysis.suite_records import CellStatus
+from eval_factory.config.serve_model import argv_of, health_url
+from eval_factory.config.suite import Suite
+from eval_factory.core.errors import NotReportableError
+from eval_factory.core.redaction import is_place
+from eval_factory.core.secrets import names_a_secret
+from eval_factory.executors.served_model import ServedModel, ServerFailedError, ServerSpec, server_environment
+from eval_factory.workflows.context import HUB_TOKEN
+from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL
+from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
+from eval_factory.workflows.suite.suite_options import CellReport
+from eval_factory.workflows.suite.suite_probe import Answer
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.suite.run_suite import Work
+
+RunCells = Callable[["Work", Sequence[PlannedCell], "ServedModel | None"], None]
+
+
+def run_by_server(work: Work, run: RunCells) -> None:
+    """Bring every cell that is left to its end: first those whose endpoints are there, then target by target.
+
+    Two models that are served are never there at the same time: each may need all of the machine.
+
+    Raises:
+        KeyboardInterrupt: no server and no cell runs any more.
+    """
+    there = [planned for planned in work.left if planned.cell.target not in work.suite.serve]
+    if there:
+        run(work, there, None)
+    for target in work.suite.serve:
+        cells = [planned for planned in work.left if planned.cell.target == target]
+        if not cells:
+            continue
+        if not work.options.fresh and all(is_complete_run(planned.plan) for planned in cells):
+            run(work, cells, None)  # they are only collected
+        elif work.stopped is not None:
+            leave(work, cells, MISSING, NotReportableError.exit_code, work.stopped)
+        else:
+            _serve_and_run(work, target, cells, run)
+
+
+def _serve_and_run(work: Work, target: str, cells: Sequence[PlannedCell], run: RunCells) -> None:
+    say = work.journal.say
+    for name in work.suite.serve[target]["env"]:
+        if name not in work.env:
+            say(f"warning: the server of {target}: the variable {name} (serve.env) is not set")
+    with ServedModel(server_spec(work.suite, target, cells, work.env), say, work.journal.tick) as server:
+        try:
+            server.start()
+        except ServerFailedError as error:
+            say(str(error))
+            leave(work, cells, FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
+        else:
+            run(work, cells, server)
+
+
+def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> ServerSpec:
+    serve = suite.serve[target]
+    names = {HUB_TOKEN, *filter(names_a_secret, serve["env"])}
+    for planned in cells:
+        names.update(planned.plan.evaluation.key_names())
+    return ServerSpec(
+        name=target,
+        argv=partial(argv_of, serve),
+        health=partial(health_url, serve),
+        log=suite.folder.server_log(target),
+        env=server_environment(env, tuple(serve["env"])),
+        secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
+        start_time_limit_s=float(serve["start_time_limit_s"]),
+        hang_time_limit_s=float(serve["hang_time_limit_s"]),
+        stop_grace_s=float(serve["stop_grace_s"]),
+        max_restarts=serve["max_restarts"],
+    )
+
+
+def leave(work: Work, cells: Sequence[PlannedCell], status: CellStatus, exit_code: int, reason: str) -> None:
+    """These cells are not begun. One that has a result with gaps keeps it."""
+    for planned in cells:
+        cell = planned.cell
+        kept = PARTIAL if not work.options.fresh and keeps_partial_result(planned.plan) else status
+        told: dict[str, Any] = {"attempt": 0, "exit_code": exit_code, "status": kept, "reason": reason}
+        told |= {"collected": False, "reused_from": None, "identity": planned.plan.identity}
+        work.journal.tell(CELL_ENDED, **cell_fields(cell), **told)
+        work.reports[planned.number] = CellReport(cell.target, cell.evaluation, kept, cell.folder, exit_code, reason)
+
+
+def asks_server(server: ServedModel) -> Callable[[PlannedCell], Answer]:
+    """Whether the endpoint of a cell is there: its server says so."""
+
+    def ask(_planned: PlannedCell) -> Answer:
+        ready = server.is_ready()
+        return Answer(answered=ready, warning=None if ready else "the server does not answer")
+
+    return ask

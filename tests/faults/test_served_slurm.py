@@ -1,0 +1,62 @@
+"""Serve and evaluate in one job, on a real Slurm: one task starts the server, and does all cells of its model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from faults.test_disturbed_slurm import ended, run_suite, table
+from integration.executors.test_server_process import is_alive, pids
+from integration.support import CANARY
+from virtual_slurm import virtual_slurm
+
+SERVER = Path(__file__).resolve().parents[1] / "model_server.py"
+INSTANCES = 2
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """Two cells of one model."""
+    folder = tmp_path_factory.mktemp("served")
+    section = {
+        "output_dir": str(folder / "out"), "executor": "slurm", "slurm": {"time": "0:10:00"},
+        "params": {"limit_samples": INSTANCES, "parallelism": 1},
+        "evaluations": ["sample_medical_qa", {"type": "sample_medical_qa", "name": "warm", "params": {"temperature": 0.5}}],
+        "targets": [{
+            "name": "small", "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
+            "serve": {"command": f"{sys.executable} {SERVER} {{port}} {folder} child", "stop_grace_s": 1},
+        }],
+    }  # fmt: skip
+    file = folder / "suite.yml"
+    file.write_text(yaml.safe_dump({"suite": section}), "utf-8")
+    with virtual_slurm(folder / "slurm") as cluster:
+        done = ended(run_suite(file, cluster, "--wait"))
+    return folder, done
+
+
+def test_one_task_does_all_cells_of_a_model(served: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = served
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row["status"] for row in table(folder / "out")] == ["complete", "complete"]
+    (wave,) = [json.loads(path.read_text()) for path in (folder / "out/.suite/slurm/waves").glob("w*.json")]
+    assert (len(wave["keys"]), wave["together"]) == (2, True)
+    log = (folder / "out/.suite/slurm/logs/w1/0.log").read_text()
+    assert log.count("starting the server of small on port") == 1
+
+
+def test_every_question_is_asked_once(served: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    assert len((served[0] / "requests.jsonl").read_text().splitlines()) == 2 * INSTANCES
+
+
+def test_no_server_and_no_key_is_left(served: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder = served[0]
+    assert len(pids(folder)) == 2
+    assert not any(map(is_alive, pids(folder)))
+    found = subprocess.run(["grep", "-rl", CANARY, str(folder)], capture_output=True, text=True, check=False)
+    assert found.stdout == ""
+    assert CANARY not in (folder / "environment.json").read_text()

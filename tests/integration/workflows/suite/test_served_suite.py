@@ -1,0 +1,88 @@
+"""A model that the suite serves itself, on this machine: the server is lost on the way, and the suite goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from integration.executors.test_server_process import is_alive, pids
+from integration.support import CANARY, TIMEOUT_S, program_environment
+
+SERVER = Path(__file__).resolve().parents[3] / "model_server.py"
+INSTANCES = 4
+JUDGE_KEY = "sk-judge-0a1b2c3d4e5f60718293"
+
+
+@dataclass
+class Served:
+    """What a suite of one cell came to."""
+
+    folder: Path
+    file: Path
+    done: subprocess.CompletedProcess[str]
+
+    def again(self) -> subprocess.CompletedProcess[str]:
+        return run_suite(self.file)
+
+    def result(self) -> Any:
+        return yaml.safe_load((self.folder / "out/small/sample_medical_qa/evaluation_config.yaml").read_text("utf-8"))
+
+    def asked(self) -> int:
+        return len((self.folder / "requests.jsonl").read_text().splitlines())
+
+
+def run_suite(file: Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "eval_factory", "run_suite", "--run_config", str(file)]
+    env = program_environment(OPENAI_API_KEY=CANARY, GPT_JUDGE_API_KEY=JUDGE_KEY, HTTP_PROXY="http://127.0.0.1:9")
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    folder = tmp_path_factory.mktemp("served")
+    command = f"{sys.executable} {SERVER} {{port}} {folder} child slow=0.5 die_after=2"
+    target = {
+        "name": "small", "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
+        "serve": {"command": command, "stop_grace_s": 0.5},
+    }  # fmt: skip
+    params = {"limit_samples": INSTANCES, "parallelism": 1}
+    section = {"output_dir": str(folder / "out"), "evaluations": ["sample_medical_qa"], "params": params}
+    file = folder / "suite.yml"
+    file.write_text(yaml.safe_dump({"suite": {**section, "targets": [target]}}), "utf-8")
+    return Served(folder, file, run_suite(file))
+
+
+def test_what_was_answered_before_the_server_died_is_not_asked_again(served: Served) -> None:
+    assert served.done.returncode == 0, served.done.stdout + served.done.stderr
+    assert "the server of small ended with exit code 7; it is started again (1 of 2)" in served.done.stderr
+    assert "the server of its model was lost" in served.done.stderr
+    assert served.asked() == INSTANCES + 1  # the one that was in flight
+    assert served.result()["status"] == "complete"
+    assert served.result()["target"]["api_endpoint"]["url"].startswith("served://python")
+
+
+def test_its_server_is_gone_and_has_seen_no_other_key_than_that_of_its_requests(served: Served) -> None:
+    assert len(pids(served.folder)) == 4
+    assert not any(map(is_alive, pids(served.folder)))
+    seen = (served.folder / "environment.json").read_text()
+    assert "PYTHONUNBUFFERED" in seen
+    assert CANARY not in seen
+    assert JUDGE_KEY not in seen
+    log = (served.folder / "out/.suite/servers/small.log").read_text()
+    assert "asked with Bearer [API_KEY_REDACTED]" in log
+    found = subprocess.run(["grep", "-rlE", f"{CANARY}|{JUDGE_KEY}", served.folder], capture_output=True, check=False)
+    assert found.stdout == b""
+
+
+def test_the_same_command_again_needs_no_server_though_the_port_would_be_another(served: Served) -> None:
+    asked, started = served.asked(), len(pids(served.folder))
+    again = served.again()
+    assert again.returncode == 0, again.stderr
+    assert "starting the server" not in again.stderr
+    assert (served.asked(), len(pids(served.folder))) == (asked, started)

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.redaction import Redactor
+from eval_factory.executors.served_model import ServedModel, ServerFailedError, ServerSpec
+from eval_factory.workflows.suite import served_cells
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.run_suite import Work
+from eval_factory.workflows.suite.served_cells import asks_server, run_by_server, server_spec
+from eval_factory.workflows.suite.suite_journal import SuiteJournal
+from eval_factory.workflows.suite.suite_observer import NobodyLooks
+from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
+from slurm_cells import cells_of
+
+ENV = {"OPENAI_API_KEY": "sk-012345678901234567890", "MINE": "m", "MY_TOKEN": "a-secret-value-0123456", "PATH": "/bin"}
+
+
+class Server:
+    """In place of the real one."""
+
+    def __init__(self, world: World, spec: ServerSpec) -> None:
+        self.world, self.spec, self.name = world, spec, spec.name
+        self.ready = True
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.happened.append(f"end {self.name}")
+
+    def start(self) -> None:
+        self.world.happened.append(f"start {self.name}")
+        if self.name in self.world.broken:
+            raise ServerFailedError(f"the server of {self.name} is not ready\n  its last lines:")
+
+    def is_ready(self) -> bool:
+        return self.ready
+
+
+class World:
+    """A suite of an endpoint that is there and of two models that are served."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        serve = {"command": "vllm serve m --port {port}", "env": ["MINE", "MY_TOKEN", "ABSENT"], "stop_grace_s": 3}
+        targets = [
+            {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
+            {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
+            {
+                "name": "c",
+                "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"},
+                "serve": {**serve, "env": []},
+            },
+        ]
+        suite, cells = cells_of(folder, targets=targets, evaluations=["sample_medical_qa", "medbullets"])
+        suite.folder.state.mkdir(parents=True)
+        journal = SuiteJournal(suite.folder, Redactor(), NobodyLooks())
+        self.work = Work(suite, SuiteOptions(**options), ENV, journal, cells, Redactor())
+        self.happened: list[str] = []
+        self.broken: set[str] = set()
+        self.stop_after: str | None = None
+
+    def run(self, work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:
+        names = {planned.cell.target for planned in cells}
+        assert server is None or {server.name} == names  # type: ignore[attr-defined]
+        self.happened.append(f"run {' '.join(sorted(names))} {len(cells)}{'' if server else ' without'}")
+        if self.stop_after in names:
+            work.stopped = "not begun: max_cost"
+        for planned in cells:
+            cell = planned.cell
+            work.reports[planned.number] = CellReport(cell.target, cell.evaluation, "complete", cell.folder, 0)
+
+    def came_to(self) -> dict[str, tuple[str, int, str | None]]:
+        return {one.name: (one.status, one.exit_code, one.reason) for one in self.work.reports.values()}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(tmp_path / "s")
+    monkeypatch.setattr(served_cells, "ServedModel", lambda spec, *_: Server(world, spec))
+    return world
+
+
+def test_endpoints_that_are_there_come_first_and_then_one_server_after_another(world: World) -> None:
+    run_by_server(world.work, world.run)
+    assert world.happened == [
+        "run b 2 without", "start a", "run a 2", "end a", "start c", "run c 2", "end c",
+    ]  # fmt: skip
+    log = world.work.suite.folder.log.read_text()
+    assert "warning: the server of a: the variable ABSENT (serve.env) is not set" in log
+    assert log.count("warning") == 1
+
+
+def test_nothing_is_served_for_nobody(world: World) -> None:
+    for planned in world.work.cells:
+        cell = planned.cell
+        if cell.target != "c":
+            world.work.reports[planned.number] = CellReport(cell.target, cell.evaluation, "complete", cell.folder, 0)
+    run_by_server(world.work, world.run)
+    assert world.happened == ["start c", "run c 2", "end c"]
+
+
+def test_what_only_is_collected_needs_no_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_cells, "is_complete_run", lambda _plan: True)
+    run_by_server(world.work, world.run)
+    assert world.happened == ["run b 2 without", "run a 2 without", "run c 2 without"]
+
+
+def test_fresh_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path / "s", fresh=True)
+    monkeypatch.setattr(served_cells, "ServedModel", lambda spec, *_: Server(world, spec))
+    monkeypatch.setattr(served_cells, "is_complete_run", lambda _plan: True)
+    run_by_server(world.work, world.run)
+    assert "start a" in world.happened
+
+
+def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.broken = {"a"}
+    first = world.work.cells[0]
+    monkeypatch.setattr(served_cells, "keeps_partial_result", lambda plan: plan is first.plan)
+    run_by_server(world.work, world.run)
+    assert world.happened == ["run b 2 without", "start a", "end a", "start c", "run c 2", "end c"]
+    reason = "not begun: the server of a is not ready"
+    assert world.came_to()["a/sample_medical_qa"] == ("partial", 3, reason)
+    assert world.came_to()["a/medbullets"] == ("failed", 3, reason)
+    events = [json.loads(line) for line in world.work.suite.folder.events.read_text().splitlines()]
+    assert [(one["event"], one["status"], one["attempt"]) for one in events] == [
+        ("cell_ended", "partial", 0), ("cell_ended", "failed", 0),
+    ]  # fmt: skip
+    assert "its last lines" in world.work.suite.folder.log.read_text()
+
+
+def test_where_no_more_is_asked_nothing_is_served(world: World) -> None:
+    world.stop_after = "a"
+    run_by_server(world.work, world.run)
+    assert world.happened[-1] == "end a"
+    assert world.came_to()["c/medbullets"] == ("missing", 1, "not begun: max_cost")
+
+
+def test_what_is_served(world: World) -> None:
+    suite, cells = world.work.suite, world.work.cells
+    spec = server_spec(suite, "a", [one for one in cells if one.cell.target == "a"], ENV)
+    assert spec.argv(81) == ["vllm", "serve", "m", "--port", "81"]
+    assert spec.health(81) == "http://127.0.0.1:81/health"
+    assert spec.log == suite.folder.root / ".suite" / "servers" / "a.log"
+    assert spec.env == {"PATH": "/bin", "MINE": "m", "MY_TOKEN": ENV["MY_TOKEN"], "PYTHONUNBUFFERED": "1"}
+    assert (spec.name, spec.start_time_limit_s, spec.hang_time_limit_s) == ("a", 1800.0, 120.0)
+    assert (spec.stop_grace_s, spec.max_restarts) == (3.0, 2)
+    assert set(spec.secrets) == {ENV["MY_TOKEN"], ENV["OPENAI_API_KEY"]}
+    with_path = server_spec(suite, "c", [one for one in cells if one.cell.target == "c"], {"OPENAI_API_KEY": __file__})
+    assert with_path.secrets == ()
+
+
+def test_whether_a_paused_endpoint_is_back_its_server_says(world: World) -> None:
+    server = Server(world, server_spec(world.work.suite, "a", (), ENV))
+    ask = asks_server(server)  # type: ignore[arg-type]
+    assert (ask(world.work.cells[0]).answered, ask(world.work.cells[0]).gone) == (True, False)
+    server.ready = False
+    assert (ask(world.work.cells[0]).answered, ask(world.work.cells[0]).gone) == (False, True)
