@@ -21,6 +21,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "suites.md": "many benchmarks, many models: one command, one table",
         "scale.md": "large evaluations: one in several processes, with resume",
         "slurm.md": "the cells of a suite as jobs of Slurm",
+        "kubernetes.md": "an example: a suite as an Indexed Job",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
         "judges.md": "juries, keys, tokens (OAuth), certificates and proxies, NVIDIA Cloud Functions",
