@@ -18,7 +18,6 @@ MIRROR_NOTHING = {
     "conftest.py": "refuses HELM and processes while a unit test runs",
     "workflows/conftest.py": "a finished output folder, for the tests of what reads one again",
     "test_coverage_simulation.py": "benchmarks/coverage_simulation.py, which tries the intervals of scoring/statistics.py",
-    "test_cost_model.py": "benchmarks/cost_model.py, and the simulation beside it",
     "test_linear.py": "times the readers of texts in many modules",
 }
 """Files under tests/unit, and why they stand for no source file."""
