@@ -124,7 +124,7 @@ class Play:
         if self.used < self.work.per_minute:
             self.used += 1
             return None
-        return (minute + 1) * 60 - self.env.now
+        return float((minute + 1) * 60 - self.env.now)
 
     def losses(self, node: int, every_s: float) -> Steps:
         while True:
