@@ -22,6 +22,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "scale.md": "large evaluations: one in several processes, with resume",
         "slurm.md": "the cells of a suite as jobs of Slurm",
         "serve.md": "models that the suite serves itself: on a machine with GPUs, or in a job of Slurm",
+        "kubernetes.md": "an example: a suite as an Indexed Job",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
         "judges.md": "juries, keys, tokens (OAuth), certificates and proxies, NVIDIA Cloud Functions",
