@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 PROGRAM = "eval-factory"
 
+NO_PLUGINS = ("PYDANTIC_DISABLE_PLUGINS", "true")
+"""pydantic looks through every installed package for plug-ins otherwise: a twelfth of a dry run, and there are none."""
+
 CLICKS_BROKEN_PIPE = 1
 """click itself ends the program so, whatever it is told, where a write to a pipe fails."""
 
@@ -269,6 +272,7 @@ cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboa
 def main() -> None:
     """Entry point: the one place where errors end and exit codes are made."""
     collect_rarely()  # what is imported stays: looking for garbage in it finds none
+    os.environ.setdefault(*NO_PLUGINS)
     make_ready()
     interrupt_on_signals()
     try:

@@ -110,9 +110,7 @@ def _digests(rundir: RunDir, runs: Iterable[Path], before: Written) -> dict[str,
     return {**digests_of(rundir, runs), rundir.attestation.name: statement}
 
 
-def _inputs_now(
-    plan: Plan, runs: Sequence[Path], run_id: str, git_hash: str | None, digests: Mapping[str, str]
-) -> str:
+def _inputs_now(plan: Plan, runs: Sequence[Path], run_id: str, git_hash: str | None, digests: Mapping[str, str]) -> str:
     from eval_factory.helm import names
     from eval_factory.scoring.provenance import dataset_files
     from eval_factory.scoring.run_environment import began_and_ended
