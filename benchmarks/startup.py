@@ -4,7 +4,8 @@
     python benchmarks/startup.py --repeat 9 --json startup.json
 
 The commands take turns, so that what else the machine does meets all of them; the median of each is shown, and its
-share of `import helm.benchmark.run`. Each is run once before it counts: caches are warm, and Python's byte code is written.
+share of `import helm.benchmark.run`. Each is run once before it counts, so that caches
+are warm and Python's byte code is written.
 """
 
 from __future__ import annotations
