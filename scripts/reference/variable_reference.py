@@ -53,6 +53,7 @@ PROGRAM = {
     "SLURM_JWT": "With executor slurm: Slurm's own token, where it signs in so; only Slurm's commands get it.",
     "SLURM_ARRAY_TASK_ID": "Set by Slurm: which cell a task does.",
     "PYTHONUTF8": "Set to 1 for helm-run, whatever it is: every file is UTF-8.",
+    "PYDANTIC_DISABLE_PLUGINS": "True unless set: pydantic looks for no plug-ins, and a command begins sooner.",
 }
 BETWEEN_PROCESSES = {
     "EVAL_FACTORY_ANSWERS", "EVAL_FACTORY_BUDGET", "EVAL_FACTORY_FILE_LISTS", "EVAL_FACTORY_LIMITS",

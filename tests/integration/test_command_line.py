@@ -165,25 +165,50 @@ def test_ls_of_one_task_is_a_config_to_begin_with(tmp_path: Path) -> None:
     assert len(run("ls", "--all").stdout.splitlines()) > 300
 
 
-def test_looking_never_imports_helm(root: Path) -> None:
+HEAVY = {"helm", "torch", "scipy", "numpy", "pandas", "datasets", "requests", "jsonschema", "asyncio", "filelock"}
+RECORDS = {"rich", "jinja2", "sqlite3", "eval_factory.core.results", "eval_factory.tasks.custom.definition"}
+"""What a run needs, and takes long to import."""
+MODELS = {"pydantic", "yaml"}
+"""What even a list of names needs."""
+
+SUITE = ["run_suite", "--preset", "smoke", "--output_dir", "none", "--dry_run"]
+CONFIG = ["run_eval", "--run_config", "{config}", "--dry_run"]
+BOARD = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--help"], HEAVY | RECORDS | MODELS),
+        (["ls"], HEAVY | RECORDS | {"eval_factory.tasks.errata", "eval_factory.config.model"}),
+        (["ls", "--tag", "jury"], HEAVY | RECORDS | {"eval_factory.tasks.errata", "eval_factory.config.model"}),
+        (["ls", "--json"], HEAVY | RECORDS | {"eval_factory.config.model"}),
+        (["ls", "medec"], HEAVY | RECORDS | {"eval_factory.config.model"}),
+        (["ls", "--all"], HEAVY | RECORDS),
+        (["ls", "helm:mmlu"], HEAVY | RECORDS),
+        (CONFIG, HEAVY | RECORDS),
+        (SUITE, HEAVY),
+        (["leaderboard", "ls"], HEAVY),
+        (BOARD, HEAVY),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
+)
+def test_looking_imports_nothing_that_takes_long(arguments: list[str], heavy: set[str], root: Path) -> None:
     code = (
         "import sys\n"
         "from eval_factory.cli.main import cli\n"
-        "cli.main(sys.argv[1:], standalone_mode=False)\n"
-        "heavy = {'helm', 'torch', 'scipy', 'numpy', 'datasets', 'requests'} & set(sys.modules)\n"
+        "try: cli.main(sys.argv[2:], standalone_mode=False)\n"
+        "except SystemExit as error: assert not error.code\n"
+        "heavy = set(sys.argv[1].split(',')) & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
     config = str(root / "test_cases" / "test_case_nim_llama_3_1_8b_pubmed_qa.yml")
-    board = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run"]
-    for arguments in (["ls"], ["ls", "--all"], ["ls", "helm:mmlu"], ["run_eval", "--run_config", config, "--dry_run"], ["leaderboard", "ls"], board):  # fmt: skip
-        finished = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            env=program_environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert finished.returncode == 0, finished.stderr
+    given = [config if argument == "{config}" else argument for argument in arguments]
+    finished = subprocess.run(
+        [sys.executable, "-c", code, ",".join(sorted(heavy)), *given],
+        env=program_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
 
 
 def test_every_command_that_we_show_dry_runs(root: Path) -> None:

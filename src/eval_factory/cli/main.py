@@ -6,15 +6,12 @@ import json
 import os
 import shlex
 import sys
-import tempfile
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from eval_factory import __version__
-from eval_factory.cli import task_listing
 from eval_factory.cli.compare_command import compare
 from eval_factory.cli.gate_command import gate
 from eval_factory.cli.import_command import import_config
@@ -24,7 +21,6 @@ from eval_factory.cli.report_command import report
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.cli.suite_command import run_suite
-from eval_factory.cli.tables import show_table
 from eval_factory.cli.verifying import reproduce, verify
 from eval_factory.cli.view_command import view
 from eval_factory.cli.wrapping import columns, wrapped
@@ -36,18 +32,19 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.garbage import collect_rarely, leave_to_the_system
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
-from eval_factory.demo.example import write_example
-from eval_factory.tasks.framework import Framework, load_framework
-from eval_factory.tasks.task_info import tasks_with
 from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
 
 if TYPE_CHECKING:
     from eval_factory.api import DryRun
+    from eval_factory.core.redaction import Redactor
+    from eval_factory.tasks.framework import Framework
 
 PROGRAM = "eval-factory"
+
+NO_PLUGINS = ("PYDANTIC_DISABLE_PLUGINS", "true")
+"""pydantic looks through every installed package for plug-ins otherwise: a twelfth of a dry run, and there are none."""
 
 CLICKS_BROKEN_PIPE = 1
 """click itself ends the program so, whatever it is told, where a write to a pipe fails."""
@@ -79,17 +76,25 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
     """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with."""
     if (task is not None) + everything + (tag is not None) > 1:
         raise ConfigError("ls: give one of TASK, --all and --tag")
+    from eval_factory.tasks.framework import load_framework  # imported here, as all that a command needs
+
     framework = load_framework()
     if task is not None:
+        from eval_factory.cli import task_listing
+
         record = task_listing.record_of(task, framework)
         click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
     elif everything:
-        _list_run_specs(task_listing.run_spec_records(framework), as_json=as_json)
+        _list_run_specs(framework, as_json=as_json)
     else:
         _list_tasks(framework, tag, as_json=as_json)
 
 
-def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
+def _list_run_specs(framework: Framework, *, as_json: bool) -> None:
+    from eval_factory.cli import task_listing
+    from eval_factory.cli.tables import show_table
+
+    records = task_listing.run_spec_records(framework)
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif sys.stdout.isatty():
@@ -99,15 +104,19 @@ def _list_run_specs(records: list[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
+    from eval_factory.tasks.task_info import tasks_with
+
     tasks = tasks_with(tag, framework)
+    if not as_json and not sys.stdout.isatty():  # other programs read this form
+        click.echo("\n".join([f"{framework.framework.name}:", *(f"  * {task.name}" for task in tasks)]))
+        return
+    from eval_factory.cli import task_listing
+    from eval_factory.cli.tables import show_table
+
     if as_json:
         click.echo(json.dumps([task_listing.task_record(task) for task in tasks], indent=2))
-    elif sys.stdout.isatty():
+    else:
         show_table(task_listing.TASK_COLUMNS, task_listing.task_rows(tasks))
-    else:  # other programs read this form
-        click.echo(f"{framework.framework.name}:")
-        for task in tasks:
-            click.echo(f"  * {task.name}")
 
 
 FLAGS = {
@@ -230,6 +239,8 @@ def show_dry_run(found: DryRun, screen: TextIO) -> None:
 @click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
 def new_benchmark(folder: Path, jury: bool) -> None:
     """Write an example of a custom benchmark into DIR, ready to run and to be changed."""
+    from eval_factory.demo.example import write_example
+
     for path in write_example(folder, jury=jury):
         click.echo(str(path))
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
@@ -260,6 +271,8 @@ cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboa
 
 def main() -> None:
     """Entry point: the one place where errors end and exit codes are made."""
+    collect_rarely()  # what is imported stays: looking for garbage in it finds none
+    os.environ.setdefault(*NO_PLUGINS)
     make_ready()
     interrupt_on_signals()
     try:
@@ -285,6 +298,7 @@ def main() -> None:
         sys.exit(_report_defect(error))
     finally:
         forget_interrupts()
+        leave_to_the_system()
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -305,7 +319,7 @@ def _code_of(error: OSError) -> int:
 
 def _say(message: str) -> None:
     """To standard error, redacted: an error may quote what it stumbled over."""
-    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+    redactor = _redactor()
     lines = own_lines(redactor.text(message)).rstrip("\n").split("\n")
     prefix = f"{PROGRAM}: "
     screen = lasting(sys.stderr)
@@ -314,9 +328,19 @@ def _say(message: str) -> None:
         screen.write((wrapped(told, columns(screen)) if screen.isatty() else told) + "\n")
 
 
+def _redactor() -> Redactor:
+    from eval_factory.core.redaction import Redactor as Known
+    from eval_factory.core.secrets import names_a_secret
+
+    return Known.from_environment(os.environ, filter(names_a_secret, os.environ))
+
+
 def _report_defect(error: Exception) -> int:
+    import tempfile
+    import traceback
+
     text = "".join(traceback.format_exception(error))
-    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+    redactor = _redactor()
     descriptor, name = tempfile.mkstemp(prefix="eval-factory-defect-", suffix=".log")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(own_lines(redactor.text(text)))

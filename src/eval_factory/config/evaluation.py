@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,10 +24,11 @@ from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
 from eval_factory.core.secrets import variable_of, variables_in
 from eval_factory.core.validation_messages import did_you_mean, expectation
-from eval_factory.tasks.custom.definition import Benchmark, load_benchmark
-from eval_factory.tasks.custom.table_check import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
+
+if TYPE_CHECKING:
+    from eval_factory.tasks.custom.definition import Benchmark
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
@@ -308,6 +309,8 @@ def _with_benchmark(
     given = run.config.params.extra.benchmark
     if given is None:
         return run, None
+    from eval_factory.tasks.custom.definition import load_benchmark  # for a custom benchmark alone
+
     where = f"config.params.extra.{BENCHMARK}"
     beside = request.run_config.parent if request.run_config and sources.get(where) is Source.FILE else None
     path = find_benchmark(given, beside, where, problems)
@@ -323,6 +326,8 @@ def _with_benchmark(
 
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """The task that a benchmark is: `custom` with what the benchmark says of itself."""
+    from eval_factory.tasks.custom.table_check import CLUSTER
+
     helm = {
         "scenario": benchmark.name,
         "main_metric": benchmark.main_metric,

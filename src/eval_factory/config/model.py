@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from eval_factory.core.redaction import Redactor, looks_like_key
-from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.secrets import is_variable_name
 from eval_factory.core.served_url import SERVED_SCHEME
 from eval_factory.core.strict_model import StrictModel

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eval_factory.core.cost import Cost
-
-MODEL_ROLE = "model"
-"""The evaluated model among the endpoints of a run; every other role is a judge's name."""
+from eval_factory.core.roles import MODEL_ROLE as MODEL_ROLE  # others know it from here
 
 SCHEMA_VERSION = 2
 

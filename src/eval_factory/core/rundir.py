@@ -7,6 +7,8 @@ that took it is gone.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -31,6 +33,8 @@ ORPHAN_WAIT_S = 60.0
 UNKNOWN_HOLDER_S = 1.0
 """How long nothing is said of a holder that is not written down: it has only just begun, or is about to end."""
 LOCK_POLL_S = 0.05
+HELD_BY_ANOTHER = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES})
+"""What flock says where a lock is held; some file systems say the last."""
 
 
 class Lock:
@@ -53,12 +57,10 @@ class Lock:
 
     def release(self) -> None:
         """Give the folder free; where the program could not be ended, it goes on holding it."""
-        from filelock import unlock_descriptor
-
         if self._holder.program is None:
             self._file.unlink(missing_ok=True)
             with suppress(OSError):  # closing it does the same, where nobody has inherited it
-                unlock_descriptor(self.descriptor)
+                fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         os.close(self.descriptor)
 
     def _write(self) -> None:
@@ -311,16 +313,18 @@ class RunDir:
             time.sleep(LOCK_POLL_S)
 
     def _try(self, descriptor: int) -> bool:
-        from filelock import lock_descriptor  # imported here: it loads asyncio, and `--dry_run` locks nothing
-
+        """The system's own call: filelock's `lock_descriptor` is this one too, and importing it loads asyncio."""
         try:
-            return lock_descriptor(descriptor, blocking=False)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if error.errno in HELD_BY_ANOTHER:
+                return False
             raise PrerequisiteError(
                 f"cannot lock {self.lock_file}: {error.strerror or error}\n"
                 "  its file system (a network folder?) gives no locks, and two runs in one folder would pay twice\n"
                 "  choose a folder on a local disk with --output_dir; what is there can be copied along"
             ) from error
+        return True
 
     def _in_use_by(self, holder: Holder | None) -> str:
         if holder is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
 
 def did_you_mean(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
     """`, did you mean 'x'?`, or nothing where no known name is near. The same letters in another order are nearest."""
+    import difflib  # of a mistake alone
+
     spelled = {text.lower(): text for text in known}
     near = difflib.get_close_matches(name.lower(), spelled, n=5, cutoff=cutoff)
     letters = sorted(name.lower())

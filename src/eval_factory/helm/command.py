@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of
+from eval_factory.helm.plain_template import rendered
 from eval_factory.plan.run_plan import SUITE, Plan
 
 
@@ -48,9 +48,17 @@ def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
         "runner_class": names.RUNNER_CLASS,
         **plan.evaluation.as_dict(),
     }
+    template = plan.evaluation.framework.defaults.command
+    text = rendered(template, values, _quoted)
+    return shlex.split(rendered_by_jinja(template, values) if text is None else text)
+
+
+def rendered_by_jinja(template: str, values: Mapping[str, Any]) -> str:
+    """What any template comes to; importing Jinja is a tenth of a dry run."""
+    from jinja2 import Environment, StrictUndefined
+
     environment = Environment(undefined=StrictUndefined, autoescape=False, finalize=_quoted)
-    template = environment.from_string(plan.evaluation.framework.defaults.command)
-    return shlex.split(template.render(values))
+    return environment.from_string(template).render(values)
 
 
 def _quoted(value: object) -> str:

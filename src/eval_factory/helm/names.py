@@ -138,3 +138,12 @@ def _parsed_hocon(text: str) -> Any:
     except Exception as error:  # pyhocon, and the parser that it stands on, raise many kinds
         line = getattr(error, "lineno", None)
         raise ValueError("it is not HOCON" + (f" (line {line})" if line else "")) from None
+
+
+def scenario_name(folder: Path) -> str | None:
+    """The folder of the data of a run folder's scenario, where HELM wrote it down."""
+    try:
+        name = json.loads((folder / SCENARIO_FILE).read_bytes()).get("name")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return name if isinstance(name, str) else None

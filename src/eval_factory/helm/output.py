@@ -162,11 +162,7 @@ class HelmRun:
     @property
     def scenario_name(self) -> str | None:
         """The folder of the scenario's data, where HELM wrote it down."""
-        try:
-            name = json.loads((self.folder / names.SCENARIO_FILE).read_bytes()).get("name")
-        except (OSError, ValueError, AttributeError):
-            return None
-        return name if isinstance(name, str) else None
+        return names.scenario_name(self.folder)
 
     def request_states(self) -> Iterator[RequestState]:
         """Every request with its answer, in HELM's order. Raises HelmError."""

@@ -14,7 +14,7 @@ from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
-from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.served_url import is_served
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings

@@ -31,14 +31,17 @@ class ChecksumsError(Exception):
     """The file is no list of checksums."""
 
 
-def write_checksums(rundir: RunDir, runs: Iterable[Path], result: TaskResult) -> None:
+def write_checksums(
+    rundir: RunDir, runs: Iterable[Path], result: TaskResult, known: Mapping[str, str] | None = None
+) -> None:
     """Of a finished result; SHA256SUMS is written last: where it is there, everything is.
 
     Args:
         runs: the run folders of the result.
         result: as it was written, so that a reader of the statement finds the same numbers.
+        known: what `digests_of` gives, where somebody has it already.
     """
-    digests = digests_of(rundir, runs)
+    digests = digests_of(rundir, runs) if known is None else dict(known)
     document = statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     digests[rundir.attestation.name] = sha256_of(rundir.attestation)

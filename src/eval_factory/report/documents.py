@@ -9,8 +9,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from eval_factory.core.results import (
     MODEL_ROLE,
     SCHEMA_VERSION,
@@ -34,14 +32,13 @@ from eval_factory.report.readable_values import (
     seconds,
     without_nulls,
 )
+from eval_factory.report.yaml_text import to_yaml as to_yaml  # of every document here
 
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
 FIRST_SCHEMA = "evaluation_config.v1.schema.json"
 """Of a file with `schema_version: 1`, which is still read."""
 RESULTS_SCHEMA = "results.schema.json"
 SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
-
-_MAP, _LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 
 
 def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
@@ -260,21 +257,6 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         **({"reasoning": record.reasoning} if record.reasoning is not None else {}),
         **({"judgements": dict(record.judgements)} if record.judgements else {}),
     }
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes every value in full: no anchors, so that any reader of YAML takes it."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class asks per value
-        return True
-
-
-_Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(_MAP, data, flow_style=True))
-_Dumper.add_representer(OneLineList, lambda dumper, data: dumper.represent_sequence(_LIST, data, flow_style=True))
-
-
-def to_yaml(document: Mapping[str, Any]) -> str:
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from eval_factory.core.results import TaskResult
-
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from eval_factory.core.results import TaskResult
 
 
 class HasResult(Protocol):

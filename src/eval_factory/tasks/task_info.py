@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.code_execution import executed_by
-from eval_factory.tasks.errata import Erratum, load_errata
 from eval_factory.tasks.framework import Framework, Task, load_framework
+
+if TYPE_CHECKING:
+    from eval_factory.tasks.errata import Erratum
 
 Scoring = Literal["rule", "jury", "either"]
 _BENCHMARK = "benchmark"
@@ -79,6 +81,8 @@ class TaskInfo:
 
 def task_info(task: Task) -> TaskInfo:
     """All that `framework.yml` and the errata say of a task."""
+    from eval_factory.tasks.errata import load_errata  # a list of names is quicker without
+
     helm, about = task.helm, task.about
     return TaskInfo(
         name=task.name,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.logs import open_log
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.output_folder import claim
+
+if TYPE_CHECKING:
+    import logging
 
 HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -75,6 +75,9 @@ def hold(
         PrerequisiteError: a key is missing, or the folder cannot be written.
         BusyError: another run holds the folder.
     """
+    from eval_factory.core.logs import open_log
+    from eval_factory.workflows.output_folder import claim  # a dry run holds no folder
+
     keys = credentials_report(plan, env)
     env = {**env, **keys.found}
     redactor = redactor_of(plan.evaluation, env)

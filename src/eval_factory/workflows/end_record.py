@@ -17,7 +17,6 @@ from eval_factory.core.errors import (
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.secrets import names_a_secret
-from eval_factory.tasks.errata import CORRECTED
 
 if TYPE_CHECKING:
     from eval_factory.core.results import Score
@@ -32,6 +31,8 @@ _OUTSIDE = PATHS_THAT_CANNOT_BE | DISK_TAKES_NO_MORE
 
 def end_record(evaluated: Evaluated) -> dict[str, Any]:
     """The main numbers of a result; evaluation_config.yaml has all."""
+    from eval_factory.tasks.errata import CORRECTED  # imported here: `--help` needs no models
+
     result = evaluated.result
     total = result.usage.this_run.total
     corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")

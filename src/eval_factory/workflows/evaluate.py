@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
@@ -28,7 +28,7 @@ from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.report.checksums import forget_checksums, write_checksums
+from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
 from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
 from eval_factory.tasks.framework import framework_path, load_framework
 from eval_factory.workflows.context import RunContext, hold, show_warnings
@@ -46,9 +46,11 @@ from eval_factory.workflows.limit_stop import raise_if_limit_reached
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
-from eval_factory.workflows.resume import DataRead, finished_run, read_state, remember
-from eval_factory.workflows.sharding.ask_in_shards import Asked, ask_in_shards
+from eval_factory.workflows.resume import DataRead, digest_of_state, finished_run, read_state, remember
 from eval_factory.workflows.unchanged import Written, digest_of_inputs, unchanged_result, written_before
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.sharding.ask_in_shards import Asked
 
 NEEDED_TO_REPORT = (
     "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write", "scipy.special", "scipy.stats",
@@ -100,6 +102,8 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
             settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
+            from eval_factory.workflows.sharding.ask_in_shards import ask_in_shards  # a finished run asks nobody
+
             settings, shared = ask_in_shards(context, plan, settings, read, debug=options.debug)
             in_suite = options.limits is not None
             raise_if_not_asked(context, plan, shared, in_suite=in_suite)
@@ -261,9 +265,10 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     )
     complete = not result.something_to_ask
     made = result.provenance
-    inputs = digest_of_inputs(plan, made.dataset_files, (made.started_at, made.ended_at), commit)
+    digests = digests_of(plan.rundir, ran.folders)
+    inputs = digest_of_inputs(plan, made.dataset_files, (made.started_at, made.ended_at), commit, digests)
     remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read, inputs=inputs)
-    write_checksums(plan.rundir, ran.folders, written)
+    write_checksums(plan.rundir, ran.folders, written, {**digests, **digest_of_state(plan.rundir)})
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     return _evaluated(context, plan, result, written)
 

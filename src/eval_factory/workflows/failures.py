@@ -17,7 +17,6 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import printable
-from eval_factory.data.place import how_to_get
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.run_plan import Plan
 
@@ -181,6 +180,8 @@ def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
+    from eval_factory.data.place import how_to_get  # knows where all data are from
+
     return (
         f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"
         f"  ({error})\n"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.result_views import ResultViews
+
+if TYPE_CHECKING:
+    from eval_factory.core.helm_run_settings import SharedLimitsSettings
+    from eval_factory.core.results import TaskResult
 
 
 @dataclass(frozen=True)

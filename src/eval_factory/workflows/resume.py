@@ -11,7 +11,7 @@ from typing import Any
 
 from eval_factory import __version__
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.rundir import RunDir, write_atomic
+from eval_factory.core.rundir import RunDir, sha256_of, write_atomic
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.user_data.layout import DATA_PATH
 
@@ -91,6 +91,11 @@ def remember(
         inputs=inputs,
     )
     write_atomic(plan.rundir.run_state, json.dumps(asdict(state), indent=2))
+
+
+def digest_of_state(rundir: RunDir) -> dict[str, str]:
+    """The name of what is remembered -> SHA-256: written after the result, and one of the folder's files."""
+    return {rundir.run_state.name: sha256_of(rundir.run_state)}
 
 
 def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | None:

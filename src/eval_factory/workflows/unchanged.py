@@ -45,16 +45,19 @@ def written_before(rundir: RunDir) -> Written | None:
 
 
 def digest_of_inputs(
-    plan: Plan, dataset_files: Mapping[str, str], began_and_ended: Sequence[str | None], git_hash: str | None
-) -> str:
-    """SHA-256 of all that a collection reads beside the files that have checksums.
+    plan: Plan, dataset_files: Mapping[str, str], began_and_ended: Sequence[str | None], git_hash: str | None,
+    digests: Mapping[str, str],
+) -> str:  # fmt: skip
+    """SHA-256 of all that a collection reads, and of what it wrote: SHA256SUMS alone can be written again by anybody.
 
     Args:
         dataset_files: name -> SHA-256, as in the provenance.
         began_and_ended: of the helm-run, as its events tell.
+        digests: of the files of the result; what holds this one, or is made of it, does not count.
     """
     from eval_factory.scoring import run_environment
 
+    made_after = {file.name for file in (plan.rundir.run_state, plan.rundir.attestation)}
     inputs = {
         "program": program_sha256(Path(eval_factory.__file__).parent),
         "framework": sha256_of(framework_path()),
@@ -64,6 +67,7 @@ def digest_of_inputs(
         "given": plan.evaluation.as_given(),
         "data": dict(dataset_files),
         "began_and_ended": list(began_and_ended),
+        "files": {name: digest for name, digest in digests.items() if name not in made_after},
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -89,7 +93,7 @@ def unchanged_result(
     rundir = plan.rundir
     if before is None or inputs is None or _digests(rundir, runs, before) != before.digests:
         return None
-    if inputs != _inputs_now(plan, runs, run_id, git_hash) or _holds_a_secret(_texts(rundir), redactor):
+    if inputs != _inputs_now(plan, runs, run_id, git_hash, before.digests) or _holds_a_secret(_texts(rundir), redactor):
         return None
     from eval_factory.report.reader import StoredInstances, result_of
 
@@ -106,14 +110,14 @@ def _digests(rundir: RunDir, runs: Iterable[Path], before: Written) -> dict[str,
     return {**digests_of(rundir, runs), rundir.attestation.name: statement}
 
 
-def _inputs_now(plan: Plan, runs: Sequence[Path], run_id: str, git_hash: str | None) -> str:
-    from eval_factory.helm import output
+def _inputs_now(plan: Plan, runs: Sequence[Path], run_id: str, git_hash: str | None, digests: Mapping[str, str]) -> str:
+    from eval_factory.helm import names
     from eval_factory.scoring.provenance import dataset_files
     from eval_factory.scoring.run_environment import began_and_ended
 
-    scenario = output.read_run(runs[0]).scenario_name or plan.evaluation.task.helm.scenario
+    scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
     times = began_and_ended(plan.rundir.events, run_id)
-    return digest_of_inputs(plan, dataset_files(plan, scenario), times, git_hash)
+    return digest_of_inputs(plan, dataset_files(plan, scenario), times, git_hash, digests)
 
 
 def _texts(rundir: RunDir) -> Iterable[str]:

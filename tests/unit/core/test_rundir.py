@@ -87,6 +87,21 @@ def test_a_file_system_without_locks(number: int, tmp_path: Path, monkeypatch: p
     assert "--output_dir" in str(told.value)
 
 
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES])
+def test_each_way_to_say_that_a_lock_is_held(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def flock(descriptor: int, operation: int) -> None:
+        asked.append(operation)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.0)
+    with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked():
+        pass
+    assert asked == [fcntl.LOCK_EX | fcntl.LOCK_NB]
+
+
 def test_a_lock_file_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
     told = r"cannot open .*\.lock: Is a directory\n.*--output_dir"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.report.checksums import read_checksums
 from eval_factory.scoring import run_environment
 from eval_factory.workflows import unchanged
 from eval_factory.workflows.resume import read_state
@@ -82,6 +83,19 @@ def test_a_file_that_is_another_has_it_collected_again(name: str, how: str, rund
     assert looked_at(rundir, change) is None
     assert not rundir.checksums.exists(), "what is to be collected again is not said to be whole"
     assert not rundir.attestation.exists()
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "evaluation_config.yaml", "cache.db", f"{RUN}/stats.json"])
+def test_a_file_that_was_edited_together_with_its_checksum(name: str, rundir: RunDir) -> None:
+    file = rundir.root / name
+    before = sha256_of(file)
+    file.write_bytes(file.read_bytes() + b"\n")
+    rundir.attestation.write_text(rundir.attestation.read_text("utf-8").replace(before, sha256_of(file)), "utf-8")
+    sums = rundir.checksums.read_text("utf-8").replace(before, sha256_of(file))
+    statement = read_checksums(rundir.checksums)[rundir.attestation.name]
+    rundir.checksums.write_text(sums.replace(statement, sha256_of(rundir.attestation)), "utf-8")
+    assert read_checksums(rundir.checksums)[name] == sha256_of(file)
+    assert looked_at(rundir) is None
 
 
 def test_a_file_more_has_it_collected_again(rundir: RunDir) -> None:

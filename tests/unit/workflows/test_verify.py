@@ -95,6 +95,19 @@ def test_a_configuration_that_was_altered_is_named_with_its_file(folder: RunDir)
     assert "parallelism" in wrong.message
 
 
+def test_a_score_that_was_altered_together_with_its_checksums_is_found(folder: RunDir) -> None:
+    before = sha256_of(folder.evaluation_config), sha256_of(folder.attestation)
+    replace_in(folder.evaluation_config, "value: 0.5", "value: 0.7")
+    now = sha256_of(folder.evaluation_config)
+    folder.attestation.write_text(folder.attestation.read_text("utf-8").replace(before[0], now), "utf-8")
+    sums = folder.checksums.read_text("utf-8").replace(before[0], now)
+    folder.checksums.write_text(sums.replace(before[1], sha256_of(folder.attestation)), "utf-8")
+    found = verify(folder.root)
+    assert "results.tasks.pubmed_qa.metrics.score.scores.exact_match.value" in fields(found, "evaluation_config.yaml")
+    assert not any("SHA-256" in finding.message for finding in found.findings)
+    assert found.exit_code == 1
+
+
 def test_a_file_that_differs_from_its_checksums_is_named(folder: RunDir) -> None:
     (folder.model_configs / "settings.json").write_text("{}", "utf-8")
     folder.report_html.unlink()

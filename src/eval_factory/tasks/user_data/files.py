@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from eval_factory.tasks.custom.csv_table import LONGEST_CELL
 from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, not_utf8
@@ -223,6 +222,8 @@ def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
 
 
 def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    from xml.etree import ElementTree as ET
+
     try:
         root = ET.parse(file).getroot()  # noqa: S314 - the user's own file, and HELM reads it the same way
     except ET.ParseError as error:

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""What it costs to begin: `ls`, `--dry_run`, a finished folder again and other commands, beside HELM's import.
+
+    python benchmarks/startup.py --repeat 9 --json startup.json
+
+The commands take turns, so that what else the machine does meets all of them; the median of each is shown, and its
+share of `import helm.benchmark.run`. Each is run once before it counts, so that caches
+are warm and Python's byte code is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from again import BIN, IMPORT, Command, finished
+from throughput import endpoint
+
+TARGET = ["--model_url", "demo://baseline", "--model_id", "m"]
+PROGRAM = BIN / "eval-factory"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The medians of one command, in seconds and as parts of HELM's import."""
+
+    command: str
+    cpu_s: float
+    wall_s: float
+    cpu_of_import: float
+    wall_of_import: float
+
+    @classmethod
+    def of(cls, command: Command, reference: Command) -> Row:
+        cpu, wall = statistics.median(command.cpu_s), statistics.median(command.wall_s)
+        cpu_of, wall_of = statistics.median(reference.cpu_s), statistics.median(reference.wall_s)
+        return cls(command.name, round(cpu, 3), round(wall, 3), round(cpu / cpu_of, 2), round(wall / wall_of, 2))
+
+    def __str__(self) -> str:
+        shares = f"{self.cpu_of_import:.2f} | {self.wall_of_import:.2f}"
+        return f"| {self.command} | {self.cpu_s:.2f} s | {self.wall_s:.2f} s | {shares} |"
+
+
+def looking() -> list[Command]:
+    """The commands that ask nobody and need no result."""
+    shown = {
+        "`--help`": ["--help"],
+        "`ls`": ["ls"],
+        "`ls --json`": ["ls", "--json"],
+        "`ls --tag jury`": ["ls", "--tag", "jury"],
+        "`ls medec`": ["ls", "medec"],
+        "`run_eval --dry_run`": ["run_eval", "--eval_type", "pubmed_qa", "--output_dir", "none", *TARGET, "--dry_run"],
+        "`run_suite --dry_run`": ["run_suite", "--preset", "smoke", "--output_dir", "none", "--dry_run"],
+    }
+    return [Command(name, [str(PROGRAM), *arguments]) for name, arguments in shown.items()]
+
+
+def measured(folder: Path, url: str, instances: int, repeat: int) -> list[Row]:
+    reference = Command(f"`{IMPORT}`", [str(BIN / "python"), "-c", IMPORT])
+    bare = Command("the interpreter alone", [str(BIN / "python"), "-c", ""])
+    again, _ = finished(PROGRAM, "", folder, url, instances)
+    commands = [reference, bare, *looking(), again]
+    for command in commands:
+        command.run(folder)
+        command.cpu_s.clear()
+        command.wall_s.clear()
+    for _ in range(repeat):
+        for command in commands:
+            command.run(folder)
+    return [Row.of(command, reference) for command in commands]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instances", type=int, default=1000, help="of the finished folder")
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    arguments = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    with tempfile.TemporaryDirectory() as name, endpoint(0) as url:
+        rows = measured(Path(name), url, arguments.instances, arguments.repeat)
+    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {arguments.instances} instances\n")
+    print("| command | CPU | whole process | CPU, of HELM's import | whole process, of it |\n|---|---|---|---|---|")
+    print("\n".join(map(str, rows)))
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps([vars(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
