@@ -6,10 +6,12 @@ Proxies, their exceptions and certificate bundles come from the environment by r
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import math
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +28,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.endpoint.plain_exchange import Exchanged, continued, exchange, request_bytes
 
 CONNECT_TIMEOUT_S = 10.0
 LEAST_TIMEOUT_S = 0.001
@@ -132,7 +135,70 @@ def _watched(pool: Any, watch: _Watch) -> type[HTTPConnectionPool]:
     class Pool(pool):  # type: ignore[misc]
         ConnectionCls = Connection
 
+        def post_again(
+            self, target: str, body: bytes, headers: Mapping[str, str], deadline: float
+        ) -> Reply | urllib3.BaseHTTPResponse | None:
+            """POST on a connection that was used before; None where there is none, or urllib3 has to look at it first.
+
+            Raises:
+                urllib3.exceptions.HTTPError: as `urlopen` does.
+            """
+            connection = self._get_conn()
+            sock, request = connection.sock, None
+            if sock is not None:
+                request = request_bytes(_host_header(connection), target, headers, body)
+            if request is None:
+                self._put_conn(connection)
+                return None
+            try:
+                reply = self._exchange(connection, request, deadline)
+            except BaseException as error:
+                connection.close()
+                self._put_conn(connection)
+                if isinstance(error, (OSError, http.client.HTTPException)):
+                    raise _as_urllib3_has_it(error) from error
+                raise
+            if isinstance(reply, Reply):
+                self._put_conn(connection)
+            return reply
+
+        def _exchange(self, connection: Any, request: bytes, deadline: float) -> Reply | urllib3.BaseHTTPResponse:
+            sock = connection.sock
+            if sock.gettimeout() is not None:
+                sock.settimeout(None)  # the watch ends it; a timeout of its own costs two system calls each way
+            with watch.over(sock, deadline):
+                came = exchange(sock, request)
+                if came.head is not None:
+                    return Reply(http.client.OK, came.head.headers, came.body)
+                sock.settimeout(max(deadline - time.monotonic(), LEAST_TIMEOUT_S))
+                return self._of_another_form(connection, came)
+
+        def _of_another_form(self, connection: Any, came: Exchanged) -> urllib3.BaseHTTPResponse:
+            """As urllib3's own connection gives it."""
+            answer = continued(came.data, connection.sock)
+            if answer.will_close:
+                connection.close()
+            return urllib3.HTTPResponse(
+                body=answer, headers=urllib3.HTTPHeaderDict(answer.msg.items()), status=answer.status,
+                reason=answer.reason, preload_content=False, original_response=answer, pool=self,
+                connection=connection, request_method="POST",
+            )  # fmt: skip
+
     return Pool
+
+
+def _host_header(connection: Any) -> str:
+    """As http.client writes it."""
+    host: str = connection.host
+    if ":" in host:
+        host = f"[{host}]"
+    return host if connection.port == connection.default_port else f"{host}:{connection.port}"
+
+
+def _as_urllib3_has_it(error: OSError | http.client.HTTPException) -> urllib3.exceptions.HTTPError:
+    if isinstance(error, ssl.SSLError):
+        return urllib3.exceptions.SSLError(error)
+    return urllib3.exceptions.ProtocolError("Connection aborted.", error)
 
 
 class Transport:
@@ -153,7 +219,10 @@ class Transport:
         }
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._pool = None if isinstance(self._pools, urllib3.ProxyManager) else self._pools.connection_from_url(url)
+        self._pool: Any = None if isinstance(self._pools, urllib3.ProxyManager) else self._pools.connection_from_url(url)
+        self._targets: dict[str, str] = {}
+        """Address -> what stands in a request's first line."""
+        self._timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, timeout_s), read=timeout_s)
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         """POST a JSON body.
@@ -169,12 +238,14 @@ class Transport:
 
     def _ask(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str] | None) -> Reply:
         deadline = time.monotonic() + self.timeout_s
-        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self.timeout_s), read=self.timeout_s)
+        all_headers = {**self._headers, **headers} if headers else self._headers
         try:
-            response = self._open(
-                method, url, body=data, headers={**self._headers, **(headers or {})}, timeout=timeout,
+            response = self._again(url, data, all_headers, deadline) or self._open(
+                method, url, body=data, headers=all_headers, timeout=self._timeout,
                 retries=False, redirect=False, preload_content=False,
             )  # fmt: skip
+            if isinstance(response, Reply):
+                return response
         except urllib3.exceptions.HTTPError as error:
             if _wants_a_login(error):
                 return Reply(PROXY_LOGIN, {}, b"")
@@ -194,10 +265,21 @@ class Transport:
         response.release_conn()
         return Reply(response.status, response.headers, body)
 
+    def _again(
+        self, url: str, data: bytes | None, headers: Mapping[str, str], deadline: float
+    ) -> Reply | urllib3.BaseHTTPResponse | None:
+        """What a POST without a proxy usually is; None: `_open` has to do it."""
+        if data is None or self._pool is None or not url.startswith(f"{self._origin}/"):
+            return None
+        target = self._targets.get(url)
+        if target is None:
+            target = self._targets[url] = urllib3.util.parse_url(url).request_uri
+        return self._pool.post_again(target, data, headers, deadline)
+
     def _open(self, method: str, url: str, **settings: Any) -> urllib3.BaseHTTPResponse:
         """Through the endpoint's own pool where there is no proxy: the manager takes the URL apart at every call."""
         if self._pool is not None and url.startswith(f"{self._origin}/"):
-            return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)
+            return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)  # type: ignore[no-any-return]
         return self._pools.urlopen(method, url, **settings)
 
     def _too_late(self) -> TransportError:
