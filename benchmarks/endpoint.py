@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A fast OpenAI-compatible endpoint on loopback with a fixed latency, in a process of its own.
 
-An answer says that it is of the model that was asked for, so that the run that asks is reportable. Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at once. GET /reset.
+An answer says that it is of the model that was asked for, so that the run that asks is reportable.
+Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at once. GET /reset.
 """
 
 from __future__ import annotations

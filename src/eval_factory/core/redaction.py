@@ -197,7 +197,9 @@ class Redactor:
         """The same for every string in nested mappings and lists, names of fields included."""
         if isinstance(value, str):
             return self.known(value) if known_only else self.text(value)
-        if isinstance(value, Mapping):
+        if value is None or isinstance(value, (int, float)):  # first: to ask for a Mapping is slow
+            return value
+        if isinstance(value, (dict, Mapping)):
             return {
                 self.tree(key, known_only=known_only): self.tree(item, known_only=known_only)
                 for key, item in value.items()

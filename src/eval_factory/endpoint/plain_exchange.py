@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import urllib3
-from urllib3 import HTTPHeaderDict
 
 CHUNK = 1 << 16
 LARGEST_HEAD = 1 << 15
 LARGEST_PLAIN = 1 << 20
 """Bytes; a larger answer is read piece by piece, with the checks that belong to it."""
 
-_STATUS = b"HTTP/1.1 200"
+_STATUS = "HTTP/1.1 200 "
 _END = b"\r\n\r\n"
-_OF_OTHER_FORMS = frozenset({b"transfer-encoding", b"content-encoding", b"upgrade", b"trailer"})
+_LENGTH, _KEPT = "content-length", "keep-alive"
+_OF_OTHER_FORMS = frozenset({"transfer-encoding", "content-encoding", "upgrade", "trailer"})
 _MOST_DIGITS = 9
 _USER_AGENT = f"python-urllib3/{urllib3.__version__}"
 _PEER_HUNG_UP = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EPROTOTYPE})
@@ -55,7 +55,8 @@ def request_bytes(host: str, target: str, headers: Mapping[str, str], body: byte
 class PlainHead:
     """Of an answer whose length is known."""
 
-    headers: HTTPHeaderDict
+    headers: dict[str, str]
+    """In small letters; of several with one name the last."""
     begin: int
     """Where in what was read the body begins, and where it is over."""
     end: int
@@ -63,26 +64,23 @@ class PlainHead:
 
 def plain_head(data: bytes, end: int) -> PlainHead | None:
     """What the first `end` bytes of an answer say; None where the answer is of another form."""
-    status, *lines = data[:end].split(b"\r\n")
-    if not status.startswith(_STATUS) or status[len(_STATUS) : len(_STATUS) + 1] not in (b"", b" "):
+    status, *lines = data[:end].decode("latin-1").split("\r\n")
+    if not f"{status} ".startswith(_STATUS):
         return None
-    headers, length = HTTPHeaderDict(), None
+    headers: dict[str, str] = {}
     for line in lines:
-        name, colon, value = line.partition(b":")
-        value, known = value.strip(), name.lower()
-        if not colon or name != name.strip() or known in _OF_OTHER_FORMS:
+        name, colon, value = line.partition(":")
+        known = name.lower()
+        if not colon or name != name.strip() or (known in headers and known == _LENGTH):
             return None
-        if known == b"connection" and value.lower() != b"keep-alive":
-            return None
-        if known == b"content-length":
-            if length is not None or not value.isdigit() or len(value) > _MOST_DIGITS:
-                return None
-            length = int(value)
-        headers.add(name.decode("latin-1"), value.decode("latin-1"))
-    if length is None or length > LARGEST_PLAIN:
+        headers[known] = value.strip()
+    length = headers.get(_LENGTH, "")
+    if not length.isdecimal() or len(length) > _MOST_DIGITS or int(length) > LARGEST_PLAIN:
+        return None
+    if not _OF_OTHER_FORMS.isdisjoint(headers) or headers.get("connection", _KEPT).lower() != _KEPT:
         return None
     begin = end + len(_END)
-    return PlainHead(headers, begin, begin + length)
+    return PlainHead(headers, begin, begin + int(length))
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,11 @@ class Exchanged:
     data: bytes
     head: PlainHead | None
     """None: `data` is the beginning of an answer of another form."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of a plain answer."""
+        return {} if self.head is None else self.head.headers
 
     @property
     def body(self) -> bytes:
