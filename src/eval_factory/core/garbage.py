@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 
 THRESHOLD = 50_000
@@ -9,4 +10,6 @@ THRESHOLD = 50_000
 
 
 def collect_rarely() -> None:
+    """And not at the end: Python would look through all objects twice, although the system takes their memory back."""
     gc.set_threshold(THRESHOLD, 20, 20)
+    atexit.register(gc.freeze)

@@ -38,7 +38,7 @@ class Admission(Protocol):
         """No request will be sent any more: whoever waits is let go on, and finds out."""
 
 
-class _Slot:
+class _Slot(AbstractContextManager[float]):
     """A place; written out, for a generator takes three times as long, and every request has one."""
 
     def __init__(self, concurrency: AdaptiveConcurrency) -> None:
@@ -61,7 +61,7 @@ class LocalAdmission:
         self._rate_limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
         self._stop = threading.Event()
 
-    def slot(self) -> _Slot:
+    def slot(self) -> AbstractContextManager[float]:
         return _Slot(self._concurrency)
 
     def wait_for_rate(self, body: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ _END = b"\r\n\r\n"
 _LENGTH, _KEPT = "content-length", "keep-alive"
 _OF_OTHER_FORMS = frozenset({"transfer-encoding", "content-encoding", "upgrade", "trailer"})
 _MOST_DIGITS = 9
-_USER_AGENT = f"python-urllib3/{urllib3.__version__}"
+_USER_AGENT = f"python-urllib3/{urllib3.__version__}"  # type: ignore[attr-defined]
 _PEER_HUNG_UP = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EPROTOTYPE})
 """A server may answer before it has read the whole request, and close; urllib3 looks for that answer too."""
 

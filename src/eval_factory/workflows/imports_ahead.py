@@ -10,8 +10,12 @@ from typing import Any
 from eval_factory.core import events as event_names
 
 
+BUSY_ELSEWHERE = frozenset({event_names.ASKING, event_names.SCORING})
+"""The phases of a helm-run in which this process is idle; what shards asked before is only scored."""
+
+
 class ImportsAhead:
-    """Told of helm-run's events, it imports modules while HELM computes its metrics: this process is idle then.
+    """Told of helm-run's events, it imports modules while the model is asked: nobody works then, but the endpoint.
 
     Two threads that import modules which import each other may see half of one: nothing else may be imported before
     `wait` has returned.
@@ -23,7 +27,7 @@ class ImportsAhead:
         self._enough = threading.Event()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        if event["event"] == event_names.PHASE and event["phase"] == event_names.SCORING and self._thread is None:
+        if event["event"] == event_names.PHASE and event["phase"] in BUSY_ELSEWHERE and self._thread is None:
             self._thread = threading.Thread(target=self._import, daemon=True)
             self._thread.start()
 

@@ -19,6 +19,8 @@ KEY = "plain-looking-value-77"
     "text",
     [
         "sk-0123456789abcdef",
+        "sk-01234567",
+        "a://b:c@d",
         "nvapi-abcdefgh12345678",
         "hf_abcdefghijklmnop",
         "Authorization: Bearer abc.def-123",

@@ -10,6 +10,7 @@ import pytest
 
 from eval_factory.workflows.imports_ahead import ImportsAhead
 
+ASKING = {"event": "phase", "phase": "asking the model"}
 SCORING = {"event": "phase", "phase": "scoring"}
 
 
@@ -23,10 +24,12 @@ def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "slow_to_import"
 
 
-def test_after_waiting_a_module_is_there_as_a_whole(slow_module: str) -> None:
+@pytest.mark.parametrize("events", [(ASKING, SCORING), (SCORING,)])
+def test_after_waiting_a_module_is_there_as_a_whole(events: tuple[dict[str, str], ...], slow_module: str) -> None:
+    """The first phase in which this process has nothing to do begins them."""
     ahead = ImportsAhead(["no_such_module_at_all", slow_module, "never_begun"])
-    ahead(SCORING)
-    ahead(SCORING)
+    for event in events:
+        ahead(event)
     while slow_module not in sys.modules:
         time.sleep(0.001)
     ahead.wait()
@@ -34,7 +37,9 @@ def test_after_waiting_a_module_is_there_as_a_whole(slow_module: str) -> None:
     assert "never_begun" not in sys.modules
 
 
-@pytest.mark.parametrize("event", [{"event": "phase", "phase": "asking"}, {"event": "progress", "phase": "scoring"}])
+@pytest.mark.parametrize(
+    "event", [{"event": "phase", "phase": "loading data"}, {"event": "progress", "phase": "scoring"}]
+)
 def test_other_events_import_nothing(event: dict[str, str], slow_module: str) -> None:
     ahead = ImportsAhead([slow_module])
     ahead(event)
