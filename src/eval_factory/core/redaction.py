@@ -85,7 +85,7 @@ _KEYS = (
 _IN_A_URL = _Shape("://", r"""[^/\s@'"\\]+(?=@)""", whole_word=False, keep_beginning=True)
 _SHAPES = [(shape.beginning, shape.pattern(), shape.replacement) for shape in (*_KEYS, _IN_A_URL)]
 _SHORTEST_KEY = 11
-"""No shape but that of a URL is in less: `sk-` and eight more. Most texts of a document are shorter, names of fields."""
+"""No shape but that of a URL is in less: `sk-` and eight more. Most texts of a document are shorter."""
 _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from eval_factory.workflows.imports_ahead import ImportsAhead
-
-ASKING = {"event": "phase", "phase": "asking the model"}
-SCORING = {"event": "phase", "phase": "scoring"}
 
 
 @pytest.fixture
@@ -24,12 +22,9 @@ def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "slow_to_import"
 
 
-@pytest.mark.parametrize("events", [(ASKING, SCORING), (SCORING,)])
-def test_after_waiting_a_module_is_there_as_a_whole(events: tuple[dict[str, str], ...], slow_module: str) -> None:
-    """The first phase in which this process has nothing to do begins them."""
+def test_after_waiting_a_module_is_there_as_a_whole(slow_module: str) -> None:
     ahead = ImportsAhead(["no_such_module_at_all", slow_module, "never_begun"])
-    for event in events:
-        ahead(event)
+    ahead.begin()
     while slow_module not in sys.modules:
         time.sleep(0.001)
     ahead.wait()
@@ -37,11 +32,12 @@ def test_after_waiting_a_module_is_there_as_a_whole(events: tuple[dict[str, str]
     assert "never_begun" not in sys.modules
 
 
-@pytest.mark.parametrize(
-    "event", [{"event": "phase", "phase": "loading data"}, {"event": "progress", "phase": "scoring"}]
-)
-def test_other_events_import_nothing(event: dict[str, str], slow_module: str) -> None:
-    ahead = ImportsAhead([slow_module])
-    ahead(event)
-    ahead.wait()
+def test_what_is_not_begun_imports_nothing(slow_module: str) -> None:
+    ImportsAhead([slow_module]).wait()
     assert slow_module not in sys.modules
+
+
+def test_without_modules_there_is_no_thread() -> None:
+    before = threading.active_count()
+    ImportsAhead([]).begin()
+    assert threading.active_count() == before
