@@ -22,7 +22,12 @@ from throughput import endpoint
 from tools import invented_data
 
 HERE = Path(__file__).resolve().parent
-PLAIN: dict[str, Any] = {"params_to_add": {}, "params_to_remove": [], "params_to_rename": {}, "custom_system_prompt": None}
+PLAIN: dict[str, Any] = {
+    "params_to_add": {},
+    "params_to_remove": [],
+    "params_to_rename": {},
+    "custom_system_prompt": None,
+}
 MARKS = {"start_reasoning_token": "<think>", "end_reasoning_token": "</think>"}
 
 
