@@ -184,3 +184,8 @@ def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
     assert known.finds(secret.encode().hex())
     assert not known.finds(secret[:-1])
     assert not Redactor().finds(secret)
+
+
+@pytest.mark.parametrize(("text", "safe"), [("sk-01234567", REDACTED), ("a://b:c@d", f"a://{REDACTED}@d")])
+def test_the_shortest_texts_that_hold_a_key(text: str, safe: str) -> None:
+    assert Redactor().text(text) == safe

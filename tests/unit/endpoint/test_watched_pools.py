@@ -131,3 +131,14 @@ def test_what_is_no_whole_answer(answer: bytes, silent: bool) -> None:
     with pytest.raises(TransportError, match="closed before the whole answer came") as raised:
         asked(server, 2)
     assert (raised.value.silent, raised.value.unreachable) == (silent, False)
+
+
+def test_a_connection_that_gave_no_http_is_not_used_again() -> None:
+    """Although it is open."""
+    server = Scripted(PLAIN, b"HTTP/9 nonsense\r\n\r\n", PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    transport.post(server.url, {})
+    with pytest.raises(TransportError):
+        transport.post(server.url, {})
+    assert transport.post(server.url, {}).data == b"{}"
+    assert server.connections == 2
