@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A fast OpenAI-compatible endpoint on loopback with a fixed latency, in a process of its own.
 
+An answer says that it is of the model that was asked for, so that the run that asks is reportable.
 Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at once. GET /reset.
 """
 
@@ -9,16 +10,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 
 CHAT = {"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "stop", "logprobs": None}
 TEXT = {"index": 0, "text": "A", "finish_reason": "stop", "logprobs": None}
+MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]*)"')
 USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
 
 
-def _answer(kind: str, choice: dict[str, object]) -> bytes:
-    body = {"id": "x", "object": kind, "created": 1, "model": "m", "choices": [choice], "usage": USAGE}
+@lru_cache(maxsize=64)
+def _answer(is_chat: bool, model: bytes) -> bytes:
+    """Made once for each model: what an answer costs here is taken from the tool that is measured."""
+    kind, choice = ("chat.completion", CHAT) if is_chat else ("text_completion", TEXT)
+    body = {"id": "x", "object": kind, "created": 1, "model": model.decode(), "choices": [choice], "usage": USAGE}
     return _http(json.dumps(body).encode())
 
 
@@ -27,7 +34,10 @@ def _http(body: bytes) -> bytes:
     return head.encode() + body
 
 
-CHAT_ANSWER, TEXT_ANSWER = _answer("chat.completion", CHAT), _answer("text_completion", TEXT)
+def _model_of(body: bytes) -> bytes:
+    """Found, not parsed: a prompt that holds `"model"` has its quotes escaped."""
+    found = MODEL.search(body)
+    return found[1] if found else b"m"
 
 
 @dataclass
@@ -81,7 +91,7 @@ class Connection(asyncio.Protocol):
             stats.requests += 1
             stats.now += 1
             stats.most = max(stats.most, stats.now)
-        answer = CHAT_ANSWER if b"chat" in path else TEXT_ANSWER
+        answer = _answer(b"chat" in path, _model_of(body))
         if self.latency_s:
             asyncio.get_running_loop().call_later(self.latency_s, self.reply, answer, is_probe)
         else:

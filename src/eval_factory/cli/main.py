@@ -32,7 +32,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.garbage import collect_rarely, leave_to_the_system
+from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
 
@@ -298,7 +298,6 @@ def main() -> None:
         sys.exit(_report_defect(error))
     finally:
         forget_interrupts()
-        leave_to_the_system()
     sys.exit(code if isinstance(code, int) else 0)
 
 

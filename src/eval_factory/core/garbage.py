@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 
 THRESHOLD = 50_000
@@ -9,9 +10,6 @@ THRESHOLD = 50_000
 
 
 def collect_rarely() -> None:
+    """And not at the end: Python would look through all objects twice, although the system takes their memory back."""
     gc.set_threshold(THRESHOLD, 20, 20)
-
-
-def leave_to_the_system() -> None:
-    """For the end of a process: what is left goes with its memory, and is not gone through once more before."""
-    gc.freeze()
+    atexit.register(gc.freeze)

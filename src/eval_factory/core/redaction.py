@@ -84,6 +84,8 @@ _KEYS = (
 )
 _IN_A_URL = _Shape("://", r"""[^/\s@'"\\]+(?=@)""", whole_word=False, keep_beginning=True)
 _SHAPES = [(shape.beginning, shape.pattern(), shape.replacement) for shape in (*_KEYS, _IN_A_URL)]
+_SHORTEST_KEY = 11
+"""No shape but that of a URL is in less: `sk-` and eight more. Most texts of a document are shorter."""
 _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
 
 
@@ -188,6 +190,8 @@ class Redactor:
     def text(self, text: str) -> str:
         """Without the secrets that are known, and without what is shaped like one."""
         text = self.known(text)
+        if len(text) < _SHORTEST_KEY and _IN_A_URL.beginning not in text:
+            return text
         for beginning, pattern, replacement in _SHAPES:
             if beginning in text:
                 text = pattern.sub(replacement, text)
@@ -197,7 +201,9 @@ class Redactor:
         """The same for every string in nested mappings and lists, names of fields included."""
         if isinstance(value, str):
             return self.known(value) if known_only else self.text(value)
-        if isinstance(value, Mapping):
+        if value is None or isinstance(value, (int, float)):  # first: to ask for a Mapping is slow
+            return value
+        if isinstance(value, (dict, Mapping)):
             return {
                 self.tree(key, known_only=known_only): self.tree(item, known_only=known_only)
                 for key, item in value.items()

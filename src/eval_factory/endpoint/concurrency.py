@@ -59,19 +59,27 @@ class AdaptiveConcurrency:
         """So many at once; only whole ones are let in."""
         return self._limit.allowed
 
-    @contextmanager
-    def slot(self) -> Iterator[float]:
-        """Waits for a place; yields the time at which it was given."""
+    def enter(self) -> float:
+        """Waits for a place; the time at which it was given."""
         with self._condition:
             while self._inside >= self._limit.places:
                 self._condition.wait()
             self._inside += 1
+        return time.monotonic()
+
+    def leave(self) -> None:
+        with self._condition:
+            self._inside -= 1
+            self._condition.notify()
+
+    @contextmanager
+    def slot(self) -> Iterator[float]:
+        """Waits for a place; yields the time at which it was given."""
+        since = self.enter()
         try:
-            yield time.monotonic()
+            yield since
         finally:
-            with self._condition:
-                self._inside -= 1
-                self._condition.notify()
+            self.leave()
 
     def too_many(self, since: float) -> None:
         """The endpoint refused a request that began at `since`."""

@@ -117,17 +117,15 @@ def changed(body: Mapping[str, Any], changes: Mapping[str, str | None]) -> dict[
     return {new: value for name, value in body.items() if (new := names[name]) is not None}
 
 
+_sorted_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
 def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     """Key of an answer: the endpoint, the model (in the body) and the full request.
 
     `random` marks what is asked again on purpose; its answer is another one.
     """
-    text = json.dumps(
-        {"v": KEY_VERSION, "url": url, "body": body, "random": random},
-        sort_keys=True,
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
+    text = _sorted_json({"v": KEY_VERSION, "url": url, "body": body, "random": random})
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

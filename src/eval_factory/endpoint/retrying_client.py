@@ -207,7 +207,8 @@ class RetryingClient:
         self._admission.stop()
 
     def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
-        tries, attempt = _Tries(self._retries), 1
+        tries: _Tries | None = None
+        attempt = 1
         own_changes: dict[str, str | None] = {}
         while True:
             started, clock = time.time(), time.perf_counter()
@@ -219,6 +220,7 @@ class RetryingClient:
             except TransientFailure as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
+                tries = tries or _Tries(self._retries)
                 pause = tries.pause_after(error, bridge=self._has_answered, patience=self._patience)
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)

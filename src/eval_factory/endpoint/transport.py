@@ -5,15 +5,11 @@ Proxies, their exceptions and certificate bundles come from the environment by r
 
 from __future__ import annotations
 
-import contextlib
+import http.client
 import json
-import math
 import os
-import socket
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -21,16 +17,15 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 from certifi import where
 from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
-from urllib3.connectionpool import HTTPConnectionPool
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.served_url import SERVED_AT
+from eval_factory.endpoint.plain_exchange import Exchanged
+from eval_factory.endpoint.watched_pools import Watch, watched
 
 CONNECT_TIMEOUT_S = 10.0
-LEAST_TIMEOUT_S = 0.001
-"""A socket takes 0 for not waiting at all."""
 CHUNK = 1 << 16
 LARGEST_BODY = 64 << 20
 """No answer of a language model is that large; what is would fill the disk."""
@@ -41,6 +36,9 @@ TOO_LATE = "no whole answer within {:g} s"
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """The first that is set counts, for everything that this program asks."""
 PROXY_SCHEMES = ("http", "https")
+
+
+_compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class TransportError(Exception):
@@ -63,79 +61,6 @@ class Reply:
         return self.data.decode("utf-8", "replace")
 
 
-class _Watch:
-    """Ends what an endpoint drags out: a socket's own timeout starts anew with each byte of a header."""
-
-    def __init__(self, limit_s: float) -> None:
-        self.limit_s = limit_s
-        self._waiting: dict[socket.socket, float] = {}
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def over(self, waiting: socket.socket, deadline: float) -> Iterator[None]:
-        """Shut `waiting` down where this is not over in time (monotonic)."""
-        with self._lock:
-            self._waiting[waiting] = deadline
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._look_while_any_waits, name="timeouts", daemon=True)
-                self._thread.start()
-        try:
-            yield
-        finally:
-            self._waiting.pop(waiting, None)
-
-    def _look_while_any_waits(self) -> None:
-        """Leaves no thread behind in a program that asks once, or is done; the next request begins another."""
-        while True:
-            time.sleep(min(1.0, self.limit_s / 4))
-            with self._lock:
-                if not self._waiting:
-                    self._thread = None
-                    return
-            now = time.monotonic()
-            for waiting, deadline in list(self._waiting.items()):
-                if now > deadline:
-                    with contextlib.suppress(OSError):
-                        waiting.shutdown(socket.SHUT_RDWR)
-
-
-def _watched(pool: Any, watch: _Watch) -> type[HTTPConnectionPool]:
-    """A pool whose connections send and wait for the header of an answer within the limit of `watch`.
-
-    urllib3 sends under the timeout for connecting, which ends a long prompt on a slow line.
-    """
-
-    class Connection(pool.ConnectionCls):  # type: ignore[misc]
-        deadline = math.inf
-
-        def connect(self) -> None:
-            super().connect()
-            self._take_what_is_left()
-
-        def request(self, *arguments: Any, **settings: Any) -> None:
-            self.deadline = time.monotonic() + watch.limit_s
-            if self.sock is not None:  # or it connects first, and within the time for that
-                self.timeout = watch.limit_s
-            super().request(*arguments, **settings)
-
-        def _take_what_is_left(self) -> None:
-            if self.sock is not None:
-                left = min(self.deadline - time.monotonic(), watch.limit_s)
-                self.sock.settimeout(max(left, LEAST_TIMEOUT_S))
-
-        def getresponse(self) -> Any:
-            if self.sock is None:
-                return super().getresponse()
-            with watch.over(self.sock, self.deadline):
-                return super().getresponse()
-
-    class Pool(pool):  # type: ignore[misc]
-        ConnectionCls = Connection
-
-    return Pool
-
-
 class Transport:
     """Keep-alive connections to one host, as many as requests go on at once."""
 
@@ -148,13 +73,18 @@ class Transport:
         """Of one attempt."""
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         self._pools = _pool_manager(url, connections)
-        watch = _Watch(timeout_s)
+        watch = Watch(timeout_s)
         self._pools.pool_classes_by_scheme = {
-            scheme: _watched(pool, watch) for scheme, pool in self._pools.pool_classes_by_scheme.items()
+            scheme: watched(pool, watch) for scheme, pool in self._pools.pool_classes_by_scheme.items()
         }
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._pool = None if isinstance(self._pools, urllib3.ProxyManager) else self._pools.connection_from_url(url)
+        self._pool: Any = (
+            None if isinstance(self._pools, urllib3.ProxyManager) else self._pools.connection_from_url(url)
+        )
+        self._targets: dict[str, str] = {}
+        """Address -> what stands in a request's first line."""
+        self._timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, timeout_s), read=timeout_s)
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         """POST a JSON body.
@@ -162,7 +92,7 @@ class Transport:
         Raises:
             TransportError: within the attempt's time no whole answer came.
         """
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        data = _compact_json(body).encode("utf-8", "surrogatepass")
         return self._ask("POST", url, data, headers)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
@@ -170,12 +100,14 @@ class Transport:
 
     def _ask(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str] | None) -> Reply:
         deadline = time.monotonic() + self.timeout_s
-        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self.timeout_s), read=self.timeout_s)
+        all_headers = {**self._headers, **headers} if headers else self._headers
         try:
-            response = self._open(
-                method, url, body=data, headers={**self._headers, **(headers or {})}, timeout=timeout,
+            response = self._again(url, data, all_headers, deadline) or self._open(
+                method, url, body=data, headers=all_headers, timeout=self._timeout,
                 retries=False, redirect=False, preload_content=False,
             )  # fmt: skip
+            if isinstance(response, Exchanged):
+                return Reply(http.client.OK, response.headers, response.body)
         except urllib3.exceptions.HTTPError as error:
             if _wants_a_login(error):
                 return Reply(PROXY_LOGIN, {}, b"")
@@ -195,10 +127,22 @@ class Transport:
         response.release_conn()
         return Reply(response.status, response.headers, body)
 
+    def _again(
+        self, url: str, data: bytes | None, headers: Mapping[str, str], deadline: float
+    ) -> Exchanged | urllib3.BaseHTTPResponse | None:
+        """What a POST without a proxy usually is; None: `_open` has to do it."""
+        if data is None or self._pool is None or not url.startswith(f"{self._origin}/"):
+            return None
+        target = self._targets.get(url)
+        if target is None:
+            target = self._targets[url] = urllib3.util.parse_url(url).request_uri
+        again: Exchanged | urllib3.BaseHTTPResponse | None = self._pool.post_again(target, data, headers, deadline)
+        return again
+
     def _open(self, method: str, url: str, **settings: Any) -> urllib3.BaseHTTPResponse:
         """Through the endpoint's own pool where there is no proxy: the manager takes the URL apart at every call."""
         if self._pool is not None and url.startswith(f"{self._origin}/"):
-            return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)
+            return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)  # type: ignore[no-any-return]
         return self._pools.urlopen(method, url, **settings)
 
     def _too_late(self) -> TransportError:

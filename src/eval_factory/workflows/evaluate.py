@@ -108,7 +108,8 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
             in_suite = options.limits is not None
             raise_if_not_asked(context, plan, shared, in_suite=in_suite)
             ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())
-            ended = run_helm(context, evaluation, argv, settings, on_event=ahead, run_id=shared.run_id)
+            ahead.begin()
+            ended = run_helm(context, evaluation, argv, settings, run_id=shared.run_id)
             ahead.wait()
             ended = replace(ended, wall_s=ended.wall_s + shared.wall_s)
             ran = checked(context, plan, ended, shared=in_suite)

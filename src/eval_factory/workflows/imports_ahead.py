@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from eval_factory.core import events as event_names
+from collections.abc import Sequence
 
 
 class ImportsAhead:
-    """Told of helm-run's events, it imports modules while HELM computes its metrics: this process is idle then.
+    """Imports modules while helm-run starts and asks: this process is idle then.
 
-    Two threads that import modules which import each other may see half of one: nothing else may be imported before
-    `wait` has returned.
+    They are done before the first request, for helm-run imports more; so they take nothing of a processor that requests
+    need. Two threads that import modules which import each other may see half of one: nothing else may be imported
+    before `wait` has returned.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
@@ -22,8 +20,9 @@ class ImportsAhead:
         self._thread: threading.Thread | None = None
         self._enough = threading.Event()
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        if event["event"] == event_names.PHASE and event["phase"] == event_names.SCORING and self._thread is None:
+    def begin(self) -> None:
+        """In a thread of its own."""
+        if self._modules:
             self._thread = threading.Thread(target=self._import, daemon=True)
             self._thread.start()
 

@@ -1,31 +1,22 @@
-"""How often Python looks for garbage, and that it does not at the end."""
+"""When Python looks for garbage: seldom, and not at the end."""
 
 from __future__ import annotations
 
+import atexit
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from eval_factory.core.garbage import THRESHOLD, collect_rarely, leave_to_the_system
+from eval_factory.core import garbage
 
 
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    threshold = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*threshold)
-
-
-def test_python_looks_seldom() -> None:
-    collect_rarely()
-    assert gc.get_threshold() == (THRESHOLD, 20, 20)
-
-
-def test_what_is_left_at_the_end_is_not_gone_through() -> None:
-    before = gc.get_freeze_count()
-    mine: list[object] = []
-    leave_to_the_system()
-    assert gc.get_freeze_count() > before
-    assert not any(one is mine for one in gc.get_objects())
+def test_seldom_and_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    thresholds: list[tuple[int, ...]] = []
+    at_the_end: list[Callable[..., Any]] = []
+    monkeypatch.setattr(gc, "set_threshold", lambda *numbers: thresholds.append(numbers))
+    monkeypatch.setattr(atexit, "register", at_the_end.append)
+    garbage.collect_rarely()
+    assert thresholds == [(garbage.THRESHOLD, 20, 20)]
+    assert at_the_end == [gc.freeze]

@@ -19,6 +19,8 @@ KEY = "plain-looking-value-77"
     "text",
     [
         "sk-0123456789abcdef",
+        "sk-01234567",
+        "a://b:c@d",
         "nvapi-abcdefgh12345678",
         "hf_abcdefghijklmnop",
         "Authorization: Bearer abc.def-123",
@@ -182,3 +184,8 @@ def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
     assert known.finds(secret.encode().hex())
     assert not known.finds(secret[:-1])
     assert not Redactor().finds(secret)
+
+
+@pytest.mark.parametrize(("text", "safe"), [("sk-01234567", REDACTED), ("a://b:c@d", f"a://{REDACTED}@d")])
+def test_the_shortest_texts_that_hold_a_key(text: str, safe: str) -> None:
+    assert Redactor().text(text) == safe

@@ -86,6 +86,9 @@ def test_what_is_of_the_whole_process_is_left_alone_where_others_work_in_it(
         def __init__(self, modules: Sequence[str]) -> None:
             told.append(tuple(modules))
 
+        def begin(self) -> None:
+            told.append("begun")
+
         def wait(self) -> None:
             pass
 
@@ -102,7 +105,7 @@ def test_what_is_of_the_whole_process_is_left_alone_where_others_work_in_it(
     options = Options(no_preflight=True, own_process=own_process)
     done = workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
     assert done is reported
-    assert told == ([workflow.NEEDED_TO_REPORT, "rarely"] if own_process else [()])
+    assert told == ([workflow.NEEDED_TO_REPORT, "begun", "rarely"] if own_process else [(), "begun"])
     assert Options().own_process is False
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from eval_factory.workflows.imports_ahead import ImportsAhead
-
-SCORING = {"event": "phase", "phase": "scoring"}
 
 
 @pytest.fixture
@@ -25,8 +24,7 @@ def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_after_waiting_a_module_is_there_as_a_whole(slow_module: str) -> None:
     ahead = ImportsAhead(["no_such_module_at_all", slow_module, "never_begun"])
-    ahead(SCORING)
-    ahead(SCORING)
+    ahead.begin()
     while slow_module not in sys.modules:
         time.sleep(0.001)
     ahead.wait()
@@ -34,9 +32,12 @@ def test_after_waiting_a_module_is_there_as_a_whole(slow_module: str) -> None:
     assert "never_begun" not in sys.modules
 
 
-@pytest.mark.parametrize("event", [{"event": "phase", "phase": "asking"}, {"event": "progress", "phase": "scoring"}])
-def test_other_events_import_nothing(event: dict[str, str], slow_module: str) -> None:
-    ahead = ImportsAhead([slow_module])
-    ahead(event)
-    ahead.wait()
+def test_what_is_not_begun_imports_nothing(slow_module: str) -> None:
+    ImportsAhead([slow_module]).wait()
     assert slow_module not in sys.modules
+
+
+def test_without_modules_there_is_no_thread() -> None:
+    before = threading.active_count()
+    ImportsAhead([]).begin()
+    assert threading.active_count() == before

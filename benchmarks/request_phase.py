@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""What one request takes of a processor: HELM's executor and our client alone, this checkout and another in turns.
+
+The endpoint is a process of its own (`endpoint.py`). Processor time means something on a machine that others use too;
+requests a second do so only as a ratio of the two, which take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from throughput import endpoint
+from tools import invented_data
+
+HERE = Path(__file__).resolve().parent
+PLAIN: dict[str, Any] = {
+    "params_to_add": {},
+    "params_to_remove": [],
+    "params_to_rename": {},
+    "custom_system_prompt": None,
+}
+MARKS = {"start_reasoning_token": "<think>", "end_reasoning_token": "</think>"}
+
+
+def ask(url: str, count: int, concurrency: int) -> str:
+    """Milliseconds of processor time a request, and requests a second."""
+    from helm.common.general import parallel_map
+    from helm.common.request import Request
+
+    from eval_factory.core.garbage import collect_rarely
+    from eval_factory.core.rundir import RunDir
+    from eval_factory.helm_plugin.client import EndpointClient
+
+    collect_rarely()
+    prompts = [f"{row['CONTEXTS']} {row['QUESTION']}" for row in invented_data(count).values()]
+    requests = [Request(model_deployment="m/m", model="m/m", prompt=prompt, max_tokens=1) for prompt in prompts]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "logs").mkdir()
+        client = EndpointClient(
+            cache_db=str(RunDir(Path(folder)).cache_db), role="model", url=f"{url}/v1", model_id="bench",
+            endpoint_type="chat", key_names=[], parallelism=concurrency, max_retries=5, request_timeout=60,
+            adapter={**PLAIN, **MARKS},
+        )  # fmt: skip
+        before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        results = parallel_map(client.make_request, requests, parallelism=concurrency)
+        wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+    assert all(result.success for result in results)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return f"{1000 * cpu / count} {count / wall}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path, help="another checkout")
+    parser.add_argument("--requests", type=int, default=4000)
+    parser.add_argument("--latency-ms", type=float, default=50)
+    parser.add_argument("--concurrency", type=int, default=128)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--ask", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.ask:
+        print(ask(given.ask, given.requests, given.concurrency))
+        return
+    ways = {"now": HERE.parent, **({"before": given.before.resolve()} if given.before else {})}
+    found: dict[str, list[list[float]]] = {way: [] for way in ways}
+    for _ in range(given.repeat):
+        for way, checkout in ways.items():
+            with endpoint(given.latency_ms) as url:
+                argv = [sys.executable, __file__, "--ask", url, "--requests", str(given.requests)]
+                argv += ["--concurrency", str(given.concurrency)]
+                env = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+                done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+            found[way].append([float(number) for number in done.stdout.split()])
+    print("| version | CPU of a request | requests/s |\n|---|---|---|")
+    for way, figures in found.items():
+        cpu, rate = (statistics.median(column) for column in zip(*figures, strict=True))
+        print(f"| {way} | {cpu:.2f} ms | {rate:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""A connection that is used again, asked in the plainest way: the same requests, answers and errors as urllib3's."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from eval_factory.endpoint.transport import Reply, Transport, TransportError
+from token_answers import forget_proxies_and_certificates
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+TIMEOUT_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_proxies_and_certificates(monkeypatch)
+
+
+class Scripted:
+    """Gives these answers in turn, on as many connections as it takes; an empty one hangs up."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1?a=b"
+        self.heads: list[bytes] = []
+        self.connections = 0
+        self.hung_up = threading.Event()
+        self._answers = list(answers)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while self._answers:
+            connection, _ = self._socket.accept()
+            self.connections += 1
+            with connection:
+                while self._answers and (head := self._head(connection)):
+                    self.heads.append(head)
+                    answer = self._answers.pop(0)
+                    connection.sendall(answer)
+                    if not answer.startswith(b"HTTP") or b"close" in answer or answer.endswith(b"..."):
+                        break
+            self.hung_up.set()
+        self._socket.close()
+
+    def _head(self, connection: socket.socket) -> bytes:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            piece = connection.recv(1 << 16)
+            if not piece:
+                return b""
+            data += piece
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        while len(body) < length:
+            body += connection.recv(1 << 16)
+        return head
+
+
+def asked(server: Scripted, times: int) -> list[Reply]:
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    return [transport.post(server.url, {"prompt": "x"}, {"Authorization": "Bearer k"}) for _ in range(times)]
+
+
+def test_both_ways_write_the_same_request() -> None:
+    """The first is urllib3's own."""
+    server = Scripted(PLAIN, PLAIN, PLAIN)
+    assert [(reply.status, reply.data) for reply in asked(server, 3)] == [(200, b"{}")] * 3
+    assert len(set(server.heads)) == 1
+    assert server.heads[0].startswith(b"POST /v1?a=b HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "data"),
+    [
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", 200, b"abcde"),
+        (b"HTTP/1.1 429 No\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno", 429, b"no"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", 200, b"a"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end", 200, b"to the end"),
+        (b"HTTP/1.1 302 Go\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", 302, b""),
+    ],
+    ids=["chunked", "refused", "continue", "closes", "redirect"],
+)
+def test_other_forms_are_read_as_urllib3_reads_them(answer: bytes, status: int, data: bytes) -> None:
+    """On a connection that is used again, and the next request is answered too."""
+    server = Scripted(PLAIN, answer, PLAIN)
+    _, other, last = asked(server, 3)
+    assert (other.status, other.data) == (status, data)
+    assert other.headers.get("Retry-After") == ("7" if status == 429 else None)
+    assert last.data == b"{}"
+    assert server.connections == (2 if b"close" in answer else 1)
+
+
+def test_a_connection_that_was_closed_meanwhile_costs_nothing() -> None:
+    server = Scripted(b"HTTP/1.1 200 OK\r\nX-Then: close\r\nContent-Length: 2\r\n\r\n{}", PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    transport.post(server.url, {})
+    assert server.hung_up.wait(60)
+    assert transport.post(server.url, {}).data == b"{}"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Slow: a", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", False),
+        (b"HTTP/1.1", True),
+    ],
+    ids=["header", "body", "status"],
+)
+def test_an_answer_that_stops_half_way_ends_in_time(answer: bytes, silent: bool) -> None:
+    server = Scripted(PLAIN, answer, PLAIN)
+    transport = Transport(server.url, timeout_s=0.4, connections=1)
+    transport.post(server.url, {})
+    with pytest.raises(TransportError, match=r"no whole answer within 0\.4 s") as raised:
+        transport.post(server.url, {})
+    assert raised.value.silent is silent
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [(b"", True), (b"nonsense", True), (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na...", False)],
+    ids=["nothing", "no-http", "cut"],
+)
+def test_what_is_no_whole_answer(answer: bytes, silent: bool) -> None:
+    server = Scripted(PLAIN, answer)
+    with pytest.raises(TransportError, match="closed before the whole answer came") as raised:
+        asked(server, 2)
+    assert (raised.value.silent, raised.value.unreachable) == (silent, False)
+
+
+def test_a_connection_that_gave_no_http_is_not_used_again() -> None:
+    """Although it is open."""
+    server = Scripted(PLAIN, b"HTTP/9 nonsense\r\n\r\n", PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    transport.post(server.url, {})
+    with pytest.raises(TransportError):
+        transport.post(server.url, {})
+    assert transport.post(server.url, {}).data == b"{}"
+    assert server.connections == 2
