@@ -65,7 +65,7 @@ class Grown:
 
 
 HEAD = (
-    "| instances | version | tree, at most | an instance | helm-run | eval-factory | tree by phase (MB) | CPU | wall |\n"
+    "| instances | version | tree, at most | an instance | helm-run | eval-factory | tree by phase, MB | CPU | wall |\n"
     "|---|---|---|---|---|---|---|---|---|"
 )
 

@@ -57,14 +57,14 @@ def worst_case_without_perturbations() -> None:
 
     helms_own = metric.compute_worst_case_metrics
 
-    def compute(per_instance_stats: Mapping[Any, list[Any]]) -> list[Any]:
+    def compute(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any]:
         derived = _worst_cases(per_instance_stats)
         return helms_own(per_instance_stats) if derived is None else derived
 
     metric.compute_worst_case_metrics = compute
 
 
-def _worst_cases(per_instance_stats: Mapping[Any, list[Any]]) -> list[Any] | None:
+def _worst_cases(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any] | None:
     """The same sums in the same order as HELM's loop; None where its general case is needed."""
     from helm.benchmark.augmentations.perturbation_description import PERTURBATION_WORST, PerturbationDescription
     from helm.benchmark.metrics.statistic import Stat

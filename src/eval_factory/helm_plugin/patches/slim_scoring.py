@@ -1,7 +1,7 @@
 """HELM's metrics with the statistics of each instance packed as soon as they are computed (`packed_stats.py`).
 
-`Metric.evaluate` keeps a list of `Stat` for each instance three times over, and goes through them five times. Here is the
-same loop: the same sums in the same order, of values instead of objects.
+`Metric.evaluate` keeps the list of `Stat` of each instance in three places, and goes through them five times. Here is
+the same loop: the same sums in the same order, of values instead of objects.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _of_trial(computing: Any, found: Mapping[Any, Sequence[Any]]) -> dict[Any, A
     by_context: dict[Any, dict[Any, Any]] = defaultdict(dict)
     for name, stat in totals.items():
         by_context[MetricContext.from_metric_name(name)][name] = stat
-    for context, stats in by_context.items():
-        for stat in computing.derive_stats(stats):
+    for context, by_name in by_context.items():
+        for stat in computing.derive_stats(by_name):
             merge_stat(totals, metric.add_context(stat, context))
     if type(computing).derive_per_instance_stats is not metric.Metric.derive_per_instance_stats:
         instances: dict[Any, dict[Any, Sequence[Any]]] = defaultdict(dict)

@@ -22,7 +22,7 @@ from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.common.request import Request
 
-from eval_factory.helm_plugin.packed_stats import PackedStats
+from eval_factory.helm_plugin.packed_stats import PackedStats, Packer
 from eval_factory.helm_plugin.patches import slim_scoring
 from patching import ApplyPatch
 
@@ -30,7 +30,7 @@ TYPOS = PerturbationDescription(name="typos", robustness=True)
 TRIALS = 2
 
 
-class MadeUp(Metric):
+class MadeUp(Metric):  # type: ignore[misc]
     """Of each kind of statistic one: whole, fraction, none at all, several values, one that only some have."""
 
     def evaluate_generation(self, adapter_spec: Any, request_state: Any, *_: Any) -> list[Stat]:
@@ -54,7 +54,7 @@ class MadeUp(Metric):
         return [Stat(MetricName("seen")).add(sum(len(stats) for stats in per_instance_stats.values()))]
 
 
-class Plain(Metric):
+class Plain(Metric):  # type: ignore[misc]
     """Derives nothing."""
 
     def evaluate_generation(self, adapter_spec: Any, request_state: Any, *_: Any) -> list[Stat]:
@@ -148,7 +148,7 @@ def test_log_probabilities_are_found_in_what_is_packed(
 ) -> None:
     apply_patch("pack_statistics")
     stats = [Stat(MetricName("other")).add(-1.0), Stat(MetricName("logprob")).add(value)]
-    packed = slim_scoring.Packer(Stat).pack(stats)
+    packed = Packer(Stat).pack(stats)
     assert isinstance(packed, PackedStats)
     assert basic_metrics._has_non_zero_valued_logprobs({1: packed}) is expected
     assert basic_metrics._has_non_zero_valued_logprobs({1: stats}) is expected
