@@ -135,6 +135,7 @@ def test_text_is_what_json_writes(tree: Any) -> None:
 
 def test_statistics_that_are_packed_are_written_as_the_list_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_scoring, "TEXTS_KEPT", 3)
+    monkeypatch.setattr(fast_scoring, "_texts_by_shape", {})
     packer, made = Packer(Stat), []
     for value in (0, 1, 1.0, 0.5, 1, None, 0, 1e-9):
         made.append([Stat(MetricName("a", split="test")).add(value), Stat(MetricName("b")).add(1)])
