@@ -237,8 +237,16 @@ class _Reporting:
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
         self._before(scenario_state)
         state = self._inner.execute(scenario_state)
+        if state is not scenario_state:
+            let_go(scenario_state)
         self._after(state)
         return state
+
+
+def let_go(state: ScenarioState) -> None:
+    """HELM's `run_one` keeps the requests as they were before they were answered, and looks at them no more."""
+    for records in (state.request_states, state.request_state_map, state.instances):
+        records.clear()
 
 
 def safe_message(error: Exception, redactor: Redactor) -> str:

@@ -72,6 +72,22 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
     assert failed["error"] == "ModuleNotFoundError: No module named 'no_such_package'"
 
 
+def executed(before: Any, after: Any) -> Any:
+    """What our executor makes of a state where HELM's makes `after` of it."""
+    inner = SimpleNamespace(execute=lambda _state: after)
+    return runner._Reporting(inner, lambda _state: None, lambda _state: None).execute(before)
+
+
+def test_requests_are_let_go_when_they_are_answered() -> None:
+    before, after = (
+        SimpleNamespace(request_states=[1, 2], request_state_map={1: [2]}, instances=[3]) for _ in range(2)
+    )
+    assert executed(before, after) is after
+    assert (before.request_states, before.request_state_map, before.instances) == ([], {}, [])
+    assert (after.request_states, after.request_state_map, after.instances) == ([1, 2], {1: [2]}, [3])
+    assert executed(after, after).request_states == [1, 2]  # nothing was to be judged
+
+
 def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[Stage] = []
     monkeypatch.setattr(apply, "apply_patches", stages.append)

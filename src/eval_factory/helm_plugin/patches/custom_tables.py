@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import types
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.tasks.custom.csv_table import read_rows
+from eval_factory.tasks.custom.csv_table import columns_of, rows_below
 from eval_factory.tasks.custom.table_check import CLUSTER
 
 ID = "id"
@@ -20,14 +21,41 @@ def read_cells_as_text() -> None:
     pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a NUL. HELM then shows
     other prompts than the table holds, or fails on a reference that is no text.
     """
-    import pandas as pd
     from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
 
-    def read_csv(file: str) -> pd.DataFrame:
-        header, rows = read_rows(Path(file))
-        return pd.DataFrame(rows, columns=header, dtype=object)
+    scenario.pd = types.SimpleNamespace(read_csv=lambda file: Table(Path(file)))
 
-    scenario.pd = types.SimpleNamespace(read_csv=read_csv, Series=pd.Series)
+
+class Table:
+    """As much of a pandas table as HELM's scenario uses: read row by row, each time anew, and never held as a whole."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read: dict[str, Callable[[str], Any]] = {}
+        self.columns = columns_of(file)
+
+    def __getitem__(self, column: str) -> Column:
+        return Column(column)
+
+    def __setitem__(self, column: str, read: Callable[[str], Any]) -> None:
+        self._read[column] = read
+
+    def iterrows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Number and cells of each row, by column. Raises TableError, OSError, UnicodeDecodeError."""
+        for number, cells in enumerate(rows_below(self._file)):
+            row: dict[str, Any] = dict(zip(self.columns, cells, strict=True))
+            for column, read in self._read.items():
+                row[column] = read(row[column])
+            yield number, row
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+
+    def apply(self, read: Callable[[str], Any]) -> Callable[[str], Any]:
+        """For `Table.__setitem__`: each cell is read when its row is."""
+        return read
 
 
 def keep_other_columns() -> None:
@@ -42,18 +70,23 @@ def keep_other_columns() -> None:
 
     def with_columns(self: Any, output_path: str) -> list[Any]:
         instances = get_instances(self, output_path)
-        table = scenario.pd.read_csv(self.benchmark_config.dataset_file)
         with open(self.benchmark_config.prompt_file, encoding="utf-8") as file:  # noqa: PTH123 - HELM's own text
             shown = set(self.get_columns_in_template(file.read()))
-        # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.
-        named = ID in table.columns and table[ID].is_unique and all(name.strip() for name in table[ID])
-        ids = list(table[ID]) if named else [None] * len(instances)
-        left_out = (shown - {CLUSTER}) | ANSWERS | ({ID} if named else set())
-        kept = [name for name in table.columns if name not in left_out]
-        rows = table[kept].to_dict("records") if kept else [{}] * len(instances)
+        ids, rows = _beside(Table(Path(self.benchmark_config.dataset_file)), shown)
         return [
             replace(instance, id=name, extra_data=row or None)
             for instance, name, row in zip(instances, ids, rows, strict=True)
         ]
 
     kind.get_instances = with_columns
+
+
+def _beside(table: Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
+    """Of each row the id, and the cells of the columns that stand in neither prompt nor answers."""
+    found = [row[ID] for _, row in table.iterrows()] if ID in table.columns else []
+    # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.
+    named = ID in table.columns and len(set(found)) == len(found) and all(name.strip() for name in found)
+    left_out = (shown - {CLUSTER}) | ANSWERS | ({ID} if named else set())
+    kept = [name for name in table.columns if name not in left_out]
+    rows = [{name: row[name] for name in kept} for _, row in table.iterrows()]
+    return (found if named else [None] * len(rows)), rows

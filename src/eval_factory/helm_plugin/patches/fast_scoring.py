@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
@@ -17,8 +17,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
 
-PARTS_HELD = 20_000
-"""Pieces of JSON text kept before they are written: some 100 kB."""
+from eval_factory.helm_plugin.packed_stats import PackedStats, Shape
+
+CHARACTERS_HELD = 200_000
+"""Of JSON text, kept before they are written."""
+
+TEXTS_KEPT = 2_000
+"""Of statistics, for each sort of instance: half a megabyte."""
 
 
 def one_window_service() -> None:
@@ -52,14 +57,14 @@ def worst_case_without_perturbations() -> None:
 
     helms_own = metric.compute_worst_case_metrics
 
-    def compute(per_instance_stats: Mapping[Any, list[Any]]) -> list[Any]:
+    def compute(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any]:
         derived = _worst_cases(per_instance_stats)
         return helms_own(per_instance_stats) if derived is None else derived
 
     metric.compute_worst_case_metrics = compute
 
 
-def _worst_cases(per_instance_stats: Mapping[Any, list[Any]]) -> list[Any] | None:
+def _worst_cases(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any] | None:
     """The same sums in the same order as HELM's loop; None where its general case is needed."""
     from helm.benchmark.augmentations.perturbation_description import PERTURBATION_WORST, PerturbationDescription
     from helm.benchmark.metrics.statistic import Stat
@@ -69,33 +74,51 @@ def _worst_cases(per_instance_stats: Mapping[Any, list[Any]]) -> list[Any] | Non
         PerturbationDescription(name="fairness", fairness=True, computed_on=PERTURBATION_WORST),
     ]
     derived: dict[Any, list[Any]] = {}
-    seen: set[tuple[str, Any]] = set()
+    seen: set[Any] = set()
     for instance, stats in per_instance_stats.items():
-        names = {stat.name for stat in stats}
-        if len(names) != len(stats) or instance.id is None:
+        if instance.id is None or instance.id in seen or not _are_plain(stats):
             return None
-        for stat in stats:
-            if stat.name.perturbation is not None or (stat.count > 0 and stat.min is None):
-                return None
-            if (instance.id, stat.name) in seen:
-                return None
-            seen.add((instance.id, stat.name))
-            if stat.count == 0:
-                continue
-            worst = derived.get(stat.name)
+        seen.add(instance.id)
+        for name, value in _lowest(stats):
+            worst = derived.get(name)
             if worst is None:
-                worst = [Stat(dataclasses.replace(stat.name, perturbation=kind)) for kind in kinds]
-                derived[stat.name] = worst
+                worst = [Stat(dataclasses.replace(name, perturbation=kind)) for kind in kinds]
+                derived[name] = worst
             for total in worst:
-                total.sum += stat.min
-                total.sum_squared += stat.min * stat.min
-                total.min = min(total.min, stat.min) if total.min is not None else stat.min
-                total.max = max(total.max, stat.min) if total.max is not None else stat.min
+                total.sum += value
+                total.sum_squared += value * value
+                total.min = min(total.min, value) if total.min is not None else value
+                total.max = max(total.max, value) if total.max is not None else value
                 total.count += 1
     totals = [total for worst in derived.values() for total in worst]
     for total in totals:
         total._update_mean_variance_stddev()
     return totals
+
+
+def _are_plain(stats: Sequence[Any]) -> bool:
+    """Each name once, nothing perturbed."""
+    if isinstance(stats, PackedStats):
+        return _is_plain_shape(stats.shape)
+    names = [stat.name for stat in stats]
+    return _are_plain_names(names) and all(stat.count == 0 or stat.min is not None for stat in stats)
+
+
+@lru_cache(maxsize=256)
+def _is_plain_shape(shape: Shape) -> bool:
+    return _are_plain_names(shape.names)
+
+
+def _are_plain_names(names: Sequence[Any]) -> bool:
+    return len(set(names)) == len(names) and all(name.perturbation is None for name in names)
+
+
+def _lowest(stats: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Name and least value of each statistic that was taken of something."""
+    if isinstance(stats, PackedStats):
+        named = zip(stats.shape.names, stats.values(), strict=True)
+        return ((name, value) for name, value in named if value is not None)
+    return ((stat.name, stat.min) for stat in stats if stat.count > 0)
 
 
 def output_files_in_one_pass() -> None:
@@ -149,12 +172,13 @@ def write_json(tree: Any, file: TextIO) -> None:
     Raises:
         UnknownValueError: it holds something else than records, dictionaries with text keys, lists, numbers, text.
     """
-    parts: list[str] = []
+    parts, held = [], 0
     for part in _pieces(tree, "\n"):
         parts.append(part)
-        if len(parts) >= PARTS_HELD:
+        held += len(part)
+        if held >= CHARACTERS_HELD:
             file.write("".join(parts))
-            parts.clear()
+            parts, held = [], 0
     file.write("".join(parts))
 
 
@@ -206,9 +230,25 @@ def _text(value: Any, newline: str) -> str:
             raise UnknownValueError("a key that is not text")
         members = [f"{quoted(key)}: {_text(member, inner)}" for key, member in value.items()]
         return _enclosed("{", members, "}", inner, newline)
+    if kind is PackedStats:
+        return _enclosed("[", _packed_texts(value, inner), "]", inner, newline)
     if isinstance(value, str | int | float):  # an enumeration's member, or numpy's float
         return json.dumps(value)
     raise UnknownValueError(kind.__name__)
+
+
+def _packed_texts(stats: PackedStats, newline: str) -> list[str]:
+    """Of each statistic. The values of most are the same few numbers, and so is what follows from them."""
+    known = _texts_by_shape.setdefault((stats.shape, newline), {})
+    texts = []
+    for place, value in enumerate(stats.values()):
+        text = known.get((place, value))
+        if text is None:
+            if len(known) >= TEXTS_KEPT:
+                known.clear()
+            text = known[place, value] = _text(stats.shape.stat(place, value), newline)
+        texts.append(text)
+    return texts
 
 
 def _enclosed(opening: str, members: list[str], closing: str, inner: str, newline: str) -> str:
@@ -216,6 +256,8 @@ def _enclosed(opening: str, members: list[str], closing: str, inner: str, newlin
         return opening + closing
     return opening + inner + ("," + inner).join(members) + newline + closing
 
+
+_texts_by_shape: dict[tuple[Shape, str], dict[tuple[int, Any], str]] = {}
 
 _fields_by_kind: dict[type, tuple[tuple[str, str], ...] | None] = {}
 

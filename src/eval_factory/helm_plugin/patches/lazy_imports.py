@@ -126,6 +126,11 @@ def defer(roots: Iterable[str]) -> None:
         sys.meta_path.insert(0, _finder)
 
 
+def is_deferred(root: str) -> bool:
+    """Whether the package `root` would be imported at first use, and was not yet."""
+    return _finder in sys.meta_path and root in _finder.roots
+
+
 def when_imported(root: str, then: Callable[[], None]) -> None:
     """Call `then` as soon as the package `root` is really there; it may be called more than once."""
     if root in sys.modules and not isinstance(sys.modules[root], LazyModule):

@@ -51,13 +51,23 @@ def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
             raise _explained(file, begins, reader.line_num, error) from None
 
 
-def read_rows(file: Path) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns, and the rows. Raises as `rows_of`, and TableError where a row has other cells."""
-    (_, header), *rows = rows_of(file)
-    for line, row in rows:
-        if len(row) != len(header):
+def columns_of(file: Path) -> list[str]:
+    """What the first line names. Raises as `rows_of`, and TableError where there is none."""
+    for _, header in rows_of(file):
+        return header
+    raise TableError(1, "is empty; its first line names the columns")
+
+
+def rows_below(file: Path) -> Iterator[list[str]]:
+    """The rows below the names of the columns. Raises as `rows_of`, and TableError where a row has other cells."""
+    header: list[str] = []
+    for line, row in rows_of(file):
+        if not header:
+            header = row
+        elif len(row) != len(header):
             raise TableError(line, f"line {line} has {len(row)} cells where the first line names {len(header)} columns")
-    return header, [row for _, row in rows]
+        else:
+            yield row
 
 
 def other_form(file: Path) -> str | None:

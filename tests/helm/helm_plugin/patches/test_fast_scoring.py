@@ -7,18 +7,20 @@ import json
 import random
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from helm.benchmark import runner
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
 from helm.benchmark.metrics import evaluate_reference_metrics, metric
-from helm.benchmark.metrics.metric import compute_worst_case_metrics
+from helm.benchmark.metrics.metric import PerInstanceStats, compute_worst_case_metrics
 from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.benchmark.window_services.window_service_factory import WindowServiceFactory
 
+from eval_factory.helm_plugin.packed_stats import PackedStats, Packer
 from eval_factory.helm_plugin.patches import fast_scoring
 from patching import ApplyPatch
 
@@ -50,6 +52,37 @@ def test_worst_cases_are_helms(seed: int) -> None:
     theirs = compute_worst_case_metrics(statistics(seed))
     assert ours is not None
     assert [repr(asdict(stat)) for stat in ours] == [repr(asdict(stat)) for stat in theirs]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_worst_cases_of_what_is_packed_are_helms(seed: int) -> None:
+    made = {
+        instance: [Stat(stat.name).add(stat.min if stat.name.name != "f1" else -0.5 * seed) for stat in stats]
+        for instance, stats in statistics(seed).items()
+    }
+    packer = Packer(Stat)
+    packed: dict[Instance, Any] = {instance: packer.pack(stats) for instance, stats in made.items()}
+    assert any(isinstance(stats, PackedStats) for stats in packed.values())
+    ours, theirs = fast_scoring._worst_cases(packed), compute_worst_case_metrics(made)
+    assert ours is not None
+    assert [repr(asdict(stat)) for stat in ours] == [repr(asdict(stat)) for stat in theirs]
+
+
+def test_an_instance_that_comes_twice_is_left_to_helm() -> None:
+    stats = Packer(Stat).pack([Stat(MetricName("a", split="test")).add(1)])
+    twice: dict[Any, Any] = {Instance(Input(text=text), [], id="same"): stats for text in "ab"}
+    assert fast_scoring._worst_cases(twice) is None
+    assert fast_scoring._worst_cases(dict(list(twice.items())[:1])) is not None
+    assert fast_scoring._worst_cases({Instance(Input(text="a"), [], id=None): stats}) is None
+
+
+def test_packed_and_perturbed_or_twice_the_same_name_is_left_to_helm() -> None:
+    stat = Stat(MetricName("a", split="test")).add(1)
+    perturbed = Stat(replace(stat.name, perturbation=PERTURBED)).merge(stat)
+    for stats in ([stat, perturbed], [stat, stat]):
+        packed = Packer(Stat).pack(stats)
+        assert isinstance(packed, PackedStats)
+        assert fast_scoring._worst_cases({Instance(Input(text="a"), [], id="a"): packed}) is None
 
 
 def test_perturbed_inputs_are_left_to_helm() -> None:
@@ -98,6 +131,29 @@ def test_text_is_what_json_writes(tree: Any) -> None:
     file = io.StringIO()
     fast_scoring.write_json(tree, file)
     assert file.getvalue() == expected
+
+
+def test_statistics_that_are_packed_are_written_as_the_list_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_scoring, "TEXTS_KEPT", 3)
+    monkeypatch.setattr(fast_scoring, "_texts_by_shape", {})
+    packer, made = Packer(Stat), []
+    for value in (0, 1, 1.0, 0.5, 1, None, 0, 1e-9):
+        made.append([Stat(MetricName("a", split="test")).add(value), Stat(MetricName("b")).add(1)])
+    plain, packed = io.StringIO(), io.StringIO()
+    for _ in range(2):
+        fast_scoring.write_json([PerInstanceStats("id", None, 0, stats) for stats in made], plain)
+        fast_scoring.write_json([PerInstanceStats("id", None, 0, packer.pack(stats)) for stats in made], packed)
+    assert packed.getvalue() == plain.getvalue()
+    assert all(len(known) <= 3 for known in fast_scoring._texts_by_shape.values())
+
+
+def test_little_text_is_held_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_scoring, "CHARACTERS_HELD", 100)
+    written: list[str] = []
+    fast_scoring.write_json(["x" * 30] * 20, SimpleNamespace(write=written.append))  # type: ignore[arg-type]
+    assert json.loads("".join(written)) == ["x" * 30] * 20
+    assert len(written) == 7
+    assert all(100 <= len(text) < 200 for text in written[:-1])
 
 
 @pytest.mark.parametrize("tree", [{1: "a key that is not text"}, [{1, 2}], [object()]], ids=["key", "set", "object"])

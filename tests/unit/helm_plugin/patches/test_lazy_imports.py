@@ -100,11 +100,13 @@ def test_a_replaced_function_is_replaced_in_the_real_module(package: Package) ->
 
 def test_told_when_it_is_imported(package: Package) -> None:
     name, told = package(), []
+    assert lazy_imports.is_deferred(name)
     lazy_imports.when_imported(name, lambda: told.append(name))
     module = importlib.import_module(name)
     assert told == []
     module.double(1)
     assert told == [name]
+    assert not lazy_imports.is_deferred(name)
 
 
 def test_many_threads_at_once(package: Package) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.tasks.custom.csv_table import TableError, read_rows, rows_of
+from eval_factory.tasks.custom.csv_table import TableError, columns_of, rows_below, rows_of
 
 SOUND = [
     ["q", "a"], ["007", "None"], ["a,b", 'say "A"'], ["one\r\ntwo\rthree\nfour", " x "], ["", "NA"], ['"', ""], ["ü", "1.10"],
@@ -20,13 +20,25 @@ def test_cells_are_as_written(tmp_path: Path, terminator: str) -> None:
     file = tmp_path / "data.csv"
     with file.open("w", encoding="utf-8", newline="") as opened:
         csv.writer(opened, lineterminator=terminator * 2).writerows(SOUND)
-    assert read_rows(file) == (SOUND[0], SOUND[1:])
+    assert (columns_of(file), list(rows_below(file))) == (SOUND[0], SOUND[1:])
 
 
 def test_a_row_with_other_cells_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("q,a\n1,2\n1\n")
     with pytest.raises(TableError, match="line 3 has 1 cells where the first line names 2 columns"):
-        read_rows(tmp_path / "data.csv")
+        list(rows_below(tmp_path / "data.csv"))
+
+
+def test_an_empty_table_names_no_columns(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("")
+    with pytest.raises(TableError, match="is empty; its first line names the columns"):
+        columns_of(tmp_path / "data.csv")
+    assert list(rows_below(tmp_path / "data.csv")) == []
+
+
+def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("q,a\n1,2\n1\n")
+    assert next(rows_below(tmp_path / "data.csv")) == ["1", "2"]
 
 
 def test_the_line_of_a_fault_is_where_its_quote_opens(tmp_path: Path) -> None:
