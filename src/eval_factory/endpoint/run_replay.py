@@ -27,6 +27,9 @@ _ANSWER = """
 SELECT response, latency_s, created FROM responses
 WHERE key = :key OR (key = :key || '#' || :started AND created = :started) ORDER BY created = :started DESC LIMIT 1
 """
+_SPANS = """
+SELECT MAX(started + COALESCE(latency_s, 0)) - MIN(started) FROM attempts WHERE run_id != ? GROUP BY run_id
+"""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class RunReplay:
 
     def __init__(self, cache_db: Path | None = None, run_id: str = "") -> None:
         """Without a file: of a run without shards."""
-        self._cache_db = cache_db
+        self._cache_db, self._run_id = cache_db, run_id
         self._lock, self._readers = threading.Lock(), threading.local()
         self._told: dict[str, deque[Told]] = {}
         self._began: float | None = None
@@ -62,6 +65,13 @@ class RunReplay:
     def began(self) -> float | None:
         """When the shards sent their first request, in epoch seconds; None where there are none."""
         return self._began
+
+    def seconds_before(self) -> float:
+        """How long the earlier runs in this folder asked, each from its first request to its last answer."""
+        if self._cache_db is None:
+            return 0.0
+        with closing(sqlite3.connect(self._cache_db, timeout=30)) as connection:
+            return float(sum(row[0] for row in connection.execute(_SPANS, (self._run_id,))))
 
     def next_of(self, key: str) -> Told | None:
         """How a request ended; one that was made more often than it was noted ended as it did the last time."""

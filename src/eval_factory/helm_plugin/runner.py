@@ -91,9 +91,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=message)
 
     def _seconds_so_far(self) -> float:
-        """Of the whole run, with the time in which its shards asked."""
+        """Of the whole run: with the time in which its shards asked, and that of earlier runs that it goes on with."""
         of_shards = 0.0 if self._session.replay.began is None else time.time() - self._session.replay.began
-        return max(of_shards, time.monotonic() - _BEGUN)
+        return max(of_shards, time.monotonic() - _BEGUN) + self._session.replay.seconds_before()
 
     def _tell_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")

@@ -72,3 +72,14 @@ def test_an_answer_that_was_of_no_use_is_that_answer(tmp_path: Path) -> None:
     assert replay.answer("k", Told("answered", None, 99.0)) is not None  # of another shard, taken once
     assert replay.answer("gone", Told("answered", None, 10.5)) is None
     cache.close()
+
+
+def test_the_time_of_earlier_runs_is_that_in_which_they_asked(tmp_path: Path) -> None:
+    """What lies between two runs is nobody's time."""
+    for run, *began in (("first", 100.0, 104.0, 102.0), ("second", 1000.0), ("now", 5000.0, 9000.0)):
+        cache = ResponseCache(tmp_path / "cache.db", str(run))
+        for number, started in enumerate(began):
+            cache.journal(attempt(f"{run}{number}", "answered", started))
+        cache.close()
+    assert RunReplay(tmp_path / "cache.db", "now").seconds_before() == 4.5 + 0.5
+    assert RunReplay().seconds_before() == 0.0

@@ -25,8 +25,8 @@ from eval_factory.plan.run_plan import Plan, shards_of
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import HelmRun, environment_of
 from eval_factory.workflows.resume import DataRead
+from eval_factory.workflows.sharding.shard_ends import how_it_ended
 from eval_factory.workflows.sharding.shard_folders import Work, gather, known_as, make_ready
-from eval_factory.workflows.sharding.shard_process import SIGNALLED
 from eval_factory.workflows.sharding.shard_threads import ShardThread, ShardThreads
 from eval_factory.workflows.sharding.shard_watch import ShardWatch
 
@@ -127,7 +127,7 @@ def failed_of(work: Work, ended: Sequence[ShardThread], watch: ShardWatch) -> He
 def lost_of(work: Work, ended: Sequence[ShardThread]) -> str | None:
     """What to say of the shards that did not end well."""
     lost = {
-        shard.index: _how(shard.finished.returncode)
+        shard.index: how_it_ended(shard.finished.returncode, shard.starts)
         for shard in ended
         if shard.finished is not None and shard.finished.returncode
     }
@@ -139,8 +139,3 @@ def lost_of(work: Work, ended: Sequence[ShardThread]) -> str | None:
         f"  the answers of all are kept; run the same command again: only what is missing is asked\n"
         f"  logs: {work.plan.rundir.shards}/{folder_name(next(iter(lost)), work.of)}/logs"
     )
-
-
-def _how(code: int) -> str:
-    signal = -code if code < 0 else code - SIGNALLED
-    return f"killed by signal {signal}" if signal > 0 else f"exit code {code}"
