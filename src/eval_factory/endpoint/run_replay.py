@@ -28,7 +28,7 @@ SELECT response, latency_s, created FROM responses
 WHERE key = :key OR (key = :key || '#' || :started AND created = :started) ORDER BY created = :started DESC LIMIT 1
 """
 _SPANS = """
-SELECT MAX(started + COALESCE(latency_s, 0)) - MIN(started) FROM attempts WHERE run_id != ? GROUP BY run_id
+SELECT run_id, MAX(started + COALESCE(latency_s, 0)) - MIN(started) FROM attempts GROUP BY run_id
 """
 
 
@@ -68,10 +68,17 @@ class RunReplay:
 
     def seconds_before(self) -> float:
         """How long the earlier runs in this folder asked, each from its first request to its last answer."""
+        return sum(seconds for run_id, seconds in self._spans().items() if run_id != self._run_id)
+
+    def seconds_asked(self) -> float:
+        """The same of this run."""
+        return self._spans().get(self._run_id, 0.0)
+
+    def _spans(self) -> dict[str, float]:
         if self._cache_db is None:
-            return 0.0
+            return {}
         with closing(sqlite3.connect(self._cache_db, timeout=30)) as connection:
-            return float(sum(row[0] for row in connection.execute(_SPANS, (self._run_id,))))
+            return dict(connection.execute(_SPANS))
 
     def next_of(self, key: str) -> Told | None:
         """How a request ended; one that was made more often than it was noted ended as it did the last time."""

@@ -81,5 +81,8 @@ def test_the_time_of_earlier_runs_is_that_in_which_they_asked(tmp_path: Path) ->
         for number, started in enumerate(began):
             cache.journal(attempt(f"{run}{number}", "answered", started))
         cache.close()
-    assert RunReplay(tmp_path / "cache.db", "now").seconds_before() == 4.5 + 0.5
-    assert RunReplay().seconds_before() == 0.0
+    now = RunReplay(tmp_path / "cache.db", "now")
+    assert (now.seconds_before(), now.seconds_asked()) == (4.5 + 0.5, 4000.5)
+    other = RunReplay(tmp_path / "cache.db", "other")
+    assert (other.seconds_before(), other.seconds_asked()) == (4005.5, 0.0)
+    assert (RunReplay().seconds_before(), RunReplay().seconds_asked()) == (0.0, 0.0)

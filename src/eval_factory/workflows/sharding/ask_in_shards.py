@@ -20,6 +20,7 @@ from eval_factory.core.kernel_sandbox import keep_memory_private
 from eval_factory.core.shard_spec import folder_name
 from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
 from eval_factory.endpoint.paid_answers import spent_so_far
+from eval_factory.endpoint.run_replay import RunReplay
 from eval_factory.plan.prices import prices_of
 from eval_factory.plan.run_plan import Plan, shards_of
 from eval_factory.workflows.context import RunContext
@@ -45,9 +46,13 @@ class Asked:
 
 
 def ask_in_shards(
-    context: RunContext, plan: Plan, settings: HelmRunSettings, read: DataRead, *, debug: bool
-) -> tuple[HelmRunSettings, Asked]:
+    context: RunContext, plan: Plan, settings: HelmRunSettings, read: DataRead, *, debug: bool,
+    asked_as: str | None = None,
+) -> tuple[HelmRunSettings, Asked]:  # fmt: skip
     """Ask what is missing. Returns what the helm-run that scores is told, with it.
+
+    Args:
+        asked_as: the id of the run whose shards asked on other machines; cache.db has their answers.
 
     Raises:
         BusyError: somebody else works on a shard.
@@ -56,6 +61,8 @@ def ask_in_shards(
     """
     began = time.monotonic()
     gather(context)
+    if asked_as is not None:
+        return settings, Asked(asked_as, RunReplay(plan.rundir.cache_db, asked_as).seconds_asked())
     of = shards_of(plan)
     work = Work(plan, of, uuid.uuid4().hex, known_as(plan, read), settings, debug)
     left = work.left() if of > 1 else []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.shard_spec import ShardPart
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class CellSpec:
     """Roles whose endpoints answered the suite's own probe; None: the run asks them itself."""
     limits: SharedLimitsSettings | None = None
     """What the cell's requests share with those of others."""
+    part: ShardPart | None = None
+    """This part is asked, and nothing scored; None: the whole cell."""
+    asked_as: str | None = None
+    """The id of the run whose shards asked elsewhere."""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -34,11 +39,12 @@ class CellSpec:
     @classmethod
     def of_line(cls, line: str | bytes) -> CellSpec:
         fields = json.loads(line)
-        probed, limits = fields.pop("probed"), fields.pop("limits")
+        probed, limits, part = fields.pop("probed"), fields.pop("limits"), fields.pop("part")
         return cls(
             **fields,
             probed=None if probed is None else tuple(probed),
             limits=None if limits is None else SharedLimitsSettings(**limits),
+            part=None if part is None else ShardPart(**part),
         )
 
 

@@ -18,6 +18,7 @@ from eval_factory.workflows.suite.slurm_jobs import (
     plan_line,
     refuse_what_slurm_cannot,
     script_of,
+    tasks_of,
     wanted,
 )
 from eval_factory.workflows.suite.slurm_store import SlurmStore
@@ -87,7 +88,7 @@ def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
 
 def test_what_is_wanted_of_slurm_is_the_targets(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path, slurm={"mem": "2G"})
-    found = wanted(cells[1], suite, 4)
+    (found,) = wanted(cells[1], suite, 4, tasks_of(cells[1]).first)
     assert (found.key, found.group, found.at_once) == (key_of(cells[1]), cells[1].group, 4)
     assert json.loads(found.resources) == suite.slurm["b"]
 
