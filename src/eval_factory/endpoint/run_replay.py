@@ -54,17 +54,10 @@ class RunReplay:
         self._cache_db, self._run_id = cache_db, run_id
         self._lock, self._readers = threading.Lock(), threading.local()
         self._told: dict[str, deque[Told]] = {}
-        self._began: float | None = None
         if cache_db is not None:
             with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
                 for key, *told in connection.execute(_TOLD, (run_id,)):
                     self._told.setdefault(key, deque()).append(Told(*told))
-                    self._began = min(self._began or told[-1], told[-1])
-
-    @property
-    def began(self) -> float | None:
-        """When the shards sent their first request, in epoch seconds; None where there are none."""
-        return self._began
 
     def seconds_before(self) -> float:
         """How long the earlier runs in this folder asked, each from its first request to its last answer."""

@@ -62,7 +62,8 @@ def ask_in_shards(
     began = time.monotonic()
     gather(context)
     if asked_as is not None:
-        return settings, Asked(asked_as, RunReplay(plan.rundir.cache_db, asked_as).seconds_asked())
+        wall_s = RunReplay(plan.rundir.cache_db, asked_as).seconds_asked()
+        return replace(settings, seconds_before=wall_s), Asked(asked_as, wall_s)
     of = shards_of(plan)
     work = Work(plan, of, uuid.uuid4().hex, known_as(plan, read), settings, debug)
     left = work.left() if of > 1 else []
@@ -87,7 +88,8 @@ def ask_in_shards(
     gather(context)
     asked = Asked(work.run_id, time.monotonic() - began, failed_of(work, ended, watch), lost_of(work, ended))
     context.log.info("%d of %d shards asked for %.1f s", len(left), of, asked.wall_s)
-    return replace(settings, budget=what_is_left(settings, asked.wall_s)), asked
+    seconds = sum(shard.seconds for shard in ended)
+    return replace(settings, budget=what_is_left(settings, asked.wall_s), seconds_before=seconds), asked
 
 
 @contextmanager

@@ -44,6 +44,8 @@ class ShardThread:
     """What kept the process from being run to its end."""
     thread: threading.Thread | None = None
     starts: int = 0
+    seconds: float = 0.0
+    """How long its processes were at work."""
 
 
 @dataclass
@@ -102,10 +104,13 @@ class ShardThreads:
         self._begin(shard)
 
     def _run(self, shard: ShardThread, spec: ProcessSpec) -> None:
+        began = time.monotonic()
         try:
             shard.finished = run_logged(spec, log=spec.rundir.logs / LOG, on_tick=self._raise_if_stopped)
         except BaseException as error:
             shard.error = error
+        finally:
+            shard.seconds += time.monotonic() - began
 
     def _raise_if_stopped(self) -> None:
         if self._stop.is_set():

@@ -80,5 +80,7 @@ def test_shards_that_asked_elsewhere_are_gone_on_with(tmp_path: Path) -> None:
     cache.close()
     settings = HelmRunSettings(file_lists="/lists")
     given = context(whole.rundir)
-    assert ask_in_shards(given, whole, settings, DataRead(), debug=False, asked_as="r7") == (settings, Asked("r7", 2.5))
+    told_then = HelmRunSettings(file_lists="/lists", seconds_before=2.5)
+    asked = ask_in_shards(given, whole, settings, DataRead(), debug=False, asked_as="r7")
+    assert asked == (told_then, Asked("r7", 2.5))
     assert not whole.rundir.shards.exists()

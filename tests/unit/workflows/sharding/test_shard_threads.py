@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,10 +28,13 @@ class Processes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **codes: tuple[int, ...]) -> None:
         self.codes, self.starts = codes, Counter[str]()
         self.says_why: set[str] = set()
+        self.clock = 100.0
         monkeypatch.setattr(shard_threads, "run_logged", self._run)
+        monkeypatch.setattr(shard_threads, "time", SimpleNamespace(monotonic=lambda: self.clock))
 
     def _run(self, spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
         on_tick()
+        self.clock += 5.0
         name = "s" + spec.rundir.root.name[0]
         assert log.parent == spec.rundir.logs
         self.starts[name] += 1
@@ -82,3 +86,9 @@ def test_one_that_said_why_it_ended_is_not_begun_again(tmp_path: Path, monkeypat
     run(tmp_path, 1, 2)
     assert processes.starts == {"s1": 1, "s2": 1}
     assert told(tmp_path) == []
+
+
+def test_the_time_of_all_starts_is_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Processes(monkeypatch, s2=(-9, 0))
+    (shard,) = run(tmp_path, 2)
+    assert shard.seconds == 5.0 + 5.0

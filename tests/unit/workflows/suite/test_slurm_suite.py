@@ -341,7 +341,10 @@ def test_who_waits_hears_of_a_cells_end_in_a_later_wave_of_a_part(parts: InParts
             parts.leave_key(key)
         parts.end(1, wave=2)
 
-    assert reports(parts.ask(wait=True, meanwhile=meanwhile)) == [("failed", "helm-run failed", 4), ("complete", None, 0)]
+    assert reports(parts.ask(wait=True, meanwhile=meanwhile)) == [
+        ("failed", "helm-run failed", 4),
+        ("complete", None, 0),
+    ]
 
 
 def test_a_part_is_submitted_as_often_as_is_allowed_whatever_the_others_are(parts: InParts) -> None:
