@@ -133,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=2000)
     parser.add_argument("--shards", type=int, default=5)
-    parser.add_argument("--latency-ms", type=float, default=50.0)
+    parser.add_argument("--latency-ms", type=float, default=400.0)
     arguments = parser.parse_args()
     latency, instances, shards = arguments.latency_ms / 1000, arguments.instances, arguments.shards
     with tempfile.TemporaryDirectory() as name, Endpoint(latency) as endpoint:
