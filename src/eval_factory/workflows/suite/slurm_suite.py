@@ -28,7 +28,7 @@ from eval_factory.workflows.suite.slurm_jobs import (
     wanted,
 )
 from eval_factory.workflows.suite.slurm_shards import Tasks, cell_key, lines_of, run_id_of
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
 from eval_factory.workflows.suite.suite_options import QUEUED, CellReport
 
@@ -189,7 +189,7 @@ class SlurmRun:
         chosen = (task for one in cells for task in wanted(one, suite, tasks[one.group], keys[one.number]))
         found = list(arrays(chosen, self.slurm.largest_array()))
         arrays_of = {group: sum(array[0].group == group for array in found) for group in tasks}
-        lines = []
+        lines: list[PlanLine] = []
         for one in cells:
             share = tasks[one.group] * arrays_of[one.group]
             line = plan_line(one, suite, share, no_preflight=options.no_preflight, debug=options.debug)

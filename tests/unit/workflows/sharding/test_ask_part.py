@@ -63,7 +63,7 @@ def test_the_part_is_asked_with_all_of_its_own_limits(tmp_path: Path, runs: Helm
     argv = list(runs.argv)
     assert argv[argv.index("--num-threads") + 1] == "7"
     assert argv[argv.index("--runner-class-name") + 1] == names.SHARD_RUNNER_CLASS
-    assert (runs.run_id, runs.settings.probed) == (PART.run_id, {"model"})
+    assert (runs.run_id, runs.settings.probed) == (PART.run_id, frozenset({"model"}))
     assert runs.spec is not None
     assert (runs.spec.index, runs.spec.of, runs.spec.run_id) == (2, 5, PART.run_id)
     assert "parallelism: 7" in (folder / "model_configs" / names.MODEL_DEPLOYMENTS).read_text()

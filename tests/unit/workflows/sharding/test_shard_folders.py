@@ -12,6 +12,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.shard_spec import ShardDone, ShardSpec
 from eval_factory.endpoint import response_cache
+from eval_factory.endpoint.merged_stores import merge_store
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers, read_attempts
 from eval_factory.helm import names
 from eval_factory.plan.run_plan import Plan, shards_of
@@ -131,10 +132,11 @@ def test_a_kill_at_any_step_of_putting_together_loses_nothing(
 
         return one
 
-    with monkeypatch.context() as killing, pytest.raises(Killed):
-        killing.setattr(shard_folders, "merge_store", until_killed(shard_folders.merge_store))
+    with monkeypatch.context() as killing:
+        killing.setattr(shard_folders, "merge_store", until_killed(merge_store))
         killing.setattr(Path, "unlink", until_killed(Path.unlink))
-        gather(context(whole.rundir))
+        with pytest.raises(Killed):
+            gather(context(whole.rundir))
     gather(context(whole.rundir))
     assert [row["key"] for row in read_answers(whole.rundir.cache_db)] == ["a", "b"]
     assert len(list(read_attempts(whole.rundir.cache_db))) == 2
