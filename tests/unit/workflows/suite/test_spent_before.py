@@ -60,4 +60,6 @@ def test_what_killed_shards_have_asked_counts_too(tmp_path: Path) -> None:
     shard = cell.plan.rundir.shards / "2-of-3"
     shard.mkdir(parents=True)
     cell.plan.rundir.cache_db.rename(shard / "cache.db")
-    assert spent_before([cell], [].append) == Spending(requests=1, tokens=9)
+    said: list[str] = []
+    assert spent_before([cell], said.append) == Spending(requests=1, tokens=9)
+    assert said == []
