@@ -46,7 +46,6 @@ TESTED_ELSEWHERE = {
     "tasks/user_data/files.py": "tests/unit/tasks/user_data/test_layout.py",
     "workflows/leaderboard/bundle_data.py": "tests/unit/workflows/leaderboard/test_request.py",
     "workflows/leaderboard/checks.py": "tests/integration/test_leaderboard.py",
-    "workflows/sharding/shard_threads.py": "tests/integration/workflows/sharding/test_ask_in_shards.py",
     "workflows/suite/cell_process.py": "tests/integration/workflows/suite/test_cell_host.py",
 }
 """Modules without a test file of their name -> the tests that reach them, through the module that uses them."""

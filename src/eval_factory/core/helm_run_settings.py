@@ -25,6 +25,7 @@ WITHOUT = "EVAL_FACTORY_WITHOUT"
 LIMITS = "EVAL_FACTORY_LIMITS"
 PURSE = "EVAL_FACTORY_PURSE"
 ANSWERS = "EVAL_FACTORY_ANSWERS"
+SECONDS_BEFORE = "EVAL_FACTORY_SECONDS_BEFORE"
 BUDGET = "EVAL_FACTORY_BUDGET"
 PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
@@ -87,6 +88,8 @@ class HelmRunSettings:
     """A socket's path, where the shards of a run count what they use of its budget. Not in the file, as `limits`."""
     answers: str | None = None
     """A cache.db that is read where the run's own has no answer: a shard's is the whole evaluation's."""
+    seconds_before: float = 0.0
+    """How long the run's shards were at work, added up. Not in the file, as `limits`."""
     budget: Budget = field(default_factory=Budget)
     """What the run may ask and cost."""
     prices: Mapping[str, Price] = field(default_factory=dict)
@@ -111,6 +114,7 @@ class HelmRunSettings:
             LIMITS: None if self.limits is None else json.dumps(self.limits.as_dict()),
             PURSE: self.purse,
             ANSWERS: self.answers,
+            SECONDS_BEFORE: str(self.seconds_before) if self.seconds_before else None,
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
@@ -140,13 +144,15 @@ class HelmRunSettings:
             limits=None if limits is None else SharedLimitsSettings(**limits),
             purse=env.get(PURSE),
             answers=env.get(ANSWERS),
+            seconds_before=float(env.get(SECONDS_BEFORE, 0.0)),
             budget=Budget(**(_json(env, BUDGET) or {})),
             prices={role: Price.from_dict(price) for role, price in prices.items()},
         )
 
     def file_text(self) -> str:
         """The content of the file. Of proxies it holds what they lead to: their URLs may hold passwords."""
-        variables = {name: value for name, value in self.environment().items() if name not in (PROXIES, LIMITS, PURSE)}
+        not_in_it = (PROXIES, LIMITS, PURSE, SECONDS_BEFORE)
+        variables = {name: value for name, value in self.environment().items() if name not in not_in_it}
         document: dict[str, Any] = {"variables": variables}
         if self.proxies is not None:
             document["through_proxies"] = list(self.proxies)

@@ -119,6 +119,10 @@ class RunDir:
         """A folder for each part of an evaluation that several processes ask."""
         return self.root / "shards"
 
+    def stores(self) -> list[RunDir]:
+        """This folder and those of its shards, each of which may have a cache.db with what was asked."""
+        return [self, *map(RunDir, sorted(self.shards.glob("*-of-*")))]
+
     @property
     def model_configs(self) -> Path:
         return self.root / "model_configs"

@@ -50,6 +50,17 @@ class ShardSpec:
 
 
 @dataclass(frozen=True)
+class ShardPart:
+    """Which part of an evaluation a process elsewhere is to ask."""
+
+    index: int
+    """From 1 on."""
+    of: int
+    run_id: str
+    """Of the whole: what scores it goes on with this run."""
+
+
+@dataclass(frozen=True)
 class ShardDone:
     """A shard that went through all its instances."""
 
@@ -57,17 +68,22 @@ class ShardDone:
     failed: int
     """Requests that got no answer, or no usable one."""
 
+    @classmethod
+    def read(cls, folder: Path) -> ShardDone | None:
+        """None where the shard did not come to its end."""
+        try:
+            return cls(**json.loads((folder / DONE_FILE).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
     def write(self, folder: Path) -> None:
         write_atomic(folder / DONE_FILE, json.dumps(asdict(self)) + "\n")
 
 
 def is_done(folder: Path, work: str) -> bool:
     """Whether the shard has nothing left to ask."""
-    try:
-        done = ShardDone(**json.loads((folder / DONE_FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return False
-    return done.work == work and done.failed == 0
+    done = ShardDone.read(folder)
+    return done is not None and done.work == work and done.failed == 0
 
 
 def folder_name(index: int, of: int) -> str:

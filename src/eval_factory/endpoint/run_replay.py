@@ -27,6 +27,9 @@ _ANSWER = """
 SELECT response, latency_s, created FROM responses
 WHERE key = :key OR (key = :key || '#' || :started AND created = :started) ORDER BY created = :started DESC LIMIT 1
 """
+_SPANS = """
+SELECT run_id, MAX(started + COALESCE(latency_s, 0)) - MIN(started) FROM attempts GROUP BY run_id
+"""
 
 
 @dataclass(frozen=True)
@@ -48,20 +51,27 @@ class RunReplay:
 
     def __init__(self, cache_db: Path | None = None, run_id: str = "") -> None:
         """Without a file: of a run without shards."""
-        self._cache_db = cache_db
+        self._cache_db, self._run_id = cache_db, run_id
         self._lock, self._readers = threading.Lock(), threading.local()
         self._told: dict[str, deque[Told]] = {}
-        self._began: float | None = None
         if cache_db is not None:
             with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
                 for key, *told in connection.execute(_TOLD, (run_id,)):
                     self._told.setdefault(key, deque()).append(Told(*told))
-                    self._began = min(self._began or told[-1], told[-1])
 
-    @property
-    def began(self) -> float | None:
-        """When the shards sent their first request, in epoch seconds; None where there are none."""
-        return self._began
+    def seconds_before(self) -> float:
+        """How long the earlier runs in this folder asked, each from its first request to its last answer."""
+        return sum(seconds for run_id, seconds in self._spans().items() if run_id != self._run_id)
+
+    def seconds_asked(self) -> float:
+        """The same of this run."""
+        return self._spans().get(self._run_id, 0.0)
+
+    def _spans(self) -> dict[str, float]:
+        if self._cache_db is None:
+            return {}
+        with closing(sqlite3.connect(self._cache_db, timeout=30)) as connection:
+            return dict(connection.execute(_SPANS))
 
     def next_of(self, key: str) -> Told | None:
         """How a request ended; one that was made more often than it was noted ended as it did the last time."""

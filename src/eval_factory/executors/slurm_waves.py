@@ -5,7 +5,7 @@ Tasks are known by the name of their job and their place in its list, never by a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_factory.executors.slurm_commands import QueuedTask
@@ -75,11 +75,6 @@ def hopeless(tasks: Mapping[str, QueuedTask]) -> dict[str, QueuedTask]:
         for key, task in tasks.items()
         if task.state == "PENDING" and task.reason.strip("()").replace(" ", "_") in HOPELESS
     }
-
-
-def missing(wanted: Iterable[Wanted], done: Collection[str], queued: Collection[str]) -> list[Wanted]:
-    """What has to be submitted: the plan, without what is done and what waits or runs already."""
-    return [one for one in wanted if one.key not in done and one.key not in queued]
 
 
 def arrays(wanted: Iterable[Wanted], largest: int) -> Iterator[Sequence[Wanted]]:

@@ -104,7 +104,8 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
             plan.rundir.run_state.unlink(missing_ok=True)
             from eval_factory.workflows.sharding.ask_in_shards import ask_in_shards  # a finished run asks nobody
 
-            settings, shared = ask_in_shards(context, plan, settings, read, debug=options.debug)
+            elsewhere = options.asked_as
+            settings, shared = ask_in_shards(context, plan, settings, read, debug=options.debug, asked_as=elsewhere)
             in_suite = options.limits is not None
             raise_if_not_asked(context, plan, shared, in_suite=in_suite)
             ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())

@@ -25,7 +25,6 @@ def test_another_run_is_told_nothing(tmp_path: Path) -> None:
     cache.close()
     replay = RunReplay(tmp_path / "cache.db", "now")
     assert replay.next_of("k") is None
-    assert replay.began is None
     assert RunReplay().next_of("k") is None
 
 
@@ -39,7 +38,6 @@ def test_a_request_ends_as_often_as_it_did_and_then_as_the_last_time(tmp_path: P
     told = [replay.next_of("k") for _ in range(3)]
     assert told == [Told("answered", None, 11.0), Told("cached", None, 12.0), Told("cached", None, 12.0)]
     assert [one.was_kept for one in told if one is not None] == [False, True, True]
-    assert replay.began == 11.0
     assert replay.next_of("other") is None
     for one in told:
         assert one is not None
@@ -72,3 +70,17 @@ def test_an_answer_that_was_of_no_use_is_that_answer(tmp_path: Path) -> None:
     assert replay.answer("k", Told("answered", None, 99.0)) is not None  # of another shard, taken once
     assert replay.answer("gone", Told("answered", None, 10.5)) is None
     cache.close()
+
+
+def test_the_time_of_earlier_runs_is_that_in_which_they_asked(tmp_path: Path) -> None:
+    """What lies between two runs is nobody's time."""
+    for run, *began in (("first", 100.0, 104.0, 102.0), ("second", 1000.0), ("now", 5000.0, 9000.0)):
+        cache = ResponseCache(tmp_path / "cache.db", str(run))
+        for number, started in enumerate(began):
+            cache.journal(attempt(f"{run}{number}", "answered", started))
+        cache.close()
+    now = RunReplay(tmp_path / "cache.db", "now")
+    assert (now.seconds_before(), now.seconds_asked()) == (4.5 + 0.5, 4000.5)
+    other = RunReplay(tmp_path / "cache.db", "other")
+    assert (other.seconds_before(), other.seconds_asked()) == (4005.5, 0.0)
+    assert (RunReplay().seconds_before(), RunReplay().seconds_asked()) == (0.0, 0.0)

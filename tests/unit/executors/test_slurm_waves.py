@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.executors.slurm_commands import QueuedTask
-from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless, job_name, missing
+from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless, job_name
 
 WAVES = [Wave(1, "ef-x-w1", ("a", "b", "c")), Wave(2, "ef-x-w2", ("b",))]
 
@@ -41,11 +41,6 @@ def test_of_two_tasks_of_one_key_the_one_that_runs_counts() -> None:
 )
 def test_waiting_for_what_never_comes(state: str, reason: str, expected: bool) -> None:
     assert bool(hopeless({"a": task("ef-x-w1", 0, state, reason)})) is expected
-
-
-def test_missing_is_what_is_neither_done_nor_queued() -> None:
-    plan = [wanted(key) for key in "abcd"]
-    assert [one.key for one in missing(plan, {"a"}, {"c": task("ef-x-w1", 2)})] == ["b", "d"]
 
 
 def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes() -> None:

@@ -20,13 +20,14 @@ from eval_factory.core.kernel_sandbox import keep_memory_private
 from eval_factory.core.shard_spec import folder_name
 from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
 from eval_factory.endpoint.paid_answers import spent_so_far
+from eval_factory.endpoint.run_replay import RunReplay
 from eval_factory.plan.prices import prices_of
 from eval_factory.plan.run_plan import Plan, shards_of
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import HelmRun, environment_of
 from eval_factory.workflows.resume import DataRead
+from eval_factory.workflows.sharding.shard_ends import how_it_ended
 from eval_factory.workflows.sharding.shard_folders import Work, gather, known_as, make_ready
-from eval_factory.workflows.sharding.shard_process import SIGNALLED
 from eval_factory.workflows.sharding.shard_threads import ShardThread, ShardThreads
 from eval_factory.workflows.sharding.shard_watch import ShardWatch
 
@@ -45,9 +46,13 @@ class Asked:
 
 
 def ask_in_shards(
-    context: RunContext, plan: Plan, settings: HelmRunSettings, read: DataRead, *, debug: bool
-) -> tuple[HelmRunSettings, Asked]:
+    context: RunContext, plan: Plan, settings: HelmRunSettings, read: DataRead, *, debug: bool,
+    asked_as: str | None = None,
+) -> tuple[HelmRunSettings, Asked]:  # fmt: skip
     """Ask what is missing. Returns what the helm-run that scores is told, with it.
+
+    Args:
+        asked_as: the id of the run whose shards asked on other machines; cache.db has their answers.
 
     Raises:
         BusyError: somebody else works on a shard.
@@ -56,6 +61,9 @@ def ask_in_shards(
     """
     began = time.monotonic()
     gather(context)
+    if asked_as is not None:
+        wall_s = RunReplay(plan.rundir.cache_db, asked_as).seconds_asked()
+        return replace(settings, seconds_before=wall_s), Asked(asked_as, wall_s)
     of = shards_of(plan)
     work = Work(plan, of, uuid.uuid4().hex, known_as(plan, read), settings, debug)
     left = work.left() if of > 1 else []
@@ -80,7 +88,8 @@ def ask_in_shards(
     gather(context)
     asked = Asked(work.run_id, time.monotonic() - began, failed_of(work, ended, watch), lost_of(work, ended))
     context.log.info("%d of %d shards asked for %.1f s", len(left), of, asked.wall_s)
-    return replace(settings, budget=what_is_left(settings, asked.wall_s)), asked
+    seconds = sum(shard.seconds for shard in ended)
+    return replace(settings, budget=what_is_left(settings, asked.wall_s), seconds_before=seconds), asked
 
 
 @contextmanager
@@ -127,7 +136,7 @@ def failed_of(work: Work, ended: Sequence[ShardThread], watch: ShardWatch) -> He
 def lost_of(work: Work, ended: Sequence[ShardThread]) -> str | None:
     """What to say of the shards that did not end well."""
     lost = {
-        shard.index: _how(shard.finished.returncode)
+        shard.index: how_it_ended(shard.finished.returncode, shard.starts)
         for shard in ended
         if shard.finished is not None and shard.finished.returncode
     }
@@ -139,8 +148,3 @@ def lost_of(work: Work, ended: Sequence[ShardThread]) -> str | None:
         f"  the answers of all are kept; run the same command again: only what is missing is asked\n"
         f"  logs: {work.plan.rundir.shards}/{folder_name(next(iter(lost)), work.of)}/logs"
     )
-
-
-def _how(code: int) -> str:
-    signal = -code if code < 0 else code - SIGNALLED
-    return f"killed by signal {signal}" if signal > 0 else f"exit code {code}"

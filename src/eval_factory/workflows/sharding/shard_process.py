@@ -26,9 +26,9 @@ from eval_factory.core.signals import interrupt_on_signals
 from eval_factory.executors.base import ProcessSpec
 from eval_factory.executors.process import run_logged
 from eval_factory.helm import names
+from eval_factory.workflows.sharding.shard_ends import SIGNALLED
 
 PARENT_CHECK_S = 0.1
-SIGNALLED = 128
 
 
 def main(folder: Path) -> int:

@@ -13,4 +13,5 @@ def options_of(spec: CellSpec) -> Options:
         own_process=True,
         probed=None if spec.probed is None else frozenset(spec.probed),
         limits=spec.limits,
+        asked_as=spec.asked_as,
     )

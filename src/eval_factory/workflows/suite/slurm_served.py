@@ -26,8 +26,9 @@ from eval_factory.executors.slurm_waves import Wave
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_environment import take_environment
+from eval_factory.workflows.suite.slurm_shards import Step
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore, read_plan, read_wave
-from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, begin, remove_environment, store_of
+from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, begin, remove_environments, store_of
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED
 from eval_factory.workflows.suite.suite_options import SuiteOptions
 
@@ -74,7 +75,7 @@ def work(plan: Path, wave_file: Path) -> int:
         code = _do(left, store, wave)
         if code == INTERRUPTED:
             return code
-    remove_environment(store, wave)
+    remove_environments(store, wave, wave.keys[0])
     return code
 
 
@@ -118,7 +119,7 @@ def suite_of(lines: Sequence[PlanLine], publisher: Publisher) -> Suite:
     folder = SuiteDir(store.served(first.target, wave.number).absolute())
     cells = []
     for line in lines:
-        attempt = begin(store.cell(line.key), wave, line, store.suite)
+        attempt = begin(Step(store.cell(line.key), line, wave.number), store.suite)
         output = attempt.absolute() / "out"
         publisher.attempts[line.target, line.evaluation] = (line.key, attempt.name)
         document = copy.deepcopy(dict(line.document))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, Slurm
 from eval_factory.executors.slurm_waves import active
+from eval_factory.workflows.suite.slurm_shards import cell_key, end_of_part, part_keys
 from eval_factory.workflows.suite.slurm_store import SlurmStore
 from eval_factory.workflows.suite.suite_state import COMPLETE, RUNNING, WAITING, CellState
 
@@ -41,9 +42,9 @@ class QueueReader:
         """The status that the suite's own files give, with what its jobs do."""
         if not self._store.is_there():
             return status
-        latest = {(line.target, line.evaluation): line.key for line in self._store.plan()}
+        latest = {(line.target, line.evaluation): cell_key(line.key) for line in self._store.plan()}
         queued = self._queued() if self._store.open_waves() else {}
-        tasks = {} if queued is None else {key.rpartition("/")[0]: task for key, task in queued.items()}
+        tasks = {} if queued is None else dict(of_cells(queued))
         cells = []
         for cell in status.cells:
             key = latest.get((cell.state.target, cell.state.evaluation))
@@ -58,10 +59,19 @@ class QueueReader:
         task = tasks.get(state.name)
         if task is not None:
             status = RUNNING if task.state in _AT_WORK else WAITING
-            return replace(state, status=status, reason=f"Slurm: {task.job_name} task {task.index}, {task.state}")
+            parts = f", {more}" if (more := self._parts(key)) else ""
+            reason = f"Slurm: {task.job_name} task {task.index}, {task.state}{parts}"
+            return replace(state, status=status, reason=reason)
         if self._store.cell(key).done() is not None:
             return replace(state, reason=PUBLISHED)
         return state if known else replace(state, reason=NOT_KNOWN)
+
+    def _parts(self, key: str) -> str:
+        """How many parts of a cell have ended; nothing of one that has none."""
+        of = next((line.of for line in self._store.plan() if line.key == key), 1)
+        waves = self._store.waves()
+        ended = sum(end_of_part(self._store, part, waves) is not None for part in part_keys(key, of))
+        return f"{ended} of {of} parts have asked" if of > 1 else ""
 
     def _queued(self) -> dict[str, QueuedTask] | None:
         """None where Slurm does not say."""
@@ -73,6 +83,12 @@ class QueueReader:
                 found = None
             self._known = (now, found)
         return self._known[1]
+
+
+def of_cells(queued: Mapping[str, QueuedTask]) -> Iterator[tuple[str, QueuedTask]]:
+    """Cell -> its task; of several one that is at work, which comes last."""
+    for key, task in sorted(queued.items(), key=lambda item: item[1].state in _AT_WORK):
+        yield key.rpartition("/")[0], task
 
 
 def cancel_jobs(

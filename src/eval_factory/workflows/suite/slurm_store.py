@@ -39,6 +39,12 @@ class PlanLine:
     debug: bool
     served: Mapping[str, Any] | None = None
     """Of a cell whose task starts its model's server: the target's `serve`, and how many of its cells run at once."""
+    of: int = 1
+    """How many tasks ask the cell, each a part of it."""
+    part: int = 0
+    """Which of them this is, from 1 on; 0: the whole cell."""
+    run_id: str = ""
+    """Under which the parts ask."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,18 @@ class CellStore:
                     os.link(own, place)
         finally:
             own.unlink(missing_ok=True)
+
+    def claims(self, wave: int, key: str) -> bool:
+        """Whether the task of this key is the one that does, for all of the wave, what one of them has to do."""
+        own, place = self.folder / f"{uuid.uuid4().hex}.tmp", self.folder / f"claimed-w{wave}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(own, key)
+        try:
+            with suppress(FileExistsError):
+                os.link(own, place)
+        finally:
+            own.unlink(missing_ok=True)
+        return place.read_text(encoding="utf-8") == key
 
     def forget_done(self) -> None:
         """Its result is not there any more."""

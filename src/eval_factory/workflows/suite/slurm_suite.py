@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.rundir import PRIVATE, write_atomic
 from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError, Slurm
-from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless, missing
+from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL
 from eval_factory.workflows.suite.finished_cells import finished
@@ -23,9 +24,11 @@ from eval_factory.workflows.suite.slurm_jobs import (
     key_of,
     plan_line,
     script_of,
+    tasks_of,
     wanted,
 )
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from eval_factory.workflows.suite.slurm_shards import Tasks, cell_key, lines_of, run_id_of
+from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
 from eval_factory.workflows.suite.suite_options import QUEUED, CellReport
 
@@ -65,7 +68,7 @@ class SlurmRun:
     store: SlurmStore
     suite_id: str
     submitted: dict[str, list[int]] = field(default_factory=dict)
-    """Key -> the waves in which this invocation submitted it."""
+    """Key of a task -> the waves in which this invocation submitted it."""
     queue_silent_since: float | None = None
 
     def to_the_end(self, sleep: Sleep) -> None:
@@ -107,13 +110,18 @@ class SlurmRun:
         for planned in self.work.left:
             self._look_at(planned, queued)
         self._forget_keys(queued)
-        left = [planned for planned in self.work.left if key_of(planned) not in queued]
+        waves = self.store.waves()
+        chosen = {one.number: self._tasks(one).missing(self.store, queued, waves) for one in self.work.left}
+        left = [planned for planned in self.work.left if chosen[planned.number]]
         if left:
-            self._submit(left, queued)
+            self._submit(left, chosen)
+
+    def _tasks(self, planned: PlannedCell) -> Tasks:
+        return tasks_of(planned, self.work.suite)
 
     def _give_up(self, key: str, task: QueuedTask) -> None:
         self.slurm.cancel(task.job_name, [task])
-        planned = next((one for one in self.work.left if key_of(one) == key), None)
+        planned = next((one for one in self.work.left if key_of(one) == cell_key(key)), None)
         if planned is not None:
             reason = f"Slurm would never have started it ({task.reason}), so it was cancelled; set suite.slurm right"
             self._end(planned, FAILED, ConfigError.exit_code, reason)
@@ -127,24 +135,32 @@ class SlurmRun:
                 self._end(planned, COMPLETE, done.exit_code, done.reason, done.attempts)
                 return
             cell.forget_done()
-        own = self.submitted.get(key, [])
+        tasks = self._tasks(planned)
+        own = sorted({wave for one in tasks.keys for wave in self.submitted.get(one, [])})
         ended = next((found for wave in reversed(own) if (found := cell.ended(wave)) is not None), None)
         if ended is not None:
             has_result = ended.status == PARTIAL and self._take(planned, ended)
             status: CellStatus = PARTIAL if has_result else MISSING if ended.status == MISSING else FAILED
             self._end(planned, status, ended.exit_code, ended.reason, ended.attempts)
-        elif key not in queued and len(own) >= self.work.suite.max_attempts:
-            self._end(planned, MISSING, NotReportableError.exit_code, LOST, len(own))
+        elif (attempts := self._attempts_of_lost(tasks, queued)) >= self.work.suite.max_attempts:
+            self._end(planned, MISSING, NotReportableError.exit_code, LOST, attempts)
         elif not own:
             self._take_what_earlier_waves_left(planned, queued)
 
+    def _attempts_of_lost(self, tasks: Tasks, queued: Mapping[str, QueuedTask]) -> int:
+        """How often the task was submitted that was lost most often; 0 while something of the cell is at work."""
+        if any(key in queued for key in tasks.keys):
+            return 0
+        lost = tasks.missing(self.store, queued, self.store.waves())
+        return max(len(self.submitted.get(key, [])) for key in lost)
+
     def _take_what_earlier_waves_left(self, planned: PlannedCell, queued: Mapping[str, QueuedTask]) -> None:
         """A result with gaps stands in the cell's folder while the cell is asked again."""
-        key = key_of(planned)
-        if key in queued:
+        keys = self._tasks(planned).keys
+        if any(key in queued for key in keys):
             return
-        cell = self.store.cell(key)
-        for wave in reversed([wave.number for wave in self.store.waves() if key in wave.keys]):
+        cell = self.store.cell(keys[0])
+        for wave in reversed([wave.number for wave in self.store.waves() if not set(keys).isdisjoint(wave.keys)]):
             ended = cell.ended(wave)
             if ended is not None:
                 if ended.status == PARTIAL:
@@ -166,19 +182,28 @@ class SlurmRun:
         state = read_state(planned.plan.rundir)
         return finished(planned.plan) is not None or (state is not None and state.identity == planned.plan.identity)
 
-    def _submit(self, cells: Sequence[PlannedCell], queued: Mapping[str, QueuedTask]) -> None:
-        suite, options = self.work.suite, self.work.options
+    def _submit(self, cells: Sequence[PlannedCell], keys: Mapping[int, Sequence[str]]) -> None:
+        """
+        Args:
+            keys: number of a cell -> those of its tasks that are missing.
+        """
+        suite, options, known = self.work.suite, self.work.options, self.store.plan()
         tasks = at_once(suite, cells)
-        chosen = missing((wanted(one, suite, tasks[one.group]) for one in cells), (), queued)
+        chosen = (task for one in cells for task in wanted(one, suite, tasks[one.group], keys[one.number]))
         found = list(arrays(chosen, self.slurm.largest_array()))
         arrays_of = {group: sum(array[0].group == group for array in found) for group in tasks}
-        self.store.write_plan(
-            plan_line(
-                one, suite, tasks[one.group] * arrays_of[one.group],
-                no_preflight=options.no_preflight, debug=options.debug,
+        lines: list[PlanLine] = []
+        for one in cells:
+            share = tasks[one.group] * arrays_of[one.group]
+            line = plan_line(one, suite, share, no_preflight=options.no_preflight, debug=options.debug)
+            new = keys[one.number]
+            lines += lines_of(
+                line,
+                tasks_of(one, self.work.suite),
+                new,
+                run_id_of(known, tasks_of(one, self.work.suite), new, uuid.uuid4().hex),
             )
-            for one in cells
-        )  # fmt: skip
+        self.store.write_plan(lines)
         for array in found:
             self._submit_array(array)
 
@@ -197,8 +222,13 @@ class SlurmRun:
         except BaseException:
             self._take_back(wave)
             raise
-        many = "1 cell" if len(keys) == 1 else f"{len(keys):,} cells"
+        many = self._how_many(keys)
         self.work.journal.say(f"submitted {many} to Slurm: {wave.job_name} (job {job})")
+
+    def _how_many(self, keys: Sequence[str]) -> str:
+        cells, parts = len({cell_key(key) for key in keys}), sum(key != cell_key(key) for key in keys)
+        many = "1 cell" if cells == 1 else f"{cells:,} cells"
+        return f"{many} in {len(keys):,} tasks" if parts else many
 
     def _take_back(self, wave: Wave) -> None:
         """sbatch failed, or did not say: what it may have queued ends, for it has no keys any more."""

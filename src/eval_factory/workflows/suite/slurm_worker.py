@@ -1,4 +1,4 @@
-"""A task of Slurm: one cell, from the plan to a published result.
+"""A task of Slurm: one cell, or a part of one, from the plan to a published result.
 
     python -m eval_factory.workflows.suite.slurm_worker PLAN WAVE
 
@@ -14,20 +14,25 @@ import shutil
 import signal
 import sqlite3
 import sys
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
 from eval_factory.core.errors import HelmError, InterruptedRunError, PrerequisiteError
 from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.core.shard_spec import folder_name
 from eval_factory.core.signals import interrupt_on_signals
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.endpoint import response_cache
+from eval_factory.endpoint.merged_stores import merge_store
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, Outcome, Then, Tried, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.slurm_environment import take_environment
-from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore, read_plan, read_wave
+from eval_factory.workflows.suite.slurm_shards import Step, cell_key, is_over, steps
+from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore, read_plan, read_wave
 
 MODULE = "eval_factory.workflows.suite.slurm_worker"
 TASK = "SLURM_ARRAY_TASK_ID"
@@ -40,22 +45,20 @@ def work(plan: Path, wave_file: Path, index: int) -> int:
     """Do the task. Returns the exit code, which Slurm keeps and nobody needs."""
     wave, store = read_wave(wave_file), store_of(plan)
     line = next(line for line in read_plan(plan) if line.key == wave.keys[index])
-    cell = store.cell(line.key)
-    cell.folder.mkdir(parents=True, exist_ok=True)
-    if cell.done() is None and cell.ended(wave.number) is None:
+    code = 0
+    for step in steps(store, wave, line):
+        step.cell.folder.mkdir(parents=True, exist_ok=True)
         try:
             take_environment(store.environment(wave.number), os.environ)
         except FileNotFoundError:
             reason = "its keys are gone, as after 'suite cancel': run the same command again"
             code = PrerequisiteError.exit_code
-            cell.publish(Ended("", MISSING, code, reason, 0), wave.number, complete=False)
-            return code
-        code = _until_it_ends(cell, wave, line, store.suite)
+            step.cell.publish(Ended("", MISSING, code, reason, 0), step.wave, complete=False)
+            continue
+        code = _until_it_ends(step, store.suite)
         if code == InterruptedRunError.exit_code:
             return code
-    else:
-        code = 0
-    remove_environment(store, wave)
+    remove_environments(store, wave, line.key)
     return code
 
 
@@ -64,34 +67,36 @@ def store_of(plan: Path) -> SlurmStore:
     return SlurmStore(SuiteDir(plan.absolute().parents[2]))
 
 
-def remove_environment(store: SlurmStore, wave: Wave) -> None:
-    """The keys go when no task of the wave needs them any more."""
-    cells = (store.cell(key) for key in wave.keys)
-    if all(cell.done() is not None or cell.ended(wave.number) is not None for cell in cells):
-        store.environment(wave.number).unlink(missing_ok=True)
+def remove_environments(store: SlurmStore, wave: Wave, key: str) -> None:
+    """The keys go when no task of the wave needs them any more; with the last part of a cell, of each of its waves."""
+    waves, cell = store.waves(), cell_key(key)
+    for one in waves:
+        of_the_cell = one == wave or any(cell_key(other) == cell for other in one.keys)
+        if of_the_cell and all(is_over(store, waves, one, other) for other in one.keys):
+            store.environment(one.number).unlink(missing_ok=True)
 
 
-def _until_it_ends(cell: CellStore, wave: Wave, line: PlanLine, suite: SuiteDir) -> int:
+def _until_it_ends(step: Step, suite: SuiteDir) -> int:
     """Begin the cell until another attempt cannot help, and publish what came of it.
 
     An attempt that was interrupted (its time, `scancel`, a node that is needed for others) is not published: Slurm may
     start the task again.
     """
-    crashes = 0
+    cell, line, crashes = step.cell, step.line, 0
     for count in range(1, line.max_attempts + 1):
-        if cell.attempts_of(wave.number) >= MOST_STARTS:
+        if cell.attempts_of(step.wave) >= MOST_STARTS:
             reason = f"was begun {MOST_STARTS} times and never came to its end"
             outcome = Outcome(Then.REST, FAILED, reason, HelmError.exit_code)
-            cell.publish(_ended("", outcome, MOST_STARTS), wave.number, complete=False)
+            cell.publish(_ended("", outcome, MOST_STARTS), step.wave, complete=False)
             return outcome.exit_code
-        attempt = begin(cell, wave, line, suite)
-        outcome = run(attempt, line, suite, Tried(count, line.max_attempts, crashes))
+        attempt = begin(step, suite)
+        outcome = run(attempt, step, suite, Tried(count, line.max_attempts, crashes))
         crashes += outcome.crashed
         if outcome.exit_code == InterruptedRunError.exit_code:
             return outcome.exit_code
-        if outcome.then not in AGAIN:
-            break
-    cell.publish(_ended(attempt.name, outcome, count), wave.number, complete=outcome.status == COMPLETE)
+        if outcome.then not in AGAIN or (step.part is not None and not outcome.crashed):
+            break  # the gaps of a part are asked again by who scores the cell
+    cell.publish(_ended(attempt.name, outcome, count), step.wave, complete=outcome.status == COMPLETE)
     return outcome.exit_code
 
 
@@ -99,18 +104,35 @@ def _ended(attempt: str, outcome: Outcome, count: int) -> Ended:
     return Ended(attempt, outcome.status, outcome.exit_code, outcome.reason, count)
 
 
-def begin(cell: CellStore, wave: Wave, line: PlanLine, suite: SuiteDir) -> Path:
+def begin(step: Step, suite: SuiteDir) -> Path:
     """A private folder with the run config, and with the answers of the last attempt that can be read."""
-    before = [suite.cell(line.target, line.evaluation), *(path / "out" for path in cell.attempts())]
-    attempt = cell.new_attempt(wave.number)
+    line = step.line
+    before = [suite.cell(line.target, line.evaluation), *(path / "out" for path in step.cell.attempts())]
+    attempt = step.cell.new_attempt(step.wave)
     output = attempt / "out"
     document = copy.deepcopy(dict(line.document))
     document["config"]["output_dir"] = str(output)
+    if line.of > 1:
+        params = document["config"]["params"]
+        params["extra"] = {**(params.get("extra") or {}), "shards": line.of if step.part else None}
     write_atomic(attempt / "run_config.yml", to_yaml(document), mode=PRIVATE)
     for source in reversed(before):
         if copy_answers(RunDir(source), RunDir(output)):
             break
+    put_together(step.merged, RunDir(output))
     return attempt
+
+
+def put_together(sources: Sequence[Path], target: RunDir) -> None:
+    """Put the answers of several folders into one; what cannot be read of them is asked again."""
+    for source in sources:
+        copied = RunDir(target.root.with_name("copied"))
+        if copy_answers(RunDir(source), copied):
+            target.root.mkdir(parents=True, exist_ok=True)
+            response_cache.create_or_check(target.cache_db)
+            response_cache.create_or_check(copied.cache_db)
+            merge_store(target.cache_db, copied.cache_db)
+            shutil.rmtree(copied.root)
 
 
 def copy_answers(source: RunDir, target: RunDir) -> bool:
@@ -132,10 +154,12 @@ def copy_answers(source: RunDir, target: RunDir) -> bool:
     return whole
 
 
-def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried) -> Outcome:
-    """Evaluate, as `run_eval` does; what it says goes into the cell's log."""
-    record = attempt / "end.json"
+def run(attempt: Path, step: Step, suite: SuiteDir, tried: Tried) -> Outcome:
+    """Evaluate, as `run_eval` does; what it says goes into the cell's log, of a part into one of its own."""
+    line, record = step.line, attempt / "end.json"
     log = suite.cell_log(line.target, line.evaluation)
+    if step.part is not None:
+        log = log.with_name(f"{line.evaluation}.{folder_name(line.part, line.of)}.log")
     spec = CellSpec(
         number=tried.attempts,
         run_config=str(attempt / "run_config.yml"),
@@ -143,6 +167,8 @@ def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried) -> Outcome
         record=str(record),
         debug=line.debug,
         probed=() if line.no_preflight else None,
+        part=step.part,
+        asked_as=step.asked_as if tried.attempts == 1 else None,
     )
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from eval_factory.core.budget import Spending
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.endpoint.response_cache import read_roles
 from eval_factory.plan.prices import prices_of
@@ -17,15 +18,14 @@ from eval_factory.workflows.suite.suite_budget import total
 
 def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Spending:
     """What these cells have asked in all invocations; `say` is told what nobody can count any more."""
-    return total(_spent(planned, say) for planned in cells)
+    return total(_spent(planned, store, say) for planned in cells for store in planned.plan.rundir.stores())
 
 
-def _spent(planned: PlannedCell, say: Callable[[str], None]) -> Spending:
-    plan = planned.plan
+def _spent(planned: PlannedCell, store: RunDir, say: Callable[[str], None]) -> Spending:
     try:
-        return spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
+        return spent_so_far(store.cache_db, prices_of(planned.plan).known)
     except sqlite3.Error as error:  # the cell's run puts it aside
-        say(f"warning: {plan.rundir.cache_db} is damaged ({error}): what it counted is not in the suite's budget")
+        say(f"warning: {store.cache_db} is damaged ({error}): what it counted is not in the suite's budget")
         return Spending()
 
 

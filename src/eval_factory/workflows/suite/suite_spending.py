@@ -10,6 +10,7 @@ from pathlib import Path
 from eval_factory.core.budget import Spending
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.paid_answers import spent_so_far
+from eval_factory.workflows.suite.suite_budget import total
 
 INTERVAL_S = 5.0
 """How long what was read is good enough: a journal of many answers takes its time, and is written all the while."""
@@ -34,8 +35,13 @@ class SpendingReader:
 
 
 def _read(folder: Path) -> Spending:
+    """What its shards have asked that are at work, too."""
+    return total(_read_one(store) for store in RunDir(folder).stores())
+
+
+def _read_one(store: RunDir) -> Spending:
     try:
-        return spent_so_far(RunDir(folder).cache_db, {})
+        return spent_so_far(store.cache_db, {})
     except sqlite3.Error:  # damaged, or another's: the run itself says so
         return Spending()
 
@@ -43,10 +49,10 @@ def _read(folder: Path) -> Spending:
 def _signature(folder: Path) -> object:
     """Changes when the journal does."""
     found = []
-    for path in RunDir(folder).answers:
+    for path in (file for store in RunDir(folder).stores() for file in store.answers):
         try:
             about = path.stat()
         except OSError:
             continue
-        found.append((path.name, about.st_mtime_ns, about.st_size))
+        found.append((path, about.st_mtime_ns, about.st_size))
     return found

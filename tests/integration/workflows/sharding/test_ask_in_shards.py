@@ -1,4 +1,4 @@
-"""One evaluation asked by two processes, one of which is killed: the same result as of an unsplit run, asked once."""
+"""One evaluation asked by two processes, one of which is killed: the same files as of an unsplit run, asked once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from eval_factory.demo.example import write_example
 from eval_factory.workflows.verify import verify
 from integration.jury_endpoint import KIND, MODEL, ODD, judgement
 from integration.support import CANARY, TIMEOUT_S, program_environment
+from same_files import differences, may_not_differ
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
-OF_TIME = ("latency_s", "cached")
 BABBLE = "I think that this is quite good, a four perhaps."
 
 
@@ -95,7 +95,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
 
 
 class Runs:
-    """The runs of the module: one that is not split, one that loses a shard, and the same command again."""
+    """The runs of the module: one that is not split, and one that loses a shard."""
 
     def __init__(self, folder: Path, jury: Jury) -> None:
         self.folder, self.jury = folder, jury
@@ -103,7 +103,6 @@ class Runs:
         self.whole, self.split = folder / "whole", folder / "split"
         self.unsplit, self.asked_unsplit = self.run(self.whole)
         self.lost, self.asked_lost = self.run_and_kill()
-        self.again, self.asked_again = self.run(self.split, shards=2)
 
     def config(self, output_dir: Path) -> Path:
         judges = [{"name": name, "model_id": model, "api_key": "TEST_MODEL_KEY"} for name, model in JUDGES.items()]
@@ -115,12 +114,10 @@ class Runs:
         file.write_text(yaml.safe_dump({"config": config, "target": {"api_endpoint": endpoint}}))
         return file
 
-    def run(self, output_dir: Path, **flags: int) -> tuple[api.Evaluated, Counter[tuple[str, str]]]:
+    def run(self, output_dir: Path) -> tuple[api.Evaluated, Counter[tuple[str, str]]]:
         self.jury.asked.clear()
-        given = {f"config.params.extra.{name}": value for name, value in flags.items()}
         env = program_environment(TEST_MODEL_KEY=CANARY)
-        evaluated = api.evaluate(self.config(output_dir), flags=given, env=env)
-        return evaluated, Counter(self.jury.asked)
+        return api.evaluate(self.config(output_dir), env=env), Counter(self.jury.asked)
 
     def run_and_kill(self) -> tuple[tuple[int, str], Counter[tuple[str, str]]]:
         """One shard waits for an answer; when the other is complete, it is killed."""
@@ -153,59 +150,29 @@ def runs(jury: Jury, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return Runs(tmp_path_factory.mktemp("sharded"), jury)
 
 
-def without_time(value: Any) -> Any:
-    """Without what a clock measured."""
-    if isinstance(value, list):
-        return [without_time(one) for one in value if not is_of_time(one)]
-    if isinstance(value, dict):
-        return {name: without_time(one) for name, one in value.items() if not name.startswith("request_")}
-    return value
-
-
-def is_of_time(value: Any) -> bool:
-    return isinstance(value, dict) and "runtime" in str(value.get("name"))
-
-
-def helm_files(folder: Path) -> dict[str, Any]:
-    (run,) = (folder / "helm" / "runs" / "eval-factory").glob("my_*")
-    return {file.name: without_time(json.loads(file.read_text())) for file in run.glob("*stats.json")}
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "results.jsonl").read_text().splitlines()
-    return [{name: value for name, value in json.loads(line).items() if name not in OF_TIME} for line in lines]
-
-
-def test_a_lost_shard_is_told_with_the_next_step_and_leaves_no_process(runs: Runs) -> None:
+def test_a_lost_shard_alone_is_begun_again_and_leaves_no_process(runs: Runs) -> None:
     code, said = runs.lost
-    assert code == 4, said
-    assert f"1 of 2 shards did not come to their end: {runs.left} (killed by signal 9)" in said
-    assert "run the same command again: only what is missing is asked" in said
+    assert code == (0 if runs.unsplit.not_reportable is None else 1), said
+    assert said.count("it is begun again") == 1
+    assert f"shard {runs.left} was lost (killed by signal 9); it is begun again and asks what is missing" in said
     assert not (runs.split / "shards" / runs.left / "cache.db").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(runs.helm_run, 0)
 
 
 def test_nothing_is_asked_twice_but_what_was_in_flight(runs: Runs) -> None:
-    together = runs.asked_lost + runs.asked_again
-    assert together.keys() == runs.asked_unsplit.keys()
-    more = {key: count for key, count in (together - runs.asked_unsplit).items() if key[0] != ODD}
-    assert list(more.values()) == [1]  # the one that was held; a judge that failed or babbled is asked again
-    assert set(runs.asked_again.values()) == {1}  # but not by the process that scores
+    assert runs.asked_lost.keys() == runs.asked_unsplit.keys()
+    assert list((runs.asked_lost - runs.asked_unsplit).values()) == [1]  # the one that was held
+    assert not runs.asked_unsplit - runs.asked_lost
 
 
-def test_the_result_is_that_of_an_unsplit_run(runs: Runs) -> None:
-    assert runs.again.not_reportable == runs.unsplit.not_reportable
-    assert helm_files(runs.split) == helm_files(runs.whole)
-    assert helm_files(runs.split).keys() == {"stats.json", "per_instance_stats.json"}
-    assert rows(runs.split) == rows(runs.whole)
-    whole, split = (
-        yaml.safe_load((folder / "evaluation_config.yaml").read_text()) for folder in (runs.whole, runs.split)
-    )
-    assert split["results"] == whole["results"]
-    assert split["validity"]["judges"] == whole["validity"]["judges"]
-    assert split["provenance"]["run_identity"] == whole["provenance"]["run_identity"]
-    assert split["provenance"]["prompts_sha256"] == whole["provenance"]["prompts_sha256"]
+def test_the_files_are_those_of_an_unsplit_run(runs: Runs) -> None:
+    """All but what a clock measures; the judges, the floors and what was asked among it."""
+    shards = "config.params.extra.shards"
+    files = ("evaluation_config.yaml", "results.yml", "run_config.yml")
+    assert may_not_differ(differences(runs.whole, runs.split)) == {f"{file}: {shards}" for file in files}
+    document = yaml.safe_load((runs.split / "evaluation_config.yaml").read_text())
+    assert document["validity"]["floors"]
 
 
 def test_usage_counts_what_the_endpoint_saw(runs: Runs) -> None:
@@ -213,11 +180,9 @@ def test_usage_counts_what_the_endpoint_saw(runs: Runs) -> None:
     with sqlite3.connect(runs.split / "cache.db") as connection:
         query = "SELECT count(DISTINCT run_id), count(*) FROM attempts WHERE outcome IN ('answered', 'failed')"
         run_ids, sent = connection.execute(query).fetchone()
-    assert run_ids == 2
-    assert sent == runs.asked_lost.total() + runs.asked_again.total() - 1  # which nobody heard the answer of
-    usage = document["usage"]
-    assert usage["all_runs"]["requests"] == sent
-    assert usage["requests"] == runs.asked_again.total()
+    assert run_ids == 1
+    assert sent == runs.asked_lost.total() - 1  # which nobody heard the answer of
+    assert document["usage"]["requests"] == sent
 
 
 def test_such_a_folder_is_verified(runs: Runs) -> None:
@@ -226,5 +191,5 @@ def test_such_a_folder_is_verified(runs: Runs) -> None:
 
 
 def test_all_shards_keep_to_the_limit(jury: Jury, runs: Runs) -> None:
-    assert runs.again.result.validity.instances.scored > 0
+    assert runs.unsplit.result.validity.instances.scored > 0
     assert jury.most_at_once <= 2

@@ -7,13 +7,15 @@ from pathlib import Path
 from eval_factory.core import events
 from eval_factory.core.budget import Budget
 from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
+from eval_factory.endpoint.response_cache import Attempt, ResponseCache
 from eval_factory.executors.base import Finished
 from eval_factory.executors.progress import EventTail
-from eval_factory.workflows.sharding.ask_in_shards import failed_of, lost_of, told, what_is_left
+from eval_factory.workflows.resume import DataRead
+from eval_factory.workflows.sharding.ask_in_shards import Asked, ask_in_shards, failed_of, lost_of, told, what_is_left
 from eval_factory.workflows.sharding.shard_folders import Work
 from eval_factory.workflows.sharding.shard_threads import ShardThread
 from eval_factory.workflows.sharding.shard_watch import ShardWatch
-from unit.builders import plan
+from unit.builders import context, plan
 
 
 def ended(*codes: int) -> list[ShardThread]:
@@ -67,3 +69,18 @@ def test_shards_share_limits_of_their_own_or_a_suites(tmp_path: Path) -> None:
         assert settings.limits == of_suite.limits
         assert settings.purse is not None
         assert settings.purse != "/s"
+
+
+def test_shards_that_asked_elsewhere_are_gone_on_with(tmp_path: Path) -> None:
+    whole = plan({"config.output_dir": str(tmp_path), "config.params.extra.shards": 3})
+    whole.rundir.create()
+    cache = ResponseCache(whole.rundir.cache_db, "r7")
+    for started in (10.0, 12.0):
+        cache.journal(Attempt(f"k{started}", "model", 1, "answered", 200, None, started, 0.5))
+    cache.close()
+    settings = HelmRunSettings(file_lists="/lists")
+    given = context(whole.rundir)
+    told_then = HelmRunSettings(file_lists="/lists", seconds_before=2.5)
+    asked = ask_in_shards(given, whole, settings, DataRead(), debug=False, asked_as="r7")
+    assert asked == (told_then, Asked("r7", 2.5))
+    assert not whole.rundir.shards.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.shard_spec import ShardDone, ShardSpec
 from eval_factory.endpoint import response_cache
-from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
+from eval_factory.endpoint.merged_stores import merge_store
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers, read_attempts
 from eval_factory.helm import names
 from eval_factory.plan.run_plan import Plan, shards_of
 from eval_factory.workflows.resume import DataRead
+from eval_factory.workflows.sharding import shard_folders
 from eval_factory.workflows.sharding.shard_folders import Work, gather, known_as, make_ready
 from unit.builders import context, plan
 
@@ -105,3 +108,36 @@ def test_a_store_stays_where_cache_db_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="check the disk and run the same command again"):
         gather(context(whole.rundir))
     assert [row["key"] for row in read_answers(whole.rundir.shards / "1-of-2" / "cache.db")] == ["a"]
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_kill_at_any_step_of_putting_together_loses_nothing(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two stores are merged, and three files of each deleted; the kill comes before that many of these eight steps."""
+    whole = made(tmp_path)
+    for name, key in (("1-of-2", "a"), ("2-of-2", "b")):
+        (whole.rundir.shards / name).mkdir(parents=True)
+        keep(whole.rundir.shards / name, key)
+    left = iter(range(step))
+
+    class Killed(BaseException):
+        pass
+
+    def until_killed(does: Callable[..., None]) -> Callable[..., None]:
+        def one(first: Path, *arguments: object, **options: object) -> None:
+            if first.name.startswith("cache.db") and next(left, None) is None:
+                raise Killed
+            does(first, *arguments, **options)
+
+        return one
+
+    with monkeypatch.context() as killing:
+        killing.setattr(shard_folders, "merge_store", until_killed(merge_store))
+        killing.setattr(Path, "unlink", until_killed(Path.unlink))
+        with pytest.raises(Killed):
+            gather(context(whole.rundir))
+    gather(context(whole.rundir))
+    assert [row["key"] for row in read_answers(whole.rundir.cache_db)] == ["a", "b"]
+    assert len(list(read_attempts(whole.rundir.cache_db))) == 2
+    assert list(whole.rundir.shards.rglob("cache.db*")) == []

@@ -11,10 +11,13 @@ import pytest
 import yaml
 
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.shard_spec import ShardPart
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.cell_spec import CellSpec
 from eval_factory.workflows.suite.slurm_environment import write_environment
+from eval_factory.workflows.suite.slurm_shards import Tasks, lines_of
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, copy_answers, main, work
 
@@ -201,3 +204,86 @@ def test_the_task_is_known_by_its_number(suite: Suite, monkeypatch: pytest.Monke
     assert main([str(suite.store.plan_file), str(suite.store.wave_file(1))]) == 0
     assert suite.cell.done() is None
     assert suite.store.cell("t/f/0a1b").done() is not None
+
+
+class InParts(Suite):
+    """One wave of a cell in two parts."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder, monkeypatch)
+        self.tasks = Tasks("t/g/0a1b", 2)
+        document = {"config": {"type": "x", "output_dir": "/elsewhere", "params": {"extra": {"shards": 2, "a": 1}}}}
+        line = PlanLine(self.tasks.key, "t", "g", document, 3, no_preflight=False, debug=False)
+        self.store.write_plan(lines_of(line, self.tasks, self.tasks.first, "r1"))
+        self.wave = self.store.new_wave(self.store.begin(), self.tasks.first)
+        write_environment(self.store.environment(2), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
+        self.part = 0
+
+    def _run(self, spec: CellSpec, screen: TextIO) -> int:
+        """It answers a question of its part."""
+        self.part += 1
+        output = RunDir(Path(spec.record).parent / "out")
+        output.root.mkdir(exist_ok=True)
+        if spec.part is not None:
+            cache = ResponseCache(output.cache_db, "r1")
+            attempt = Attempt(f"k{self.part}", "model", 1, "answered", 200, None, 1.0, 1.0)
+            cache.save(Answer(f"k{self.part}", "model", "m", {}, {}, 1.0, 1.0), attempt)
+            cache.close()
+        return super()._run(spec, screen)
+
+    def do(self, index: int, *ends: dict[str, Any]) -> int:
+        self.ends = list(ends)
+        code = work(self.store.plan_file, self.store.wave_file(2), index)
+        assert self.ends == []
+        return code
+
+    def shards(self) -> list[Any]:
+        configs = [yaml.safe_load(Path(spec.run_config).read_text("utf-8")) for spec in self.specs]
+        return [config["config"]["params"]["extra"] for config in configs]
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InParts:
+    return InParts(tmp_path / "s", monkeypatch)
+
+
+def test_the_last_part_scores_the_answers_of_all(parts: InParts) -> None:
+    assert parts.do(1, COMPLETE) == 0
+    assert parts.store.environment(2).exists()
+    assert parts.do(0, COMPLETE, COMPLETE) == 0
+    assert [(spec.part, spec.asked_as) for spec in parts.specs] == [
+        (ShardPart(2, 2, "r1"), None), (ShardPart(1, 2, "r1"), None), (None, "r1"),
+    ]  # fmt: skip
+    assert parts.shards() == [{"shards": 2, "a": 1}, {"shards": 2, "a": 1}, {"shards": None, "a": 1}]
+    cell = parts.store.cell(parts.tasks.key)
+    done = cell.done()
+    assert done is not None
+    assert done.status == "complete"
+    assert len(list(read_answers(RunDir(cell.output(done.attempt)).cache_db))) == 2
+    assert not (cell.attempts()[0] / "copied").exists()
+    assert not parts.store.environment(2).exists(), "nobody needs the keys any more"
+    logs = sorted(path.name for path in parts.dir.cell_log("t", "g").parent.glob("g*"))
+    assert logs == ["g.1-of-2.log", "g.2-of-2.log", "g.log"]
+
+
+def test_the_gaps_of_parts_are_asked_by_who_scores(parts: InParts) -> None:
+    assert parts.do(0, PARTIAL) == 1
+    assert parts.do(1, COMPLETE, PARTIAL, COMPLETE) == 0
+    assert [spec.asked_as for spec in parts.specs] == [None, None, "r1", None]
+    assert parts.store.cell(parts.tasks.keys[1]).done() is None
+
+
+def test_a_part_that_crashed_is_begun_again_with_its_answers(parts: InParts) -> None:
+    assert parts.do(0, CRASH, COMPLETE) == 0
+    attempts = parts.store.cell(parts.tasks.keys[1]).attempts()
+    assert [len(list(read_answers(RunDir(one / "out").cache_db))) for one in attempts] == [1, 2]
+
+
+def test_a_killed_scoring_is_done_again_without_asking(parts: InParts) -> None:
+    assert parts.do(0, COMPLETE) == 0
+    assert parts.do(1, COMPLETE, TERMINATED) == 130
+    assert parts.store.environment(2).exists()
+    assert parts.do(0) == 0, "it is the other task's"
+    assert parts.do(1, COMPLETE) == 0
+    assert [spec.part for spec in parts.specs][2:] == [None, None]
+    assert parts.store.cell(parts.tasks.key).done() is not None

@@ -49,3 +49,21 @@ def test_a_journal_is_read_again_where_it_is_another_and_not_too_often(
     now[0] = 16.0
     assert reader.look(tmp_path).requests == 3
     assert reader.look(tmp_path / "another").requests == 4
+
+
+def test_what_shards_have_asked_counts_before_it_is_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {"out": 1, "1-of-2": 10, "2-of-2": 100}
+    monkeypatch.setattr(
+        suite_spending, "spent_so_far", lambda path, _: Spending(requests=counts[path.parent.name], tokens=2, cost=0.5)
+    )
+    now = [0.0]
+    reader = SpendingReader(lambda: now[0])
+    for name in ("1-of-2", "2-of-2"):
+        (tmp_path / "out" / "shards" / name).mkdir(parents=True)
+    assert reader.look(tmp_path / "out") == Spending(requests=111, tokens=6, cost=1.5)
+    counts["2-of-2"] = 200
+    (tmp_path / "out" / "shards" / "2-of-2" / "cache.db").touch()
+    now[0] = 6.0
+    assert reader.look(tmp_path / "out").requests == 211
