@@ -107,7 +107,7 @@ def pause_lines(pauses: Iterable[Pause], now: float) -> list[str]:
 
 def state_line(status: SuiteStatus, now: float) -> str:
     """Whether it runs, since when, and what to do where it does not."""
-    folder = _clean(str(status.folder.root))
+    folder = _clean(str(status.folder.named))
     if status.state == GOES:
         who = f" (process {status.pid} on {_clean(str(status.host))})" if status.pid else ""
         return f"{folder}: running{who}{_for(status.started, now)}"

@@ -16,7 +16,7 @@ from eval_factory.config.suite_parts import merged, normal_form
 from eval_factory.config.suite_shape import TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.suite_dir import SuiteDir, suite_dir
 from eval_factory.tasks.framework import Framework, load_framework
 
 MOST_USUAL_PROCESSES = 8
@@ -138,7 +138,7 @@ def _missing(section: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
-    folder = SuiteDir(Path(section["output_dir"]))
+    folder = suite_dir(Path(section["output_dir"]))
     cells = []
     for one in left:
         own = folder.cell(one.target["name"], one.name)

@@ -182,6 +182,14 @@ class SlurmStore:
         """The keys of a wave's tasks: theirs alone, and gone when the wave has ended."""
         return self._waves / f"w{number}.env"
 
+    def clean_up_script(self, number: int) -> Path:
+        """Of the job that deletes the keys when the tasks have ended."""
+        return self._waves / f"w{number}.clean-up.sh"
+
+    def clean_up_submitted(self, number: int) -> Path:
+        """There once Slurm has taken that job."""
+        return self._waves / f"w{number}.clean-up"
+
     def logs(self, number: int) -> Path:
         """What Slurm and the tasks say of themselves, a file a task."""
         return self.root / "logs" / f"w{number}"

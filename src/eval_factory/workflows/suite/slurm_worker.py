@@ -20,7 +20,7 @@ from pathlib import Path
 from eval_factory.core.errors import HelmError, InterruptedRunError, PrerequisiteError
 from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.core.signals import interrupt_on_signals
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.suite_dir import SuiteDir, suite_dir
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, Outcome, Then, Tried, outcome_of
@@ -61,7 +61,7 @@ def work(plan: Path, wave_file: Path, index: int) -> int:
 
 def store_of(plan: Path) -> SlurmStore:
     """Of the suite whose plan it is: `.suite/slurm/plan.jsonl` in its folder."""
-    return SlurmStore(SuiteDir(plan.absolute().parents[2]))
+    return SlurmStore(suite_dir(plan.absolute().parents[2]))
 
 
 def remove_environment(store: SlurmStore, wave: Wave) -> None:
