@@ -15,7 +15,7 @@ WARNED_S = 30
 CLEAN_UP_MEMORY, CLEAN_UP_MINUTES = "100M", 10
 CLEAN_UP_LOOKS, CLEAN_UP_PAUSE_S = 50, 10
 """Within the job's own time."""
-_OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|mail)")
+_OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)")
 """What of `extra` a job that deletes a file does not ask for."""
 
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, Slurm
-from eval_factory.executors.slurm_waves import active
-from eval_factory.workflows.suite.slurm_store import SlurmStore
-from eval_factory.workflows.suite.suite_state import COMPLETE, RUNNING, WAITING, CellState
+from eval_factory.executors.slurm_reasons import in_words
+from eval_factory.executors.slurm_script import clean_up_name
+from eval_factory.executors.slurm_waves import Wave, active
+from eval_factory.workflows.suite.cell_job import CellJob
+from eval_factory.workflows.suite.cell_progress import CellFollower
+from eval_factory.workflows.suite.slurm_clean_up import JUST_WRITTEN_S, forget_keys
+from eval_factory.workflows.suite.slurm_store import CellStore, SlurmStore
+from eval_factory.workflows.suite.suite_spending import SpendingReader
+from eval_factory.workflows.suite.suite_state import COMPLETE, FAILED, PARTIAL, RUNNING, WAITING, CellState
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.suite.suite_status import SuiteStatus
+    from eval_factory.workflows.suite.suite_status import CellStatus, SuiteStatus
 
 INTERVAL_S = 5.0
 """How long what squeue says is good enough: it asks one program for a whole cluster."""
@@ -24,6 +31,7 @@ POLL_S = 0.5
 LONGEST_S = 120.0
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
 PUBLISHED = "its job has ended: the same command takes the result over"
+GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
 _AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
 
 
@@ -36,6 +44,8 @@ class QueueReader:
         self._store, self._clock = SlurmStore(folder), clock
         self._slurm = slurm or Slurm(os.environ)
         self._known: tuple[float, dict[str, QueuedTask] | None] | None = None
+        self._followers: dict[Path, CellFollower] = {}
+        self._spent = SpendingReader()
 
     def over(self, status: SuiteStatus) -> SuiteStatus:
         """The status that the suite's own files give, with what its jobs do."""
@@ -43,25 +53,38 @@ class QueueReader:
             return status
         latest = {(line.target, line.evaluation): line.key for line in self._store.plan()}
         queued = self._queued() if self._store.open_waves() else {}
+        if queued is not None and status.state != "running":
+            forget_keys(self._store, queued.values(), older_than_s=JUST_WRITTEN_S)
         tasks = {} if queued is None else {key.rpartition("/")[0]: task for key, task in queued.items()}
+        waves = {key: wave for wave in self._store.waves() for key in wave.keys}
         cells = []
         for cell in status.cells:
             key = latest.get((cell.state.target, cell.state.evaluation))
-            state = cell.state if key is None else self._state(cell.state, key, tasks, known=queued is not None)
-            cells.append(replace(cell, state=state))
+            if key in waves and key is not None and cell.state.status != COMPLETE:
+                cell = self._cell(cell, key, waves[key], tasks.get(cell.state.name), known=queued is not None)
+            cells.append(cell)
         status = replace(status, cells=tuple(cells))
         return replace(status, state="running", pid=None, host=None) if tasks and status.state != "running" else status
 
-    def _state(self, state: CellState, key: str, tasks: Mapping[str, QueuedTask], *, known: bool) -> CellState:
-        if state.status == COMPLETE:
-            return state
-        task = tasks.get(state.name)
-        if task is not None:
-            status = RUNNING if task.state in _AT_WORK else WAITING
-            return replace(state, status=status, reason=f"Slurm: {task.job_name} task {task.index}, {task.state}")
-        if self._store.cell(key).done() is not None:
-            return replace(state, reason=PUBLISHED)
-        return state if known else replace(state, reason=NOT_KNOWN)
+    def _cell(self, cell: CellStatus, key: str, wave: Wave, task: QueuedTask | None, *, known: bool) -> CellStatus:
+        store = self._store.cell(key)
+        attempts = store.attempts()
+        work = attempts[-1] / "out" if attempts and (attempts[-1] / "out").is_dir() else None
+        told = None if task is None else _in_words(task)
+        begun = store.attempts_of(wave.number)
+        job = CellJob(told, begun, self._store.task_log(wave, key), work)
+        state = replace(cell.state, attempt=max(cell.state.attempt, begun))
+        cell = replace(cell, job=job, spent=cell.spent if work is None else self._spent.look(work))
+        if task is None:
+            return replace(cell, state=replace(state, reason=_why_not_queued(state, store, wave, known=known)))
+        status = RUNNING if task.state in _AT_WORK else WAITING
+        progress = None if status == WAITING or work is None else self._follower(work).look()
+        return replace(cell, state=replace(state, status=status, reason=told), progress=progress)
+
+    def _follower(self, work: Path) -> CellFollower:
+        if work not in self._followers:
+            self._followers[work] = CellFollower(work, 0.0)
+        return self._followers[work]
 
     def _queued(self) -> dict[str, QueuedTask] | None:
         """None where Slurm does not say."""
@@ -73,6 +96,26 @@ class QueueReader:
                 found = None
             self._known = (now, found)
         return self._known[1]
+
+
+def _in_words(task: QueuedTask) -> str:
+    waits = task.state == "PENDING" and task.reason.strip("()") not in ("", "None")
+    why = f", {in_words(task.reason, f'{task.job_id}_{task.index}')}" if waits else ""
+    return f"Slurm: {task.job_name} task {task.index}, {task.state}{why}"
+
+
+def _why_not_queued(state: CellState, store: CellStore, wave: Wave, *, known: bool) -> str | None:
+    """What a cell comes to that is not in the queue, before the command has taken it over."""
+    if store.done() is not None:
+        return PUBLISHED
+    if not known:
+        return NOT_KNOWN
+    if state.status in (FAILED, PARTIAL):
+        return state.reason
+    ended = store.ended(wave.number)
+    if ended is not None:
+        return f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
+    return state.reason if state.status == WAITING else GONE
 
 
 def cancel_jobs(
@@ -99,6 +142,7 @@ def cancel_jobs(
         store.cancelled.touch()
     for name in names:
         slurm.cancel(name)
+        slurm.cancel(clean_up_name(name))
         say(f"asked Slurm to end {name} ...")
     started = time.monotonic()
     while names and active(slurm.queue(), waves):

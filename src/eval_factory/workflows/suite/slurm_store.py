@@ -194,6 +194,9 @@ class SlurmStore:
         """What Slurm and the tasks say of themselves, a file a task."""
         return self.root / "logs" / f"w{number}"
 
+    def task_log(self, wave: Wave, key: str) -> Path:
+        return self.logs(wave.number) / f"{wave.keys.index(key)}.log"
+
     def cell(self, key: str) -> CellStore:
         return CellStore(self.root / "cells" / key)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,9 @@ class Run:
         }
         return build_evaluation(Request(document=document, flags=flags), load_framework(), ENV)
 
-    def again(self, *, wait: bool = False, fresh: bool = False, **flags: Any) -> Any:
+    def again(self, *, wait: bool = False, fresh: bool = False, flags: Mapping[str, Any] | None = None) -> Any:
         options = Options(fresh=fresh, no_preflight=True)
-        return run_as_job(self.evaluation(**flags), options, wait=wait, env=ENV, screen=self.screen)
+        return run_as_job(self.evaluation(**(flags or {})), options, wait=wait, env=ENV, screen=self.screen)
 
     def ends(self, status: str = "complete", code: int = 0, reason: str | None = None) -> None:
         """The task comes to its end, with a result where it has one."""
@@ -114,7 +115,7 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
 
 
 def test_the_file_beside_it_is_the_same_run(run: Run) -> None:
-    run.again(**{"config.params.limit_samples": 7})
+    run.again(flags={"config.params.limit_samples": 7})
     document = yaml.safe_load((run.rundir.root / ".slurm" / "run_config.yml").read_text())
     assert document["executor"] == "slurm"
     assert document["slurm"] == {"account": "lab", "mem": "2G", "cpus": 1, "tasks_at_once": 1}
@@ -137,12 +138,13 @@ class EndsAtOnce(ScriptedSlurm):
 
     def __init__(self, run: Run, *end: Any) -> None:
         super().__init__()
-        self.end = lambda: run.ends(*end)
+        self.run, self.end = run, end
 
     def submit(self, script: Path, after: str | None = None) -> str:
         job = super().submit(script, after)
         if after is None:
-            self.end()
+            self.run.ends(*self.end)
+            self.tasks = []
         return job
 
 
