@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -96,7 +95,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         program, out = Program(cluster), folder / "out"
         file = run_config(folder, endpoint.url)
         try:
-            found = Seen(out, program.say("run_eval", "--run_config", str(file), "--executor", "slurm", "--no_preflight"))
+            found = Seen(
+                out, program.say("run_eval", "--run_config", str(file), "--executor", "slurm", "--no_preflight")
+            )
             follower = program.start("suite", "logs", "-f", str(out))
             until(lambda: len(endpoint.requests) > 2)
             found.status = program.say("suite", "status", str(out))
@@ -139,7 +140,9 @@ def test_the_key_is_in_one_file_which_goes_with_a_cancelled_task(seen: Seen) -> 
     assert seen.keys_while_it_ran == ["0o600"]
     assert "JobName=ef-" in seen.jobs
     assert CANARY not in seen.jobs
-    found = subprocess.run(["grep", "-rl", CANARY, str(seen.folder.parent)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["grep", "-rl", CANARY, str(seen.folder.parent)], capture_output=True, text=True, check=False
+    )
     assert found.stdout == ""
 
 
@@ -156,4 +159,5 @@ def test_the_result_is_an_ordinary_output_folder_with_the_same_scores(seen: Seen
     assert there["config"] == {**here["config"], "output_dir": str(seen.folder)}
     names = {path.name for path in seen.here.iterdir()} | {".slurm"}
     assert {path.name for path in seen.folder.iterdir()} == names
-    assert sorted(os.listdir(seen.folder / "logs")) == sorted(os.listdir(seen.here / "logs"))
+    logs, logs_here = ({path.name for path in (one / "logs").iterdir()} for one in (seen.folder, seen.here))
+    assert logs == logs_here
