@@ -20,7 +20,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "install.md": "pip, pipx, uv, with and without torch",
         "suites.md": "many benchmarks, many models: one command, one table",
         "scale.md": "large evaluations: one in several processes, with resume",
-        "slurm.md": "the cells of a suite as jobs of Slurm",
+        "slurm.md": "one evaluation, or the cells of a suite, as jobs of Slurm",
         "serve.md": "models that the suite serves itself: on a machine with GPUs, or in a job of Slurm",
         "kubernetes.md": "an example: a suite as an Indexed Job",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",

@@ -38,13 +38,18 @@ class ScriptedSlurm:
     silent: int = 0
     """How often squeue fails before it says something."""
     refuses: bool = False
+    clean_ups: list[tuple[str | None, str]] = field(default_factory=list)
+    """After which job, and the script."""
     queues: bool = True
     """Whether what is submitted stands in the queue."""
 
-    def submit(self, script: Path) -> str:
+    def submit(self, script: Path, after: str | None = None) -> str:
         if self.refuses:
             raise PrerequisiteError("sbatch does not take it")
         text = script.read_text("utf-8")
+        if "--array" not in text:
+            self.clean_ups.append((after, text))
+            return "8"
         self.submitted.append(text)
         lines = [line.removeprefix("#SBATCH --") for line in text.splitlines()]
         name = next(line.removeprefix("job-name=") for line in lines if line.startswith("job-name="))

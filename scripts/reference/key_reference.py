@@ -9,6 +9,7 @@ from scripts.reference.page_text import code, page, table
 
 from eval_factory.cli.main import FLAGS
 from eval_factory.config.json_schema import DESCRIPTIONS, run_config_schema
+from eval_factory.config.run_executor import EXECUTOR, SLURM
 from eval_factory.plan.run_plan import CHANGES_RESULTS, JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
 from eval_factory.tasks.framework import Framework, load_framework
 
@@ -43,8 +44,8 @@ def keys_page() -> str:
     rows = list(_rows(run_config_schema(framework), "", framework))
     groups = ("config", "config.params", "config.params.extra", JUDGES, PRICES, "target.api_endpoint")
     lines = [INTRODUCTION]
-    for group in (*groups, "target.api_endpoint.adapter_config"):
-        title = f"{group}[]" if group in (JUDGES, PRICES) else group
+    for group in (*groups, "target.api_endpoint.adapter_config", "", SLURM):
+        title = f"{group}[]" if group in (JUDGES, PRICES) else group or EXECUTOR
         lines += ["", f"## `{title}`", ""]
         own = [row[1:] for row in rows if row[0] == group]
         lines += table(("key", "what it is", "values", "default", "flag", "identity"), own)
@@ -76,7 +77,7 @@ def identity(path: str) -> str:
     group, _, name = path.rpartition(".")
     if group == JUDGES:
         return "" if name in JUDGE_RUNTIME_ONLY else "yes"
-    if group == PRICES:
+    if group == PRICES or SLURM in (group, path) or path == EXECUTOR:
         return ""
     if path in CHANGES_RESULTS:
         return "yes"

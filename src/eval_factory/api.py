@@ -35,7 +35,7 @@ from eval_factory.core.errors import (
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
 from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
-from eval_factory.workflows.options import DryRun, Evaluated, Options
+from eval_factory.workflows.options import DryRun, Evaluated, Options, Submitted
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared
@@ -83,6 +83,7 @@ __all__ = [
     "Reproduction",
     "Reran",
     "StoredResult",
+    "Submitted",
     "SuiteOptions",
     "SuiteReport",
     "TaskInfo",
@@ -99,6 +100,7 @@ __all__ = [
     "run_again",
     "run_suite",
     "served_pages",
+    "submit",
     "verify",
 ]
 
@@ -120,7 +122,7 @@ def evaluate(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated:
-    """Run one evaluation to its end, or collect it again where it is complete already.
+    """Run one evaluation to its end, or collect it again where it is complete already. A job of Slurm is waited for.
 
     Args:
         run_config: the YAML file, or what one would hold: `{"config": ..., "target": ...}`. It is not changed.
@@ -136,10 +138,37 @@ def evaluate(
         InterruptedRunError: among them; Ctrl-C, or a notebook's stop button, while helm-run works. helm-run is ended.
         KeyboardInterrupt: the same at another time.
     """
-    from eval_factory.workflows.evaluate import evaluate as run  # imports what asks endpoints: a dry run does without
-
     request = _request(run_config, output_dir, flags, overrides)
-    return run(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
+    found = _run(request, options, wait=True, env=env, screen=screen)
+    if isinstance(found, Submitted):
+        raise InterruptedRunError(found.summary)
+    return found
+
+
+def submit(
+    run_config: Path | str | Mapping[str, Any] | None = None,
+    *,
+    output_dir: Path | str | None = None,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    options: Options | None = None,
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> Evaluated | Submitted:
+    """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result when it has ended.
+
+    Raises:
+        EvalFactoryError: with the exit code of what went wrong.
+    """
+    return _run(_request(run_config, output_dir, flags, overrides), options, wait=False, env=env, screen=screen)
+
+
+def _run(
+    request: Request, options: Options | None, *, wait: bool, env: Mapping[str, str] | None, screen: TextIO | None
+) -> Evaluated | Submitted:
+    from eval_factory.workflows.run_anywhere import run_anywhere  # imports what asks endpoints: a dry run does without
+
+    return run_anywhere(request, options or Options(), wait=wait, env=_env(env), screen=screen or io.StringIO())
 
 
 def run_suite(

@@ -37,12 +37,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Options, dict[
         found.append((request, options, others))
         raise Asked
 
-    monkeypatch.setattr("eval_factory.workflows.evaluate.evaluate", workflow)
+    monkeypatch.setattr("eval_factory.workflows.run_anywhere.run_anywhere", workflow)
     monkeypatch.setattr("eval_factory.workflows.dry_run.dry_run", workflow)
     return found
 
 
-@pytest.mark.parametrize("name", ["evaluate", "dry_run"])
+@pytest.mark.parametrize("name", ["evaluate", "submit", "dry_run"])
 def test_everything_that_is_said_reaches_the_workflow(name: str, asked: list[Any]) -> None:
     screen, options = io.StringIO(), Options(fresh=True)
     with pytest.raises(Asked):
@@ -52,6 +52,7 @@ def test_everything_that_is_said_reaches_the_workflow(name: str, asked: list[Any
     ((request, given, others),) = asked
     assert request == Request(run_config=Path("x.yml"), flags={"a.b": 1}, overrides=("c=2",))
     assert given is options
+    assert others.pop("wait", None) == {"evaluate": True, "submit": False}.get(name)
     assert others == {"env": {"KEY": "v"}, "screen": screen}
     assert others["screen"] is screen
 
@@ -71,6 +72,14 @@ def test_an_empty_environment_is_not_this_processes(asked: list[Any]) -> None:
     with pytest.raises(Asked):
         api.evaluate(env={})
     assert asked[0][2]["env"] == {}
+
+
+def test_who_evaluates_is_never_given_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = api.Submitted(Path("out"), "submitted")
+    monkeypatch.setattr("eval_factory.workflows.run_anywhere.run_anywhere", lambda *_, **__: job)
+    assert api.submit(flags=MINIMAL, env={}) is job
+    with pytest.raises(api.InterruptedRunError, match="submitted"):
+        api.evaluate(flags=MINIMAL, env={})
 
 
 def test_a_dry_run_returns_a_record_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +117,7 @@ def test_all_that_it_promises_is_there() -> None:
         "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
         "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "SuiteOptions", "SuiteReport", "TaskInfo",
         "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks", "load_result",
-        "reproduce", "run_again", "run_suite", "served_pages", "verify",
+        "Submitted", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)
 

@@ -135,6 +135,7 @@ FLAGS = {
     "temperature": "config.params.temperature",
     "top_p": "config.params.top_p",
     "shards": "config.params.extra.shards",
+    "executor": "executor",
     "max_cost": "config.params.extra.max_cost",
     "max_requests": "config.params.extra.max_requests",
     "max_tokens_total": "config.params.extra.max_tokens_total",
@@ -165,6 +166,10 @@ FLAGS = {
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
 @click.option("--shards", type=int, default=None, help="Processes that each ask a part; one scores all.")
+@click.option(
+    "--executor", type=click.Choice(["local", "slurm"]), default=None, help="Where the run happens; local if not given."
+)
+@click.option("--wait", is_flag=True, help="Wait for the end of a job of Slurm, which else only is submitted.")
 @click.option("--max_cost", type=float, default=None, help="US dollars at which the run stops, judges included.")
 @click.option("--max_requests", type=int, default=None, help="Requests after which the run stops, retries included.")
 @click.option("--max_tokens_total", type=int, default=None, help="Tokens of prompts and answers at which it stops.")
@@ -192,6 +197,7 @@ def run_eval(
     debug: bool,
     quiet: bool,
     as_json: bool,
+    wait: bool,
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
@@ -221,7 +227,10 @@ def run_eval(
             found = api.estimate(run_config, flags=given, overrides=overrides)
             click.echo(json.dumps(found.as_dict()) if as_json else found.to_text())
             return
-        evaluated = api.evaluate(run_config, **asked)
+        evaluated = (api.evaluate if wait else api.submit)(run_config, **asked)
+        if isinstance(evaluated, api.Submitted):
+            output.submitted(evaluated)
+            return
         output.ended(evaluated)
         if evaluated.not_reportable is not None:
             raise NotReportableError(evaluated.not_reportable)

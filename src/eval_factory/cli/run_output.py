@@ -22,9 +22,11 @@ from eval_factory.workflows.end_record import code_of_error, end_record
 from eval_factory.workflows.end_record import failure_record as record_of_failure
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.options import Evaluated
+    from eval_factory.workflows.options import Evaluated, Submitted
 
 JSON_FLAG = "--json"
+SUBMITTED = "submitted"
+"""The status of a run that has no result yet."""
 
 
 @dataclass
@@ -56,6 +58,17 @@ class RunOutput:
                 self.stdout.write(own_lines(headline(evaluated.result)) + "\n")
             else:
                 self.stdout.write(wrapped(evaluated.summary, columns(self.stdout)) + "\n")
+
+    def submitted(self, job: Submitted) -> None:
+        """That the run goes on in Slurm, and what to do next."""
+        if self.as_json:
+            self._ended = True
+            self._write(
+                {"event": "end", "exit_code": 0, "status": SUBMITTED, "output_dir": str(job.folder), "error": None}
+            )
+        else:
+            text = job.summary.split("\n")[0] if self.quiet else job.summary
+            self.stdout.write(own_lines(text) + "\n")
 
     @contextmanager
     def failures_told(self) -> Iterator[None]:

@@ -158,10 +158,13 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
 
 @suite.command("logs")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.argument("cell", metavar="CELL")
+@click.argument("cell", metavar="[CELL]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the cell ends; Ctrl-C ends the watching alone.")
-def logs(folder: Path, cell: str, follow: bool) -> None:
-    """Print the logs of CELL (target/evaluation, or a part of it that no other has) of the suite in DIR."""
+def logs(folder: Path, cell: str | None, follow: bool) -> None:
+    """Print the logs of CELL (target/evaluation, or a part of it that no other has) of the suite in DIR.
+
+    Of a suite of one cell, and of a run that Slurm does, no CELL is needed.
+    """
     from eval_factory.workflows.suite.suite_folder import find_suite
     from eval_factory.workflows.suite.suite_logs import show
     from eval_factory.workflows.suite.suite_status import SuiteReader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.suite_dir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.report.cost_line import money
 from eval_factory.workflows.suite.suite_budget import limit_reached
@@ -107,7 +109,7 @@ def pause_lines(pauses: Iterable[Pause], now: float) -> list[str]:
 
 def state_line(status: SuiteStatus, now: float) -> str:
     """Whether it runs, since when, and what to do where it does not."""
-    folder = _clean(str(status.folder.root))
+    folder = _clean(str(status.folder.named))
     if status.state == GOES:
         who = f" (process {status.pid} on {_clean(str(status.host))})" if status.pid else ""
         return f"{folder}: running{who}{_for(status.started, now)}"
@@ -128,8 +130,17 @@ def status_lines(status: SuiteStatus, now: float) -> list[str]:
         *(f"  {row.name:<{name}}  {row.status:<8}  {row.what}".rstrip() for row in found),
         counts_line(status),
         spent_line(status),
+        *log_lines(status),
         *next_lines(status),
     ]
+
+
+def log_lines(status: SuiteStatus) -> list[str]:
+    """How to see what the tasks of Slurm say."""
+    if not any(cell.job is not None for cell in status.cells):
+        return []
+    one = "" if isinstance(status.folder, RunSuiteDir) else " CELL"
+    return [f"logs: eval-factory suite logs -f {shlex.quote(_clean(str(status.folder.named)))}{one}"]
 
 
 def next_lines(status: SuiteStatus) -> list[str]:
@@ -161,11 +172,12 @@ def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
             phase = f"{number}/{of} {phase}"
         figures = cell.progress.figures(room - len(phase) - 2)
         again = f" (attempt {state.attempt})" if state.attempt > 1 else ""
-        return f"{phase}{again}{f': {_clean(figures)}' if figures else ''}"
+        text = f"{phase}{again}{f': {_clean(figures)}' if figures else ''}"
+        return text if cell.job is None or cell.job.task is None else f"{text}; {_clean(cell.job.task)}"
     told = [result_text(cell.figures)] if cell.figures is not None else []
     if state.status == PAUSED:
         told.append(_clean(why.get(state.name, "its endpoint is waited for")))
-    elif state.status != WAITING and state.reason:
+    elif state.reason and (state.status != WAITING or cell.job is not None):
         told.append(_clean(state.reason))
     if state.reused_from:
         told.append(f"from {_clean(state.reused_from)}")

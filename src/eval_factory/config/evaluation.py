@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from eval_factory.config import foreign_keys
+from eval_factory.config import foreign_keys, run_executor
 from eval_factory.config.benchmark_path import find_benchmark
 from eval_factory.config.given_mapping import plain_document
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
+from eval_factory.config.run_executor import RunExecutor
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
@@ -68,6 +69,8 @@ class Evaluation:
     """The custom benchmark, if it is one; `task` is then made for it."""
     warnings: tuple[str, ...] = ()
     """What of the configuration has no effect."""
+    executor: RunExecutor = field(default_factory=RunExecutor)
+    """Where it is done."""
 
     @property
     def output_dir(self) -> Path:
@@ -130,6 +133,7 @@ def build_evaluation(
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
     foreign = foreign_keys.take_out(user_layers)
+    executor = run_executor.take_out(user_layers, framework, problems)
     task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
     framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [
@@ -154,7 +158,7 @@ def build_evaluation(
     sources = real_names(task, sources)
     task = without_examples(task, run.config.params.extra)
     warning = foreign_keys.warning_of(foreign)
-    return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else ())
+    return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else (), executor)
 
 
 def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[tuple[Source, dict[str, Any]]]:
@@ -243,7 +247,7 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
     kind, given = detail["type"], detail.get("input")
     if kind == "extra_forbidden":
         parent, _, name = path.rpartition(".")
-        known = _known_keys(parent)
+        known = _known_keys(parent) + ([] if parent else list(run_executor.KEYS))
         near = did_you_mean(name, [*known, *foreign_keys.known_in(parent)])
         hint = near or (f"; known here: {', '.join(known)}" if known else "")
         shown = REDACTED if looks_like_key(name) else path

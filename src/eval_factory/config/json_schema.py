@@ -13,6 +13,8 @@ from typing import Any
 
 from eval_factory.config import foreign_keys
 from eval_factory.config.model import DEMO_URLS, RunConfig
+from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM, RunExecutorSection
+from eval_factory.config.slurm_model import SlurmSection
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.tasks.framework import Framework
 
@@ -112,6 +114,8 @@ DESCRIPTIONS = {
     f"{_ADAPTER}.end_reasoning_token": "What ends it.",
 }
 """Dotted path of a value -> what an editor shows of it."""
+DESCRIPTIONS |= {name: str(RunExecutorSection.model_fields[name].description) for name in KEYS}
+DESCRIPTIONS |= {f"{SLURM}.{name}": str(field.description) for name, field in SlurmSection.model_fields.items()}
 
 
 def run_config_schema(framework: Framework) -> Schema:
@@ -119,6 +123,7 @@ def run_config_schema(framework: Framework) -> Schema:
     whole = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     schema = _mapping(whole, "", whole["$defs"], defaults)
+    schema["properties"] |= _executor(framework)
     params = schema["properties"]["config"]["properties"]
     params["type"] = {**params["type"], **_types(framework)}
     extra: Schema = params["params"]["properties"]["extra"]["properties"]
@@ -130,6 +135,12 @@ def run_config_schema(framework: Framework) -> Schema:
         "description": "A null means the default. ${NAME} and ${NAME:-default} are taken from the environment.",
         **schema,
     }
+
+
+def _executor(framework: Framework) -> Schema:
+    whole = RunExecutorSection.model_json_schema()
+    defaults = {name: framework.defaults.suite[name] for name in (EXECUTOR, SLURM)}
+    return {name: _field(whole["properties"][name], name, whole["$defs"], defaults[name]) for name in KEYS}
 
 
 def _types(framework: Framework) -> Schema:

@@ -17,7 +17,7 @@ from eval_factory.config.suite_parts import merged, normal_form
 from eval_factory.config.suite_shape import TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.suite_dir import SuiteDir, suite_dir
 from eval_factory.tasks.framework import Framework, load_framework
 
 MOST_USUAL_PROCESSES = 8
@@ -148,7 +148,7 @@ def _with_served(section: Mapping[str, Any], framework: Framework) -> dict[str, 
 
 
 def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
-    folder = SuiteDir(Path(section["output_dir"]))
+    folder = suite_dir(Path(section["output_dir"]))
     cells = []
     for one in left:
         own = folder.cell(one.target["name"], one.name)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 RESERVED_NAMES = frozenset({".suite"})
 """No target may be called so; neither may one begin with `suite_`."""
+OF_ONE_RUN = ".slurm"
+"""In the output folder of a run that is done by Slurm: a suite with this run as its one cell."""
 
 
 @dataclass(frozen=True)
@@ -79,3 +81,29 @@ class SuiteDir:
     def cell_log(self, target: str, evaluation: str) -> Path:
         """What `run_eval` would have shown of the cell, of all its attempts."""
         return self.state / "cells" / target / f"{evaluation}.log"
+
+    @property
+    def named(self) -> Path:
+        """The folder by which its user knows it."""
+        return self.root
+
+
+class RunSuiteDir(SuiteDir):
+    """A suite of one run, in that run's output folder, which is the folder of its one cell."""
+
+    def cell(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - there is but one
+        return self.root.parent
+
+    @property
+    def run_config(self) -> Path:
+        """The run, with where it is done, for `run_eval`."""
+        return self.root / "run_config.yml"
+
+    @property
+    def named(self) -> Path:
+        return self.root.parent
+
+
+def suite_dir(root: Path) -> SuiteDir:
+    """Of a suite, or of a run that is one."""
+    return RunSuiteDir(root) if root.name == OF_ONE_RUN else SuiteDir(root)

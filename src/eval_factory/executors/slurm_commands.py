@@ -49,13 +49,17 @@ class Slurm:
         self._env = {name: env[name] for name in SEEN_BY_SLURM if name in env}
         self._run = run
 
-    def submit(self, script: Path) -> str:
+    def submit(self, script: Path, after: str | None = None) -> str:
         """Returns the job's id.
+
+        Args:
+            after: the id of a job; this one begins when no task of it is left, however they ended.
 
         Raises:
             PrerequisiteError: sbatch refuses it, or does not say; it may then be queued all the same.
         """
-        done = self._do(["sbatch", "--parsable", str(script)])
+        dependency = [] if after is None else [f"--dependency=afterany:{after}"]
+        done = self._do(["sbatch", "--parsable", *dependency, str(script)])
         found = _JOB_ID.fullmatch(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else None
         if done.returncode or found is None:
             raise PrerequisiteError(

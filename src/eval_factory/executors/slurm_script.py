@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,12 @@ from typing import Any
 
 WARNED_S = 30
 """Seconds before the end of its time that a task is told (SIGTERM), so that it ends what it began."""
+
+CLEAN_UP_MEMORY, CLEAN_UP_MINUTES = "100M", 10
+CLEAN_UP_LOOKS, CLEAN_UP_PAUSE_S = 50, 10
+"""Within the job's own time."""
+_OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)")
+"""What of `extra` a job that deletes a file does not ask for."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,40 @@ def _options(job: BatchJob) -> Iterator[str]:
     yield f"--signal=B:TERM@{WARNED_S}"
     yield "--export=NONE"
     yield from asked["extra"]
+
+
+def clean_up_script(job: BatchJob, file: Path) -> str:
+    """A small job that deletes a file when no task of `job` is left, however the tasks ended.
+
+    It is submitted to begin after them. Slurm takes a job that it has forgotten for one that has
+    ended, so it looks for the tasks by their name before it deletes; where it cannot, it leaves the file alone.
+    """
+    asked = job.resources
+    lines = [f"--job-name={clean_up_name(job.name)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
+    lines += [f"--mem={CLEAN_UP_MEMORY}", f"--time={CLEAN_UP_MINUTES}"]
+    lines += [f"--{name}={asked[name]}" for name in ("account", "partition", "qos") if asked[name] is not None]
+    lines += [f"--output={_file_pattern(job.log)}/clean-up.log", "--open-mode=append", "--requeue", "--export=NONE"]
+    look = f"left=$(squeue --noheader --name={job.name} --format=%T) || left=unknown"
+    return "\n".join(
+        [
+            "#!/bin/bash", *(f"#SBATCH {line}" for line in (*lines, *filter(_is_of_any_job, asked["extra"]))), "",
+            f"for ((i = 0; i < {CLEAN_UP_LOOKS}; i++)); do",
+            f"  {look}",
+            f'  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}',
+            f"  sleep {CLEAN_UP_PAUSE_S}",
+            "done",
+            "exit 1",
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def _is_of_any_job(option: str) -> bool:
+    return _OF_LARGE_JOBS.match(option) is None
+
+
+def clean_up_name(name: str) -> str:
+    """Of the job that cleans up after the job of this name."""
+    return f"{name}-clean-up"
 
 
 def _file_pattern(path: Path) -> str:

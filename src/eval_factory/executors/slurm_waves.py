@@ -9,17 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eval_factory.executors.slurm_commands import QueuedTask
-
-HOPELESS = frozenset(
-    {
-        "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser",
-        "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "QOSMaxCpuPerJobLimit",
-        "QOSMaxWallDurationPerJobLimit",
-        "AssocMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit", "launch_failed_requeued_held",
-        "job_requeued_in_held_state",
-    }
-)  # fmt: skip
-"""Reasons for which a task waits until somebody changes something."""
+from eval_factory.executors.slurm_reasons import can_never_start
 
 
 @dataclass(frozen=True)
@@ -70,11 +60,7 @@ def _keys_of(wave: Wave, task: int) -> tuple[str, ...]:
 
 def hopeless(tasks: Mapping[str, QueuedTask]) -> dict[str, QueuedTask]:
     """Those that wait for what never comes."""
-    return {
-        key: task
-        for key, task in tasks.items()
-        if task.state == "PENDING" and task.reason.strip("()").replace(" ", "_") in HOPELESS
-    }
+    return {key: task for key, task in tasks.items() if task.state == "PENDING" and can_never_start(task.reason)}
 
 
 def arrays(wanted: Iterable[Wanted], largest: int) -> Iterator[Sequence[Wanted]]:

@@ -29,7 +29,12 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug)
     show_warnings(evaluation, screen)
-    text = redactor_of(evaluation, env).text(preview(evaluation, argv) + shards_text(plan))
+    text = preview(evaluation, argv) + shards_text(plan)
+    if evaluation.executor.is_slurm:
+        from eval_factory.workflows.suite.slurm_run import job_script  # imports what asks endpoints
+
+        text += "\n".join(job_script(evaluation, env)) + "\n"
+    text = redactor_of(evaluation, env).text(text)
     return DryRun(own_lines(text), tuple(data_faults(evaluation.task, evaluation.run.config.params.extra)))
 
 

@@ -70,13 +70,23 @@ class Ran:
     """What its collection read beside the folder, where it was collected before."""
 
 
-def evaluate(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:
-    """Do it all; what goes on is shown on `screen`.
+def evaluate(
+    request: Request,
+    options: Options,
+    *,
+    env: Mapping[str, str],
+    screen: TextIO,
+    evaluation: Evaluation | None = None,
+) -> Evaluated:
+    """Do it all, in this process; what goes on is shown on `screen`.
+
+    Args:
+        evaluation: what the request says, of who has read it.
 
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    evaluation = build_evaluation(request, load_framework(), env)
+    evaluation = evaluation or build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug)
     show_warnings(evaluation, screen)
@@ -94,6 +104,7 @@ def evaluate(request: Request, options: Options, *, env: Mapping[str, str], scre
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
         ran = finished_before(plan, read) if not options.fresh else None
         if ran is None:
+            refuse_to_ask(plan, options)
             make_room(plan.model.parallelism * len(plan.endpoints))
             if options.probed is not None:
                 settings = replace(settings, probed=options.probed)
@@ -131,6 +142,18 @@ def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
     look_for_packages(plan.task_name, evaluation.task.helm.run_spec)
+
+
+def refuse_to_ask(plan: Plan, options: Options) -> None:
+    """
+    Raises:
+        PrerequisiteError: the run is not complete, and whoever collects it is to ask nobody.
+    """
+    if options.only_collect:
+        raise PrerequisiteError(
+            f"{plan.rundir.root}: the data of this run, or a version, have changed since its job ended\n"
+            "  give the same command with --fresh: it runs again"
+        )
 
 
 def finished_before(plan: Plan, read: DataRead) -> Ran | None:

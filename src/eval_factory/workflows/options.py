@@ -30,6 +30,8 @@ class Options:
     """The id of the run whose shards asked on other machines: what was told them is told again."""
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Is told what will be run and where, once the folder is held and before anything is asked."""
+    only_collect: bool = False
+    """Ask nobody: the run is complete, or it ends with an error. Of who collects what was run elsewhere."""
     own_process: bool = False
     """Whether this process does nothing but this run. It then imports in another thread while helm-run works, and looks
     for garbage rarely: both is of the whole process, and is left alone in a notebook or a server."""
@@ -43,6 +45,16 @@ class DryRun:
     """The configuration, where its values are from, the command; redacted."""
     would_stop: tuple[str, ...]
     """What is wrong with the user's own data: a run would end with it."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A run that goes on in Slurm when the command has returned."""
+
+    folder: Path
+    """Where its result will be."""
+    summary: str
+    """For the screen: its first line says what was done, the others what to do next."""
 
 
 @dataclass(frozen=True, repr=False)

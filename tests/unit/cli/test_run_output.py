@@ -21,7 +21,7 @@ from eval_factory.core.errors import BusyError, ConfigError, EvalFactoryError, I
 from eval_factory.core.results import Score, Spent, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.workflows.end_record import end_record
-from eval_factory.workflows.options import Evaluated
+from eval_factory.workflows.options import Evaluated, Submitted
 from stored_results import instance, result
 
 KEY = "sk-canary-5f3a9c1e7b2d4860aa"
@@ -42,15 +42,15 @@ def made(not_reportable: str | None = None, **changes: Any) -> Evaluated:
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`run_eval` with an evaluation that ends as it is told, and says something on the way."""
 
-    def start(*arguments: str, ends: Evaluated | BaseException) -> Result:
-        def evaluate(_: Any, *, options: Any, screen: Any, **__: Any) -> Evaluated:
+    def start(*arguments: str, ends: Evaluated | Submitted | BaseException) -> Result:
+        def evaluate(_: Any, *, options: Any, screen: Any, **__: Any) -> Evaluated | Submitted:
             screen.write("asking the model ...\n")
             options.on_launch(LAUNCH)
             if isinstance(ends, BaseException):
                 raise ends
             return ends
 
-        monkeypatch.setattr(api, "evaluate", evaluate)
+        monkeypatch.setattr(api, "evaluate" if "--wait" in arguments else "submit", evaluate)
         return CliRunner().invoke(cli, ["run_eval", *arguments])
 
     return start
@@ -76,6 +76,18 @@ def test_quiet_prints_one_line_and_no_progress(run: Any) -> None:
     failed = run("--quiet", ends=BusyError("another run"))
     assert failed.stdout == ""
     assert isinstance(failed.exception, BusyError), "the program's end prints it"
+
+
+def test_a_job_that_was_submitted_is_no_result(run: Any) -> None:
+    job = Submitted(Path("/results/x"), "submitted to Slurm\n  the same command shows it")
+    assert run(ends=job).stdout == "submitted to Slurm\n  the same command shows it\n"
+    assert run("--quiet", ends=job).stdout == "submitted to Slurm\n"
+    done = run("--json", ends=job)
+    assert done.exit_code == 0
+    assert records(done)[1:] == [
+        {"event": "end", "exit_code": 0, "status": "submitted", "output_dir": "/results/x", "error": None}
+    ]
+    assert run("--wait", ends=made()).stdout.startswith("pubmed_qa: exact_match")
 
 
 def test_json_prints_two_records_and_nothing_else(run: Any) -> None:

@@ -13,6 +13,7 @@ from eval_factory.cli.suite_text import (
     Row,
     counts_line,
     going_line,
+    log_lines,
     next_lines,
     pause_lines,
     result_text,
@@ -23,8 +24,10 @@ from eval_factory.cli.suite_text import (
     status_lines,
 )
 from eval_factory.core.budget import Spending
+from eval_factory.core.suite_dir import RunSuiteDir
+from eval_factory.workflows.suite.cell_job import CellJob
 from eval_factory.workflows.suite.suite_state import Pause
-from eval_factory.workflows.suite.suite_status import CellFigures, SuiteStatus, status_of
+from eval_factory.workflows.suite.suite_status import CellFigures, SuiteStatus, same_command, status_of
 from suite_by_hand import (
     CELLS,
     cell_ended,
@@ -197,3 +200,31 @@ def test_of_many_alike_the_first_are_shown() -> None:
     shown, others = rows_that_fit(many(*["running"] * 5), 3)
     assert [row.name for row in shown] == ["t/0", "t/1"]
     assert others == "and 3 running"
+
+
+def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -> None:
+    """Of a cell that waits there it is all; how to see its log is said for all."""
+    _, first, *_others = running.cells
+    job = CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"), None)
+    waiting = replace(
+        first, progress=None, job=job, state=replace(first.state, status="waiting", reason="Priority\x1b")
+    )
+    found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
+    what = [row.what for row in rows(found)]
+    assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
+    assert what[1] == "Priority\\x1b"
+    assert "Slurm" not in what[2]
+    assert log_lines(found) == [f"logs: eval-factory suite logs -f {running.folder.root} CELL"]
+    of_a_run = replace(found, folder=RunSuiteDir(Path("/a b/.slurm")))
+    assert log_lines(of_a_run) == ["logs: eval-factory suite logs -f '/a b'"]
+    assert log_lines(of_a_run)[0] in status_lines(of_a_run, 0.0)
+    assert log_lines(running) == []
+
+
+def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
+    status = status_of(suite_folder(tmp_path, started()))
+    of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
+    file = tmp_path / "out" / ".slurm" / "run_config.yml"
+    assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
+    assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path / 'suite_config.yml'}"
+    assert state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")

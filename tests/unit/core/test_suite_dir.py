@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.core.suite_dir import RESERVED_NAMES, SuiteDir
+from eval_factory.core.suite_dir import RESERVED_NAMES, RunSuiteDir, SuiteDir, suite_dir
 
 
 def test_a_cell_lies_under_its_target_and_all_that_is_no_result_under_a_reserved_name() -> None:
@@ -24,3 +24,17 @@ def test_what_a_user_reads_lies_in_the_folder_itself() -> None:
         "suite_config.yml", "suite_results.yaml", "suite_results.csv", "suite_results.md", "suite_results.html",
         "suite_usage.yaml",
     ]  # fmt: skip
+
+
+def test_a_run_that_is_a_suite_lies_in_its_own_output_folder() -> None:
+    found = suite_dir(Path("out/.slurm"))
+    assert isinstance(found, RunSuiteDir)
+    assert found.cell("model", "medec") == found.named == Path("out")
+    assert found.run_config == Path("out/.slurm/run_config.yml")
+    assert found.cell_config("model", "medec") == Path("out/.slurm/.suite/cells/model/medec.yml")
+
+
+def test_any_other_folder_is_that_of_a_suite() -> None:
+    found = suite_dir(Path("out"))
+    assert type(found) is SuiteDir
+    assert found.named == Path("out")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.executors.slurm_script import BatchJob, batch_script
+from eval_factory.executors.slurm_script import BatchJob, batch_script, clean_up_name, clean_up_script
 
 PLAIN: dict[str, Any] = {
     "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None,
@@ -66,3 +66,35 @@ def test_no_more_at_once_than_there_are() -> None:
 def test_a_folder_with_characters_of_sbatch_is_still_that_folder() -> None:
     script = batch_script(replace(JOB, log=Path("/r/50% of it's\"x")))
     assert "#SBATCH --output=/r/50%%\\ of\\ it\\'s\\\"x/%a.log\n" in script
+
+
+CLEAN_UP = """\
+#!/bin/bash
+#SBATCH --job-name=ef-0a1b-w1-clean-up
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=1
+#SBATCH --mem=100M
+#SBATCH --time=10
+#SBATCH --account=lab
+#SBATCH --qos=long
+#SBATCH --output=/r/logs/w1/clean-up.log
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --export=NONE
+#SBATCH --comment=x
+
+for ((i = 0; i < 50; i++)); do
+  left=$(squeue --noheader --name=ef-0a1b-w1 --format=%T) || left=unknown
+  [[ -z $left ]] && exec rm -f -- '/r/my w1.env'
+  sleep 10
+done
+exit 1
+"""
+
+
+def test_the_job_that_cleans_up_asks_for_little_and_looks_before_it_deletes() -> None:
+    extra = ["--comment=x", "--exclusive", "--mem-per-cpu=9G", "--mail-type=END", "--hold"]
+    said = {**PLAIN, "account": "lab", "qos": "long", "time": "2:00:00", "cpus": 8, "gpus": "1", "extra": extra}
+    assert clean_up_script(replace(JOB, resources=said), Path("/r/my w1.env")) == CLEAN_UP
+    assert clean_up_name("a-w1") == "a-w1-clean-up"

@@ -30,13 +30,13 @@ def test_of_two_tasks_of_one_key_the_one_that_runs_counts() -> None:
 @pytest.mark.parametrize(
     ("state", "reason", "expected"),
     [
-        ("PENDING", "JobHeldUser", True),
+        ("PENDING", "JobHeldUser", False),
         ("PENDING", "(PartitionTimeLimit)", True),
         ("PENDING", "PartitionConfig", True),
         ("PENDING", "launch failed requeued held", True),
         ("PENDING", "Resources", False),
         ("PENDING", "ReqNodeNotAvail, UnavailableNodes:n1", False),
-        ("RUNNING", "JobHeldUser", False),
+        ("RUNNING", "PartitionConfig", False),
     ],
 )
 def test_waiting_for_what_never_comes(state: str, reason: str, expected: bool) -> None:

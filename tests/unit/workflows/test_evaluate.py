@@ -197,3 +197,24 @@ def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
     rundir.results_yml.write_text("edited")
     assert workflow.as_it_stands(context(rundir, screen), made, ran, before) is None
     assert "collecting its results again" in screen.getvalue()
+
+
+@pytest.mark.parametrize("only_collect", [True, False])
+def test_who_only_collects_asks_nobody(*, only_collect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither are answers forgotten; the configuration is not read again where it is known."""
+
+    class Asks(Exception):
+        pass
+
+    def ask(*_: object, **__: object) -> None:
+        raise Asks
+
+    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
+    monkeypatch.setattr(workflow, "make_room", ask)
+    known = plan({"config.output_dir": str(tmp_path / "out")}).evaluation
+    with pytest.raises(PrerequisiteError if only_collect else Asks) as caught:
+        workflow.evaluate(
+            Request(), Options(only_collect=only_collect), env={"OPENAI_API_KEY": "a-key-of-some-length"},
+            screen=io.StringIO(), evaluation=known,
+        )  # fmt: skip
+    assert ("give the same command with --fresh" in str(caught.value)) is only_collect

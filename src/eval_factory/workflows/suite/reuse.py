@@ -11,9 +11,10 @@ from pathlib import Path
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.suite_dir import RunSuiteDir, SuiteDir
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.resume import read_state, versions
+from eval_factory.workflows.suite.run_in_place import move_into
 
 NEVER_COPIED = ("*.part", "*.tmp")
 
@@ -88,6 +89,9 @@ def put_in_place(copy: Path, target: Path, suite: SuiteDir) -> None:
     Raises:
         BusyError: somebody works there.
     """
+    if isinstance(suite, RunSuiteDir):
+        move_into(copy, target, suite)
+        return
     if target.exists():
         with RunDir(target).locked():
             aside = suite.state / "set-aside" / target.parent.name

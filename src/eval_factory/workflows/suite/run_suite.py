@@ -91,7 +91,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     if options.fresh and options.reuse:
         raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
     if suite.executor == "slurm":
-        refuse_what_slurm_cannot(suite, env, fresh=options.fresh)
+        refuse_what_slurm_cannot(suite, env)
     cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be begun leaves nothing
     known = finished_below(options.reuse)
     with held(suite.folder):

@@ -50,18 +50,17 @@ def key_of(planned: PlannedCell) -> str:
     return f"{planned.cell.target}/{planned.cell.evaluation}/{digest}"
 
 
-def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str], *, fresh: bool) -> None:
+def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
     """
     Raises:
         ConfigError: something that tasks on several machines cannot keep together, or a secret for a batch script.
     """
     limits = [name for name, value in vars(suite.budget).items() if value is not None]
     problems = [
-        f"suite.{name}: cannot be held by jobs on several machines: leave it out, or choose executor local"
+        f"suite.{name}: cannot be held by jobs on several machines together; suite.params.extra.{name} holds for"
+        " each cell: give every cell its part there, or choose executor local"
         for name in limits
     ]
-    if fresh:
-        problems.append("run_suite: --fresh does not go with executor slurm: choose another suite.output_dir")
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
     if redactor.tree(suite.slurm, known_only=True) != suite.slurm:
         problems.append(

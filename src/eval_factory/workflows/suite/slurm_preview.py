@@ -22,7 +22,7 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     Raises:
         ConfigError: the suite says what jobs cannot keep.
     """
-    refuse_what_slurm_cannot(suite, env, fresh=False)
+    refuse_what_slurm_cannot(suite, env)
     planned = [
         PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
         for number, one in enumerate(cells)

@@ -6,18 +6,25 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, Slurm
-from eval_factory.executors.slurm_waves import active
+from eval_factory.executors.slurm_reasons import in_words
+from eval_factory.executors.slurm_script import clean_up_name
+from eval_factory.executors.slurm_waves import Wave, active
+from eval_factory.workflows.suite.cell_job import CellJob
+from eval_factory.workflows.suite.cell_progress import CellFollower
+from eval_factory.workflows.suite.slurm_clean_up import JUST_WRITTEN_S, forget_keys
 from eval_factory.workflows.suite.slurm_shards import cell_key, end_of_part, part_keys
-from eval_factory.workflows.suite.slurm_store import SlurmStore
-from eval_factory.workflows.suite.suite_state import COMPLETE, RUNNING, WAITING, CellState
+from eval_factory.workflows.suite.slurm_store import CellStore, SlurmStore
+from eval_factory.workflows.suite.suite_spending import SpendingReader
+from eval_factory.workflows.suite.suite_state import COMPLETE, FAILED, PARTIAL, RUNNING, WAITING, CellState
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.suite.suite_status import SuiteStatus
+    from eval_factory.workflows.suite.suite_status import CellStatus, SuiteStatus
 
 INTERVAL_S = 5.0
 """How long what squeue says is good enough: it asks one program for a whole cluster."""
@@ -25,6 +32,7 @@ POLL_S = 0.5
 LONGEST_S = 120.0
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
 PUBLISHED = "its job has ended: the same command takes the result over"
+GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
 _AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
 
 
@@ -37,6 +45,8 @@ class QueueReader:
         self._store, self._clock = SlurmStore(folder), clock
         self._slurm = slurm or Slurm(os.environ)
         self._known: tuple[float, dict[str, QueuedTask] | None] | None = None
+        self._followers: dict[Path, CellFollower] = {}
+        self._spent = SpendingReader()
 
     def over(self, status: SuiteStatus) -> SuiteStatus:
         """The status that the suite's own files give, with what its jobs do."""
@@ -44,34 +54,51 @@ class QueueReader:
             return status
         latest = {(line.target, line.evaluation): cell_key(line.key) for line in self._store.plan()}
         queued = self._queued() if self._store.open_waves() else {}
+        if queued is not None and status.state != "running":
+            forget_keys(self._store, queued.values(), older_than_s=JUST_WRITTEN_S)
         tasks = {} if queued is None else dict(of_cells(queued))
+        waves = {cell_key(key): wave for wave in self._store.waves() for key in wave.keys}
+        by_job = {wave.job_name: wave for wave in self._store.waves()}
         cells = []
         for cell in status.cells:
             key = latest.get((cell.state.target, cell.state.evaluation))
-            state = cell.state if key is None else self._state(cell.state, key, tasks, known=queued is not None)
-            cells.append(replace(cell, state=state))
+            if key in waves and key is not None and cell.state.status != COMPLETE:
+                task = tasks.get(cell.state.name)
+                wave = waves[key] if task is None else by_job.get(task.job_name, waves[key])
+                cell = self._cell(cell, key, wave, task, known=queued is not None)
+            cells.append(cell)
         status = replace(status, cells=tuple(cells))
         return replace(status, state="running", pid=None, host=None) if tasks and status.state != "running" else status
 
-    def _state(self, state: CellState, key: str, tasks: Mapping[str, QueuedTask], *, known: bool) -> CellState:
-        if state.status == COMPLETE:
-            return state
-        task = tasks.get(state.name)
-        if task is not None:
-            status = RUNNING if task.state in _AT_WORK else WAITING
-            parts = f", {more}" if (more := self._parts(key)) else ""
-            reason = f"Slurm: {task.job_name} task {task.index}, {task.state}{parts}"
-            return replace(state, status=status, reason=reason)
-        if self._store.cell(key).done() is not None:
-            return replace(state, reason=PUBLISHED)
-        return state if known else replace(state, reason=NOT_KNOWN)
+    def _cell(self, cell: CellStatus, key: str, wave: Wave, task: QueuedTask | None, *, known: bool) -> CellStatus:
+        own = key_of_task(wave, key, task)
+        store = self._store.cell(own)
+        attempts = store.attempts()
+        work = attempts[-1] / "out" if attempts and (attempts[-1] / "out").is_dir() else None
+        told = None if task is None else _in_words(task) + self._parts(key)
+        begun = store.attempts_of(wave.number)
+        job = CellJob(told, begun, self._store.task_log(wave, own), work)
+        state = replace(cell.state, attempt=max(cell.state.attempt, begun))
+        cell = replace(cell, job=job, spent=cell.spent if work is None else self._spent.look(work))
+        if task is None:
+            why = _why_not_queued(state, self._store.cell(key), wave, known=known)
+            return replace(cell, state=replace(state, reason=why))
+        status = RUNNING if task.state in _AT_WORK else WAITING
+        follows = status == RUNNING and work is not None and own == key  # of a part the figures are not the cell's
+        progress = self._follower(work).look() if follows and work is not None else None
+        return replace(cell, state=replace(state, status=status, reason=told), progress=progress)
+
+    def _follower(self, work: Path) -> CellFollower:
+        if work not in self._followers:
+            self._followers[work] = CellFollower(work, 0.0)
+        return self._followers[work]
 
     def _parts(self, key: str) -> str:
         """How many parts of a cell have ended; nothing of one that has none."""
         of = next((line.of for line in self._store.plan() if line.key == key), 1)
         waves = self._store.waves()
         ended = sum(end_of_part(self._store, part, waves) is not None for part in part_keys(key, of))
-        return f"{ended} of {of} parts have asked" if of > 1 else ""
+        return f", {ended} of {of} parts have asked" if of > 1 else ""
 
     def _queued(self) -> dict[str, QueuedTask] | None:
         """None where Slurm does not say."""
@@ -89,6 +116,34 @@ def of_cells(queued: Mapping[str, QueuedTask]) -> Iterator[tuple[str, QueuedTask
     """Cell -> its task; of several one that is at work, which comes last."""
     for key, task in sorted(queued.items(), key=lambda item: item[1].state in _AT_WORK):
         yield key.rpartition("/")[0], task
+
+
+def key_of_task(wave: Wave, key: str, task: QueuedTask | None) -> str:
+    """Of a cell the task that is shown: the one that is queued, or the first of the wave."""
+    own = [one for one in wave.keys if cell_key(one) == key]
+    if task is not None and task.job_name == wave.job_name and not wave.together and wave.keys[task.index] in own:
+        return wave.keys[task.index]
+    return own[0]
+
+
+def _in_words(task: QueuedTask) -> str:
+    waits = task.state == "PENDING" and task.reason.strip("()") not in ("", "None")
+    why = f", {in_words(task.reason, f'{task.job_id}_{task.index}')}" if waits else ""
+    return f"Slurm: {task.job_name} task {task.index}, {task.state}{why}"
+
+
+def _why_not_queued(state: CellState, store: CellStore, wave: Wave, *, known: bool) -> str | None:
+    """What a cell comes to that is not in the queue, before the command has taken it over."""
+    if store.done() is not None:
+        return PUBLISHED
+    if not known:
+        return NOT_KNOWN
+    if state.status in (FAILED, PARTIAL):
+        return state.reason
+    ended = store.ended(wave.number)
+    if ended is not None:
+        return f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
+    return state.reason if state.status == WAITING else GONE
 
 
 def cancel_jobs(
@@ -115,6 +170,7 @@ def cancel_jobs(
         store.cancelled.touch()
     for name in names:
         slurm.cancel(name)
+        slurm.cancel(clean_up_name(name))
         say(f"asked Slurm to end {name} ...")
     started = time.monotonic()
     while names and active(slurm.queue(), waves):

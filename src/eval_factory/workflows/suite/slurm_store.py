@@ -202,6 +202,14 @@ class SlurmStore:
         """The keys of a wave's tasks: theirs alone, and gone when the wave has ended."""
         return self._waves / f"w{number}.env"
 
+    def clean_up_script(self, number: int) -> Path:
+        """Of the job that deletes the keys when the tasks have ended."""
+        return self._waves / f"w{number}.clean-up.sh"
+
+    def clean_up_submitted(self, number: int) -> Path:
+        """There once Slurm has taken that job."""
+        return self._waves / f"w{number}.clean-up"
+
     def logs(self, number: int) -> Path:
         """What Slurm and the tasks say of themselves, a file a task."""
         return self.root / "logs" / f"w{number}"
@@ -209,6 +217,10 @@ class SlurmStore:
     def served(self, target: str, wave: int) -> Path:
         """A folder for one start of a task that serves a model; what it keeps beside the attempts of cells."""
         return self.root / "served" / target / f"w{wave}-{uuid.uuid4().hex[:12]}"
+
+    def task_log(self, wave: Wave, key: str) -> Path:
+        """Of the task that does a cell, or a part; one task does all cells of a wave whose model it serves."""
+        return self.logs(wave.number) / f"{0 if wave.together else wave.keys.index(key)}.log"
 
     def cell(self, key: str) -> CellStore:
         return CellStore(self.root / "cells" / key)

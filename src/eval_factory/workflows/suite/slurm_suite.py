@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.rundir import PRIVATE, write_atomic
 from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError, Slurm
+from eval_factory.executors.slurm_reasons import OWN, in_words
 from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL
 from eval_factory.workflows.suite.finished_cells import finished
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.reuse import put_in_place
+from eval_factory.workflows.suite.slurm_clean_up import clean_up_after, clean_up_after_all, forget_keys
 from eval_factory.workflows.suite.slurm_environment import named_by_servers, secrets_of, write_environment
+from eval_factory.workflows.suite.slurm_fresh import begin_anew
 from eval_factory.workflows.suite.slurm_jobs import (
     at_once,
     key_of,
@@ -49,10 +53,12 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Sleep = time.sleep) -> None:
     """
     store = SlurmStore(work.suite.folder)
     run = SlurmRun(work, slurm, store, store.begin())
+    if work.options.fresh:
+        begin_anew(work.left, store, slurm)
     try:
         run.to_the_end(sleep)
     except KeyboardInterrupt:
-        folder = work.suite.folder.root
+        folder = work.suite.folder.named
         raise InterruptedRunError(
             f"no longer waiting; what is submitted goes on in Slurm: eval-factory suite status {folder}\n"
             f"  to end it: eval-factory suite cancel {folder}"
@@ -70,6 +76,8 @@ class SlurmRun:
     submitted: dict[str, list[int]] = field(default_factory=dict)
     """Key of a task -> the waves in which this invocation submitted it."""
     queue_silent_since: float | None = None
+    told: set[str] = field(default_factory=set)
+    """What is waited for, as far as it has been said."""
 
     def to_the_end(self, sleep: Sleep) -> None:
         while True:
@@ -109,7 +117,9 @@ class SlurmRun:
             del queued[key]
         for planned in self.work.left:
             self._look_at(planned, queued)
-        self._forget_keys(queued)
+        forget_keys(self.store, queued.values())
+        clean_up_after_all(self.store, queued.values(), self._resources(), self.slurm, self.work.journal.say)
+        self._say_what_is_waited_for(queued.values())
         waves = self.store.waves()
         chosen = {one.number: self._tasks(one).missing(self.store, queued, waves) for one in self.work.left}
         left = [planned for planned in self.work.left if chosen[planned.number]]
@@ -224,6 +234,7 @@ class SlurmRun:
             raise
         many = self._how_many(keys)
         self.work.journal.say(f"submitted {many} to Slurm: {wave.job_name} (job {job})")
+        clean_up_after(self.store, wave, job, json.loads(array[0].resources), self.slurm, self.work.journal.say)
 
     def _how_many(self, keys: Sequence[str]) -> str:
         cells, parts = len({cell_key(key) for key in keys}), sum(key != cell_key(key) for key in keys)
@@ -234,12 +245,18 @@ class SlurmRun:
         """sbatch failed, or did not say: what it may have queued ends, for it has no keys any more."""
         self.store.environment(wave.number).unlink(missing_ok=True)
 
-    def _forget_keys(self, queued: Mapping[str, QueuedTask]) -> None:
-        """Of waves that have no task any more: killed tasks could not do it themselves."""
-        names = {task.job_name for task in queued.values()}
-        for wave in self.store.waves():
-            if wave.job_name not in names:
-                self.store.environment(wave.number).unlink(missing_ok=True)
+    def _resources(self) -> dict[str, Mapping[str, Any]]:
+        """Key -> what its task asks of Slurm."""
+        slurm = self.work.suite.slurm
+        return {key_of(planned): slurm[planned.cell.target] for planned in self.work.cells}
+
+    def _say_what_is_waited_for(self, queued: Iterable[QueuedTask]) -> None:
+        """Each reason once: which of them squeue shows changes from minute to minute."""
+        for task in queued:
+            if task.state == "PENDING" and task.reason not in OWN and task.reason not in self.told:
+                self.told.add(task.reason)
+                job = f"{task.job_id}_{task.index}"
+                self.work.journal.say(f"{task.job_name} waits in Slurm: {in_words(task.reason, job)}")
 
     def _report_queued(self) -> None:
         """What goes on when this command has returned."""

@@ -22,7 +22,7 @@ from eval_factory.core.errors import HelmError, InterruptedRunError, Prerequisit
 from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
 from eval_factory.core.shard_spec import folder_name
 from eval_factory.core.signals import interrupt_on_signals
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.suite_dir import SuiteDir, suite_dir
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.merged_stores import merge_store
 from eval_factory.executors.slurm_waves import Wave
@@ -64,7 +64,7 @@ def work(plan: Path, wave_file: Path, index: int) -> int:
 
 def store_of(plan: Path) -> SlurmStore:
     """Of the suite whose plan it is: `.suite/slurm/plan.jsonl` in its folder."""
-    return SlurmStore(SuiteDir(plan.absolute().parents[2]))
+    return SlurmStore(suite_dir(plan.absolute().parents[2]))
 
 
 def remove_environments(store: SlurmStore, wave: Wave, key: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.suite_dir import OF_ONE_RUN, SuiteDir, suite_dir
 
 MOST_NAMED = 3
 MOST_LOOKED_AT = 1000
@@ -19,14 +19,14 @@ MOST_LOOKED_AT = 1000
 
 
 def find_suite(path: Path) -> SuiteDir:
-    """The suite in the folder `path`.
+    """The suite in the folder `path`; of a run that Slurm does, the suite that it is.
 
     Raises:
         PrerequisiteError: it is no suite's folder; the message says what it is, and which may be meant.
     """
-    folder = SuiteDir(path)
-    if is_suite(folder):
-        return folder
+    for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
+        if is_suite(folder):
+            return folder
     meant = [SuiteDir(near).root for near in _meant(path) if is_suite(SuiteDir(near))]
     hint = f"; did you mean {' or '.join(map(_shown, meant[:MOST_NAMED]))}?" if meant else ""
     raise PrerequisiteError(f"{_shown(path)}: {_what_it_is(path)}{hint}\n  {_EXPECTED}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.suite.slurm_status import NOT_KNOWN
 from eval_factory.workflows.suite.suite_state import UNFINISHED
 from eval_factory.workflows.suite.suite_status import CellStatus, SuiteReader, SuiteStatus
 
@@ -51,17 +52,29 @@ class LogTail:
         return part
 
 
-def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[LogTail, ...]:
-    """What a run by itself would show on the screen, the program's own log, and HELM's."""
-    rundir = RunDir(cell.folder)
+def logs_of(cell: CellStatus, folder: SuiteDir, *, of_task: bool = False) -> tuple[Path, ...]:
+    """What Slurm says of its task, what a run by itself would show on the screen, the program's own log, and HELM's.
+
+    Args:
+        of_task: the logs of a task have been shown: those in the cell's own folder are the same, or of an earlier run.
+    """
+    job = cell.job
     screen = folder.cell_log(cell.state.target, cell.state.evaluation)
-    return LogTail(screen), LogTail(rundir.program_log), LogTail(rundir.helm_log)
+    found = [screen] if job is None else [job.log, screen]
+    if job is not None and job.work is not None:
+        rundir = RunDir(job.work)
+    elif of_task or (job is not None and job.task is not None):
+        return tuple(found)
+    else:
+        rundir = RunDir(cell.folder)
+    return (*found, rundir.program_log, rundir.helm_log)
 
 
-def show(reader: SuiteReader, wanted: str, write: Callable[[str], object], *, follow: bool) -> None:
+def show(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
     """Every line of the cell's logs.
 
     Args:
+        wanted: may be None where there is one cell alone.
         follow: go on until the cell has ended, or the suite.
 
     Raises:
@@ -69,16 +82,15 @@ def show(reader: SuiteReader, wanted: str, write: Callable[[str], object], *, fo
     """
     status = reader.look()
     cell = find_cell(status, wanted)
-    tails = logs_of(cell, status.folder)
-    if not follow and not any(tail.path.is_file() for tail in tails):
-        raise PrerequisiteError(
-            f"{cell.state.name}: has no logs yet: {cell.state.status}"
-            f"{f', {cell.state.reason}' if cell.state.reason else ''}; -f waits for them"
-        )
+    tails: dict[Path, LogTail] = {}
     last: LogTail | None = None
+    of_task = False
     while True:
-        goes_on = follow and find_cell(reader.look(), cell.state.name).state.status in UNFINISHED
-        for tail in tails:
+        tails |= {path: LogTail(path) for path in logs_of(cell, status.folder, of_task=of_task) if path not in tails}
+        of_task = of_task or (cell.job is not None and cell.job.work is not None)
+        _refuse_nothing(cell, tails, follow=follow)
+        goes_on = follow and (cell.state.status in UNFINISHED or cell.state.reason == NOT_KNOWN)
+        for tail in tails.values():
             for line in (*tail.new(), *(() if goes_on else tail.rest())):
                 if tail is not last:
                     write(f"==> {tail.path} <==")
@@ -87,15 +99,30 @@ def show(reader: SuiteReader, wanted: str, write: Callable[[str], object], *, fo
         if not goes_on:
             return
         time.sleep(POLL_S)
+        status = reader.look()
+        cell = find_cell(status, cell.state.name)
 
 
-def find_cell(status: SuiteStatus, wanted: str) -> CellStatus:
+def _refuse_nothing(cell: CellStatus, tails: Iterable[Path], *, follow: bool) -> None:
+    if not follow and not any(path.is_file() for path in tails):
+        raise PrerequisiteError(
+            f"{cell.state.name}: has no logs yet: {cell.state.status}"
+            f"{f', {cell.state.reason}' if cell.state.reason else ''}; -f waits for them"
+        )
+
+
+def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
     """The cell of that name, or the only one whose name has this in it.
 
     Raises:
         ConfigError: there is none, or more than one; the message names some.
     """
     names = {cell.state.name: cell for cell in status.cells}
+    if wanted is None and len(names) != 1:
+        raise ConfigError(
+            f"give the name of a cell, or a part of it; the suite has: {_some(list(names)) or 'none yet'}"
+        )
+    wanted = wanted or ""
     if wanted in names:
         return names[wanted]
     found = [name for name in names if wanted in name]

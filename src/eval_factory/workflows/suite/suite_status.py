@@ -19,8 +19,9 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.lock_holder import Holder, is_running
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.suite_dir import RunSuiteDir, SuiteDir
 from eval_factory.executors.progress import EventTail
+from eval_factory.workflows.suite.cell_job import CellJob
 from eval_factory.workflows.suite.cell_progress import CellFollower, CellProgress, is_number
 from eval_factory.workflows.suite.slurm_status import QueueReader
 from eval_factory.workflows.suite.suite_budget import total
@@ -77,6 +78,8 @@ class CellStatus:
     """Of a cell that has a result."""
     spent: Spending = field(default_factory=Spending)
     """In all runs of the cell's folder."""
+    job: CellJob | None = None
+    """Of a cell that Slurm has, or had, and that is not complete."""
 
 
 @dataclass(frozen=True)
@@ -211,8 +214,11 @@ def same_command(status: SuiteStatus) -> str:
     """What goes on with the suite: its own command, or one that does the same."""
     if status.command is not None:
         return status.command
-    words = ["eval-factory", "run_suite", "--run_config", str(status.folder.config)]
-    return shlex.join([*words, "--output_dir", str(status.folder.root)] if was_moved(status.folder) else words)
+    if isinstance(status.folder, RunSuiteDir):
+        words = ["eval-factory", "run_eval", "--run_config", str(status.folder.run_config)]
+    else:
+        words = ["eval-factory", "run_suite", "--run_config", str(status.folder.config)]
+    return shlex.join([*words, "--output_dir", str(status.folder.named)] if was_moved(status.folder) else words)
 
 
 def was_moved(folder: SuiteDir) -> bool:
@@ -314,6 +320,7 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
         "spent": asdict(cell.spent),
         "progress": None if cell.progress is None else cell.progress.document(),
         "result": None if cell.figures is None else asdict(cell.figures),
+        **({} if cell.job is None else {"slurm": cell.job.document()}),
     }
 
 

@@ -38,30 +38,30 @@ def test_a_key_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("changes", "fresh", "said"),
+    ("changes", "said"),
     [
-        ({"max_cost": 5.0, "max_requests": 3}, False, ["suite.max_cost", "suite.max_requests"]),
-        ({"max_wall_s": 5}, False, ["suite.max_wall_s"]),
-        ({}, True, ["--fresh does not go with executor slurm"]),
-        ({"slurm": {"prologue": ["export X=${OPENAI_API_KEY}"]}}, False, ["suite.slurm: holds"]),
+        (
+            {"max_cost": 5.0, "max_requests": 3},
+            ["suite.max_cost", "suite.params.extra.max_requests holds for each cell"],
+        ),
+        ({"max_wall_s": 5}, ["suite.max_wall_s"]),
+        ({"slurm": {"prologue": ["export X=${OPENAI_API_KEY}"]}}, ["suite.slurm: holds"]),
     ],
-    ids=["budget", "time", "fresh", "secret"],
+    ids=["budget", "time", "secret"],
 )
-def test_what_jobs_cannot_keep(
-    tmp_path: Path, changes: dict[str, Any], fresh: bool, said: list[str]
-) -> None:  # fmt: skip
+def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: list[str]) -> None:
     from suites import suite
 
     found = suite(output_dir=str(tmp_path), executor="slurm", env={"OPENAI_API_KEY": "canary-0123456789"}, **changes)
     with pytest.raises(ConfigError) as caught:
-        refuse_what_slurm_cannot(found, {"OPENAI_API_KEY": "canary-0123456789"}, fresh=fresh)
+        refuse_what_slurm_cannot(found, {"OPENAI_API_KEY": "canary-0123456789"})
     assert len(caught.value.problems) == len(said)
     assert all(any(text in problem for problem in caught.value.problems) for text in said)
     assert "canary" not in str(caught.value)
 
 
 def test_what_they_can(tmp_path: Path) -> None:
-    refuse_what_slurm_cannot(cells_of(tmp_path)[0], ENV, fresh=False)
+    refuse_what_slurm_cannot(cells_of(tmp_path, params={"extra": {"max_requests": 9}})[0], ENV)
 
 
 def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: Path) -> None:

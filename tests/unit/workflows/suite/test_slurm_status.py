@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,11 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask
 from eval_factory.workflows.suite.slurm_shards import Tasks, lines_of, part_keys
-from eval_factory.workflows.suite.slurm_status import NOT_KNOWN, PUBLISHED, QueueReader, cancel_jobs
+from eval_factory.workflows.suite.slurm_status import GONE, NOT_KNOWN, PUBLISHED, QueueReader, cancel_jobs
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
 from slurm_cells import ScriptedSlurm
-from suite_by_hand import CELLS, cell_ended, ended, started, suite_folder
+from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
 
 class Jobs:
@@ -56,8 +59,8 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
     found = jobs.look()
     name = jobs.wave.job_name
     assert told(found) == [
-        ("running", f"Slurm: {name} task 0, RUNNING"), ("waiting", f"Slurm: {name} task 1, PENDING"),
-        ("running", f"Slurm: {name} task 2, COMPLETING"), ("missing", "not begun yet"),
+        ("running", f"Slurm: {name} task 0, RUNNING"), ("waiting", f"Slurm: {name} task 1, PENDING, Resources: nodes that others use"),
+        ("running", f"Slurm: {name} task 2, COMPLETING"), ("missing", GONE),
     ]  # fmt: skip
     assert (found.state, found.pid, found.host) == ("running", None, None)
 
@@ -88,15 +91,13 @@ def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
 def test_where_nothing_can_be_queued_nobody_is_asked(jobs: Jobs) -> None:
     jobs.slurm.silent = 9
     jobs.store.environment(1).unlink()
-    assert told(jobs.look())[0] == ("missing", "not begun yet")
+    assert told(jobs.look())[0] == ("missing", GONE)
     assert jobs.slurm.silent == 9
 
 
 def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path / "a")
     with jobs.dir.events.open("a") as file:
-        import json
-
         file.write(json.dumps(cell_ended(CELLS[0])) + "\n")
     assert told(jobs.look())[0][0] == "complete"
     plain = suite_folder(tmp_path / "b", started())
@@ -106,7 +107,7 @@ def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_p
 def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:
     said: list[str] = []
     assert cancel_jobs(jobs.dir, said.append, jobs.slurm)  # type: ignore[arg-type]
-    assert jobs.slurm.cancelled == [(jobs.wave.job_name, 0)]
+    assert jobs.slurm.cancelled == [(jobs.wave.job_name, 0), (f"{jobs.wave.job_name}-clean-up", 0)]
     assert said == [f"asked Slurm to end {jobs.wave.job_name} ..."]
     assert jobs.store.cancelled.exists()
     assert not jobs.store.open_waves()
@@ -159,3 +160,68 @@ def test_of_a_cell_in_parts_it_is_said_how_many_have_asked(jobs: Jobs) -> None:
     ]  # fmt: skip
     said = f"Slurm: {wave.job_name} task 1, RUNNING, 1 of 3 parts have asked"
     assert told(jobs.look())[0] == ("running", said)
+
+
+def attempt(jobs: Jobs, number: int, wave: int = 1) -> Path:
+    """The folder that a task works in."""
+    work = jobs.store.cell(jobs.wave.keys[number]).new_attempt(wave) / "out"
+    (work / "logs").mkdir(parents=True)
+    return work
+
+
+def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
+    attempt(jobs, 0)
+    time.sleep(0.01)  # of two attempts the later counts
+    work = attempt(jobs, 0)
+    tell(work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(30, time=4.0))
+    first, second, third, _ = jobs.look().cells
+    assert first.progress is not None
+    assert first.progress.figures().startswith("30/100")
+    assert first.state.attempt == 2
+    assert first.job is not None
+    assert first.job.document() == {
+        "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING", "attempts": 2, "work_folder": str(work),
+        "log": str(jobs.store.logs(1) / "0.log"),
+    }  # fmt: skip
+    tell(work / "logs" / "events.jsonl", progress(40, time=5.0))
+    again = jobs.look().cells[0]
+    assert again.progress is not None
+    assert again.progress.figures().startswith("40/100")
+    assert second.job is not None
+    assert (second.progress, second.job.work, second.job.attempts) == (None, None, 0)
+    assert third.progress is None, "it has not begun yet"
+
+
+def test_what_became_of_a_task_that_failed_is_said_before_it_is_taken_over(jobs: Jobs) -> None:
+    jobs.slurm.tasks = []
+    for number, reason in ((0, "no such model"), (1, None)):
+        cell = jobs.store.cell(jobs.wave.keys[number])
+        cell.folder.mkdir(parents=True)
+        cell.publish(Ended("", "failed", 3, reason, 1), 1, complete=False)
+    found = jobs.look()
+    assert told(found)[:2] == [
+        ("missing", "its job has ended: failed: no such model"), ("missing", "its job has ended: failed"),
+    ]  # fmt: skip
+    with jobs.dir.events.open("a") as file:
+        file.write(json.dumps(cell_ended(CELLS[0], "failed", reason="as taken over")) + "\n")
+    assert told(jobs.look())[0] == ("failed", "as taken over")
+
+
+def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
+    jobs.slurm.tasks = []
+    status = jobs.look()
+    waiting = replace(status.cells[0], state=replace(status.cells[0].state, status="waiting", reason=None), job=None)
+    found = jobs.reader.over(replace(status, cells=(waiting,)))
+    assert told(found) == [("waiting", None)]
+
+
+def test_who_looks_deletes_keys_that_nobody_needs_any_more(jobs: Jobs) -> None:
+    jobs.slurm.tasks = []
+    status = jobs.look()
+    assert jobs.store.open_waves(), "somebody may be about to submit"
+    before = time.time() - 301
+    os.utime(jobs.store.environment(1), (before, before))
+    jobs.reader.over(replace(status, state="running"))
+    assert jobs.store.open_waves(), "somebody works on the suite"
+    jobs.look()
+    assert not jobs.store.open_waves()

@@ -46,11 +46,13 @@ class Invocation:
         self.keys: list[str] = []
         self.slept = 0
 
-    def run(self, *, wait: bool = False, meanwhile: Callable[[], object] = lambda: None, **changes: Any) -> Work:
+    def run(
+        self, *, wait: bool = False, fresh: bool = False, meanwhile: Callable[[], object] = lambda: None, **changes: Any
+    ) -> Work:
         suite, cells = cells_of(self.folder.root, **changes)
         self.keys = [key_of(one) for one in cells]
         journal = SuiteJournal(self.folder, Redactor(()), self.said)
-        work = Work(suite, SuiteOptions(wait=wait), ENV, journal, cells, Redactor(()))
+        work = Work(suite, SuiteOptions(wait=wait, fresh=fresh), ENV, journal, cells, Redactor(()))
 
         def sleep(_: float) -> None:
             self.slept += 1
@@ -366,3 +368,48 @@ def test_a_part_that_waits_for_ever_is_the_cells_failure(parts: InParts) -> None
     parts.slurm.tasks[1] = QueuedTask(first.job_name, "7", 1, "PENDING", "PartitionTimeLimit")
     assert reports(parts.ask())[0][0] == "failed"
     assert parts.slurm.cancelled == [(first.job_name, 1)]
+
+
+def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) -> None:
+    again.run()
+    assert [after for after, _ in again.slurm.clean_ups] == ["7", "7"]
+    again.run()
+    assert len(again.slurm.clean_ups) == 2
+    again.store.clean_up_submitted(2).unlink()  # its submitter was killed between the two
+    again.run()
+    assert [text.count("-w2-clean-up") for _, text in again.slurm.clean_ups] == [0, 1, 1]
+
+
+def test_what_is_waited_for_is_said_once(again: Invocation) -> None:
+    again.run()
+    first, second = again.slurm.tasks
+    again.slurm.tasks = [
+        QueuedTask(first.job_name, "7", 0, "PENDING", "JobHeldUser"),
+        QueuedTask(second.job_name, "7", 0, "RUNNING", "Priority"),
+    ]
+    again.said.lines.clear()
+
+    def meanwhile() -> None:
+        if again.slept == 3:
+            again.end(0)
+            again.end(1, wave=2)
+
+    again.run(wait=True, meanwhile=meanwhile)
+    assert again.said.lines == [
+        f"{first.job_name} waits in Slurm: JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
+    ]
+
+
+def test_what_slurm_has_said_nothing_of_is_not_said(again: Invocation) -> None:
+    again.run()
+    assert not [line for line in again.said.lines if "waits in Slurm" in line]
+
+
+def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> None:
+    again.run()
+    again.end(0)
+    again.end(1)
+    again.run()
+    assert reports(again.run(fresh=True)) == [("missing", QUEUED, 0)] * 2
+    assert len(again.slurm.submitted) == 4
+    assert again.store.cell(again.keys[0]).done() is None

@@ -73,3 +73,10 @@ def test_a_cell_of_the_suite(tmp_path: Path) -> None:
 
 def test_a_path_with_what_a_terminal_obeys(tmp_path: Path) -> None:
     assert "\x1b" not in refused(tmp_path / "a\x1b[31mb")
+
+
+def test_the_output_folder_of_a_run_that_slurm_does_stands_for_its_suite(tmp_path: Path) -> None:
+    inner = suite_folder(tmp_path / ".slurm", started()).root
+    for path in (tmp_path, inner):
+        assert find_suite(path).root == inner
+        assert find_suite(path).cell("a", "b") == tmp_path

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite import suite_logs
+from eval_factory.workflows.suite.cell_job import CellJob
+from eval_factory.workflows.suite.slurm_status import NOT_KNOWN
 from eval_factory.workflows.suite.suite_logs import LogTail, find_cell, show
-from eval_factory.workflows.suite.suite_status import SuiteReader, status_of
+from eval_factory.workflows.suite.suite_status import SuiteReader, SuiteStatus, status_of
 from suite_by_hand import cell_ended, cell_started, held, started, suite_folder, tell
 
 
@@ -108,3 +114,64 @@ def test_no_such_cell(tmp_path: Path) -> None:
         find_cell(status, "x")
     with pytest.raises(ConfigError, match="the suite has: none yet"):
         find_cell(status_of(suite_folder(tmp_path / "new")), "x")
+
+
+class Scripted:
+    """A reader of a cell that Slurm has: each look finds what the next step left."""
+
+    def __init__(self, folder: SuiteDir, *steps: Callable[[], tuple[str, CellJob | None, str | None]]) -> None:
+        self.status, self.steps = status_of(folder), list(steps)
+
+    def look(self) -> SuiteStatus:
+        status, job, reason = self.steps.pop(0)()
+        cell = self.status.cells[0]
+        cell = replace(cell, state=replace(cell.state, status=status, reason=reason), job=job)
+        return replace(self.status, cells=(cell,))
+
+
+def test_a_task_is_followed_from_before_it_begins_until_its_result_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another node: all that is known of it is in files. What was shown is not shown again from its new place."""
+    folder = suite_folder(tmp_path, started(["big/qa"]))
+    ours, _ = logs(folder, "big/qa")
+    slurms, work = tmp_path / "0.log", tmp_path / "attempt" / "out"
+    helms = work / "logs" / "helm-run.log"
+
+    def waits() -> tuple[str, CellJob | None, str | None]:
+        return "waiting", CellJob("task 0, PENDING", 0, slurms, None), None
+
+    def begins() -> tuple[str, CellJob | None, str | None]:
+        slurms.write_text("module load\n")
+        helms.parent.mkdir(parents=True)
+        helms.write_text("one\ntw")
+        return "running", CellJob("task 0, RUNNING", 1, slurms, work), None
+
+    def is_not_known() -> tuple[str, CellJob | None, str | None]:
+        return "missing", CellJob(None, 1, slurms, work), NOT_KNOWN
+
+    def ends() -> tuple[str, CellJob | None, str | None]:
+        with helms.open("a") as file:
+            file.write("o\nthree")
+        return "missing", CellJob(None, 1, slurms, work), "its job has ended"
+
+    def is_taken_over() -> tuple[str, CellJob | None, str | None]:
+        ours.write_text("one\ntwo\nthree")
+        return "complete", None, None
+
+    monkeypatch.setattr(suite_logs, "POLL_S", 0.0)
+    for last, tail in ((ends, ["two", "three"]), (is_taken_over, ["tw"])):
+        for path in (slurms, helms):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
+        lines: list[str] = []
+        reader: Any = Scripted(folder, waits, waits, begins, is_not_known, last)
+        show(reader, None, lines.append, follow=True)
+        assert lines == [f"==> {slurms} <==", "module load", f"==> {helms} <==", "one", *tail]
+
+
+def test_one_cell_needs_no_name_and_several_do(tmp_path: Path) -> None:
+    alone = status_of(suite_folder(tmp_path / "a", started(["big/qa"])))
+    assert find_cell(alone, None).state.name == "big/qa"
+    with pytest.raises(ConfigError, match="give the name of a cell, or a part of it; the suite has: "):
+        find_cell(status_of(suite_folder(tmp_path / "b", started())), None)

@@ -1,0 +1,80 @@
+"""Where one run happens: `executor` and `slurm` at the top of a run config. No part of what is evaluated.
+
+So they are taken out of what the user said before the rest is merged: neither the identity nor a result knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from pydantic import ConfigDict, ValidationError
+
+from eval_factory.config.merge import Layer
+from eval_factory.config.slurm_model import SlurmSection, slurm_of
+from eval_factory.core.strict_model import StrictModel
+from eval_factory.tasks.framework import Framework
+
+EXECUTOR, SLURM = "executor", "slurm"
+KEYS = (EXECUTOR, SLURM)
+Executor = Literal["local", "slurm"]
+
+
+class RunExecutorSection(StrictModel):
+    """The two keys, for the JSON Schema."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    executor: Executor
+    """Where the run happens: on this machine, or as a job of Slurm. Flag: --executor."""
+    slurm: SlurmSection
+    """What the job asks of Slurm; with executor slurm."""
+
+
+@dataclass(frozen=True)
+class RunExecutor:
+    """What was chosen."""
+
+    name: str = "local"
+    slurm: Mapping[str, Any] = field(default_factory=dict)
+    """Every key of `SlurmSection`."""
+
+    @property
+    def is_slurm(self) -> bool:
+        return self.name == SLURM
+
+
+def take_out(layers: Sequence[Layer], framework: Framework, problems: list[str]) -> RunExecutor:
+    """Remove the keys from the layers. Of `slurm` the strongest layer that says a key counts; a null says nothing."""
+    defaults = framework.defaults.suite
+    name, sections = defaults[EXECUTOR], []
+    for source, tree in layers:
+        chosen, section = tree.pop(EXECUTOR, None), tree.pop(SLURM, None)
+        found = [*_wrong_name(chosen), *_wrong_section(section)]
+        problems += [f"{source.value}: {problem}" for problem in found]
+        if not found:
+            name = name if chosen is None else chosen
+            sections.append(section)
+    return RunExecutor(name, slurm_of(defaults[SLURM], *sections))
+
+
+def _wrong_name(name: Any) -> list[str]:
+    known = get_args(Executor)
+    if name is None or name in known:
+        return []
+    from eval_factory.config.evaluation import shown_value  # which imports this module
+
+    return [f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(name)}"]
+
+
+def _wrong_section(section: Any) -> list[str]:
+    if section is None:
+        return []
+    try:
+        SlurmSection.model_validate(section)
+    except ValidationError as error:
+        from eval_factory.config.suite_shape import explained  # which stands on what imports this module
+
+        return [explained(SLURM, detail, SlurmSection) for detail in error.errors(include_url=False)]
+    return []

@@ -1,0 +1,147 @@
+"""One run as a job of Slurm: a suite of one cell, whose files lie in the run's output folder.
+
+So it is submitted, taken over and gone on with as every suite is. What its task left there is then collected here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TextIO
+
+from eval_factory.config.evaluation import Evaluation, Request
+from eval_factory.config.run_executor import EXECUTOR, SLURM
+from eval_factory.config.suite import Suite, build_suite
+from eval_factory.config.suite_names import name_of_type
+from eval_factory.config.suite_shape import TOP
+from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.rundir import write_atomic
+from eval_factory.core.suite_dir import OF_ONE_RUN, RunSuiteDir
+from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.report.documents import to_yaml
+from eval_factory.report.reader import load_result
+from eval_factory.report.screen import summary
+from eval_factory.scoring.reportable import why_not_reportable
+from eval_factory.workflows.context import redactor_of, show_warnings
+from eval_factory.workflows.evaluate import evaluate
+from eval_factory.workflows.options import Evaluated, Options, Submitted
+from eval_factory.workflows.output_folder import claim
+from eval_factory.workflows.suite.checked_cells import checked
+from eval_factory.workflows.suite.run_suite import run_suite
+from eval_factory.workflows.suite.screen_lines import ScreenLines
+from eval_factory.workflows.suite.slurm_preview import script_lines
+from eval_factory.workflows.suite.suite_options import QUEUED, CellReport, SuiteOptions
+from eval_factory.workflows.suite.suite_state import COMPLETE, PARTIAL
+
+TARGET = "model"
+"""What the one target of such a suite is called."""
+OF_THE_RUN = "# The run, as a job of Slurm. Go on with it: eval-factory run_eval --run_config THIS_FILE\n"
+_BY_CODE = {one.exit_code: one for one in (NotReportableError, ConfigError, PrerequisiteError, HelmError)}
+
+
+class JobLines(ScreenLines):
+    """What is said of the job; of one cell no events are told."""
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        pass
+
+
+def run_as_job(
+    evaluation: Evaluation, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
+) -> Evaluated | Submitted:
+    """Submit the run, or collect it where its job has ended; with `wait` both, one after the other.
+
+    Raises:
+        EvalFactoryError: with the exit code that the run would have ended with here.
+    """
+    plan = make_plan(evaluation)
+    suite = suite_of(evaluation, plan, env)
+    claim(plan.rundir, fresh=options.fresh)
+    folder = RunSuiteDir(suite.folder.root)
+    write_atomic(folder.run_config, OF_THE_RUN + to_yaml(run_config_of(evaluation, plan)))
+    chosen = SuiteOptions(
+        fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait
+    )  # fmt: skip
+    (cell,) = run_suite(suite, chosen, env=env, screen=JobLines(screen)).cells
+    if cell.status == COMPLETE:
+        return _collected(evaluation, options, env, screen)
+    show_warnings(evaluation, screen)
+    if cell.reason == QUEUED:
+        return Submitted(plan.rundir.root, _next_steps(plan))
+    if cell.status == PARTIAL:
+        return _as_it_stands(plan, env)
+    raise _error_of(cell, plan)
+
+
+def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suite:
+    """
+    Raises:
+        ConfigError: the run cannot be a job.
+    """
+    run = run_config_of(evaluation, plan)
+    config = run["config"]
+    entry = {"type": config["type"], "name": name_of_type(config["type"], evaluation.framework)}
+    section = {
+        "output_dir": str(plan.rundir.root / OF_ONE_RUN),
+        EXECUTOR: SLURM,
+        SLURM: run[SLURM],
+        "evaluations": [{**entry, "params": config.get("params")}],
+        "targets": [{"name": TARGET, "api_endpoint": run["target"]["api_endpoint"]}],
+    }
+    return build_suite(None, document={TOP: section}, env=env)
+
+
+def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:
+    """What the user set, and where the run is done; as a run config, with an absolute output_dir."""
+    run = evaluation.as_given()
+    run["config"]["output_dir"] = str(plan.rundir.root)
+    chosen = {name: value for name, value in evaluation.executor.slurm.items() if value not in (None, [])}
+    return {**run, EXECUTOR: SLURM, SLURM: chosen}
+
+
+def job_script(evaluation: Evaluation, env: Mapping[str, str]) -> Iterator[str]:
+    """What `--dry_run` shows beside the run's own preview.
+
+    Raises:
+        ConfigError: the run cannot be a job.
+    """
+    suite = suite_of(evaluation, make_plan(evaluation), env)
+    yield from script_lines(suite, checked(suite, env), env)
+
+
+def _collected(evaluation: Evaluation, options: Options, env: Mapping[str, str], screen: TextIO) -> Evaluated:
+    """The result, with what the user says today of what is reportable."""
+    here = replace(options, fresh=False, only_collect=True)
+    return evaluate(Request(), here, env=env, screen=screen, evaluation=evaluation)
+
+
+def _as_it_stands(plan: Plan, env: Mapping[str, str]) -> Evaluated:
+    """A result with gaps, as its task wrote it: to collect it here is to ask for what is missing."""
+    result = load_result(plan.rundir.root).result
+    text = own_lines(redactor_of(plan.evaluation, env).text(summary(result, plan.rundir)))
+    minimum = plan.evaluation.run.config.params.extra.min_coverage
+    return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
+
+
+def _next_steps(plan: Plan) -> str:
+    folder = shlex.quote(str(plan.rundir.root))
+    return "\n".join(
+        [
+            f"submitted to Slurm; the result will be in {plan.rundir.root}",
+            "  the same command shows it when the job has ended; with --wait it waits for that",
+            f"  where it stands: eval-factory suite status {folder}",
+            f"  what it says: eval-factory suite logs -f {folder}",
+            f"  to end it: eval-factory suite cancel {folder}",
+        ]
+    )
+
+
+def _error_of(cell: CellReport, plan: Plan) -> EvalFactoryError:
+    error = _BY_CODE.get(cell.exit_code, HelmError)
+    folder = shlex.quote(str(plan.rundir.root))
+    return error(
+        f"{cell.reason or cell.status}\n  its logs: eval-factory suite logs {folder}\n"
+        "  the same command submits it again; what was answered is kept"
+    )

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.errors import BusyError
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
+from eval_factory.workflows.suite.slurm_fresh import begin_anew
+from eval_factory.workflows.suite.slurm_jobs import key_of
+from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from slurm_cells import ScriptedSlurm, cells_of
+
+
+class Answered:
+    """Two cells, each with a result and an attempt that is done."""
+
+    def __init__(self, folder: Path) -> None:
+        _, self.cells = cells_of(folder)
+        self.store = SlurmStore(SuiteDir(folder))
+        self.wave = self.store.new_wave(self.store.begin(), [key_of(cell) for cell in self.cells])
+        for planned in self.cells:
+            cell = self.store.cell(key_of(planned))
+            attempt = cell.new_attempt(1)
+            cell.publish(Ended(attempt.name, "complete", 0, None, 1), 1, complete=True)
+            planned.plan.rundir.create()
+            planned.plan.rundir.evaluation_config.touch()
+        self.slurm = ScriptedSlurm()
+
+    def begin(self) -> None:
+        begin_anew(self.cells, self.store, self.slurm)  # type: ignore[arg-type]
+
+    def left(self) -> list[bool]:
+        """Of each cell: its result, its attempts."""
+        found = []
+        for planned in self.cells:
+            cell = self.store.cell(key_of(planned))
+            found += [planned.plan.rundir.evaluation_config.exists(), bool(cell.attempts()) and cell.done() is not None]
+        return found
+
+
+@pytest.fixture
+def answered(tmp_path: Path) -> Answered:
+    return Answered(tmp_path)
+
+
+def test_results_attempts_and_what_was_published_are_forgotten(answered: Answered) -> None:
+    assert answered.left() == [True] * 4
+    answered.begin()
+    assert answered.left() == [False] * 4
+
+
+def test_not_while_one_of_them_is_in_slurm(answered: Answered) -> None:
+    answered.slurm.tasks = [QueuedTask(answered.wave.job_name, "7", 1, "PENDING", "None")]
+    with pytest.raises(BusyError) as caught:
+        answered.begin()
+    assert str(caught.value).split("\n")[0] == "--fresh: in Slurm already: b/sample_medical_qa"
+    assert f"eval-factory suite cancel {answered.store.suite.root}" in str(caught.value)
+    assert answered.left() == [True] * 4
+
+
+def test_nor_while_nobody_knows(answered: Answered) -> None:
+    answered.slurm.silent = 1
+    with pytest.raises(QueueUnknownError):
+        answered.begin()
+    assert answered.left() == [True] * 4
+
+
+def test_a_folder_that_is_not_ours_is_left_alone(answered: Answered) -> None:
+    first = answered.cells[0].plan.rundir
+    first.marker.unlink()
+    answered.begin()
+    assert first.evaluation_config.exists()
+
+
+def test_many_are_not_all_named(tmp_path: Path) -> None:
+    names = ["c", "d", "e", "f", "g"]
+    evaluations = [{"type": "sample_medical_qa", "name": name} for name in names]
+    _, cells = cells_of(tmp_path, evaluations=evaluations)
+    store = SlurmStore(SuiteDir(tmp_path))
+    wave = store.new_wave(store.begin(), [key_of(cell) for cell in cells])
+    slurm = ScriptedSlurm([QueuedTask(wave.job_name, "7", index, "RUNNING", "") for index in range(len(cells))])
+    with pytest.raises(BusyError, match="a/c, b/c, a/d and 7 more"):
+        begin_anew(cells, store, slurm)  # type: ignore[arg-type]

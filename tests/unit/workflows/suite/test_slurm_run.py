@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.core.errors import (
+    BusyError,
+    ConfigError,
+    EvalFactoryError,
+    HelmError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.suite_dir import RunSuiteDir
+from eval_factory.executors.slurm_commands import QueuedTask
+from eval_factory.plan.run_plan import make_plan
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.options import Evaluated, Options, Submitted
+from eval_factory.workflows.suite import run_suite, slurm_run
+from eval_factory.workflows.suite.planned_cells import plan_cells
+from eval_factory.workflows.suite.slurm_jobs import key_of
+from eval_factory.workflows.suite.slurm_run import job_script, run_as_job, suite_of
+from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from slurm_cells import ENV, ScriptedSlurm
+from stored_results import right_or_wrong
+
+
+class Run:
+    """One run, whose command is given again and again."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rundir = RunDir(folder / "out")
+        self.slurm = ScriptedSlurm()
+        self.store = SlurmStore(RunSuiteDir(self.rundir.root / ".slurm"))
+        self.screen = io.StringIO()
+        self.collected: list[Any] = []
+        monkeypatch.setattr(run_suite, "Slurm", lambda _: self.slurm)
+        monkeypatch.setattr(slurm_run, "evaluate", self._collect)
+
+    def _collect(self, request: Request, options: Options, **others: Any) -> Any:
+        self.collected.append((options, others["evaluation"].executor.name))
+        return "collected"
+
+    def evaluation(self, **flags: Any) -> Evaluation:
+        document = {
+            "config": {"type": "sample_medical_qa", "output_dir": str(self.rundir.root), "params": {"parallelism": 3}},
+            "target": {"api_endpoint": {"url": "https://h.example/v1", "model_id": "m", "type": "chat"}},
+            "executor": "slurm",
+            "slurm": {"mem": "2G", "account": "lab"},
+        }
+        return build_evaluation(Request(document=document, flags=flags), load_framework(), ENV)
+
+    def again(self, *, wait: bool = False, fresh: bool = False, flags: Mapping[str, Any] | None = None) -> Any:
+        options = Options(fresh=fresh, no_preflight=True)
+        return run_as_job(self.evaluation(**(flags or {})), options, wait=wait, env=ENV, screen=self.screen)
+
+    def ends(self, status: str = "complete", code: int = 0, reason: str | None = None) -> None:
+        """The task comes to its end, with a result where it has one."""
+        (key,) = self.store.waves()[-1].keys
+        cell = self.store.cell(key)
+        attempt = cell.new_attempt(1)
+        name = attempt.name
+        if status in ("complete", "partial"):
+            right_or_wrong(attempt / "out", "1110")
+        else:
+            name = ""
+        wave = self.store.waves()[-1].number
+        cell.publish(Ended(name, status, code, reason, 1), wave, complete=status == "complete")
+        self.slurm.tasks = []
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(tmp_path, monkeypatch)
+
+
+def test_it_is_a_suite_of_one_cell_with_the_same_identity(run: Run) -> None:
+    evaluation = run.evaluation(**{"config.params.limit_samples": 7})
+    suite = suite_of(evaluation, make_plan(evaluation), ENV)
+    (planned,) = plan_cells(suite, ENV)
+    assert planned.plan.identity == make_plan(evaluation).identity
+    assert planned.plan.rundir == run.rundir
+    assert planned.plan.evaluation.as_dict() == evaluation.as_dict()
+    assert (planned.cell.name, suite.executor) == ("model/sample_medical_qa", "slurm")
+    assert suite.slurm["model"] == evaluation.executor.slurm
+    assert suite.folder == RunSuiteDir(run.rundir.root / ".slurm")
+
+
+def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
+    found = run.again()
+    assert isinstance(found, Submitted)
+    assert found.folder == run.rundir.root
+    first, *steps = found.summary.split("\n")
+    assert first == f"submitted to Slurm; the result will be in {run.rundir.root}"
+    assert [step.partition(": ")[2] for step in steps[1:]] == [
+        f"eval-factory suite {what} {run.rundir.root}" for what in ("status", "logs -f", "cancel")
+    ]
+    (script,) = run.slurm.submitted
+    assert "#SBATCH --account=lab\n" in script
+    assert len(run.slurm.clean_ups) == 1
+    (line,) = run.store.plan()
+    assert line.no_preflight
+    assert "submitted 1 cell to Slurm" in run.screen.getvalue()
+    assert run.rundir.marker.is_file()
+    assert isinstance(run.again(), Submitted)
+    assert len(run.slurm.submitted) == 1, "what is queued is not submitted again"
+
+
+def test_the_file_beside_it_is_the_same_run(run: Run) -> None:
+    run.again(flags={"config.params.limit_samples": 7})
+    document = yaml.safe_load((run.rundir.root / ".slurm" / "run_config.yml").read_text())
+    assert document["executor"] == "slurm"
+    assert document["slurm"] == {"account": "lab", "mem": "2G", "cpus": 1, "tasks_at_once": 1}
+    again = build_evaluation(Request(document=document), load_framework(), ENV)
+    assert again.as_dict() == run.evaluation(**{"config.params.limit_samples": 7}).as_dict()
+
+
+def test_what_has_ended_becomes_the_output_folder_and_is_collected(run: Run) -> None:
+    run.again(fresh=True)
+    run.ends()
+    assert run.again() == "collected"
+    ((options, executor),) = run.collected
+    assert (options.only_collect, options.fresh, options.no_preflight, executor) == (True, False, True, "slurm")
+    assert run.rundir.evaluation_config.is_file()
+    assert (run.rundir.root / ".slurm").is_dir()
+
+
+class EndsAtOnce(ScriptedSlurm):
+    """Whose tasks have ended as soon as they are submitted."""
+
+    def __init__(self, run: Run, *end: Any) -> None:
+        super().__init__()
+        self.run, self.end = run, end
+
+    def submit(self, script: Path, after: str | None = None) -> str:
+        job = super().submit(script, after)
+        if after is None:
+            self.run.ends(*self.end)
+            self.tasks = []
+        return job
+
+
+def test_a_result_with_gaps_is_shown_as_it_stands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.slurm = EndsAtOnce(run, "partial", 1, "1 of 4 has no answer")
+    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite.POLL_S", 0.0)
+    found = run.again(wait=True)
+    assert isinstance(found, Evaluated)
+    assert found.result.scores[found.result.main_metric].value == 0.5
+    assert str(run.rundir.evaluation_config) in found.summary
+    assert run.collected == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(1, NotReportableError), (2, ConfigError), (3, PrerequisiteError), (4, HelmError), (70, HelmError)],
+)
+def test_a_job_that_failed_ends_as_the_run_would_have(
+    run: Run, code: int, kind: type[EvalFactoryError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.slurm = EndsAtOnce(run, "failed", code, "why it failed")
+    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite.POLL_S", 0.0)
+    with pytest.raises(kind) as caught:
+        run.again(wait=True)
+    assert str(caught.value).startswith("why it failed\n  its logs: eval-factory suite logs ")
+
+
+def test_who_no_longer_waits_is_told_of_the_runs_own_folder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite.run_on_slurm.__defaults__", (interrupt,))
+    with pytest.raises(InterruptedRunError, match=f"suite cancel {run.rundir.root}$"):
+        run.again(wait=True)
+    assert len(run.slurm.tasks) == 1
+
+
+def test_fresh_is_refused_while_it_is_queued(run: Run) -> None:
+    run.again()
+    with pytest.raises(BusyError, match="--fresh: in Slurm already"):
+        run.again(fresh=True)
+
+
+def test_another_folders_files_are_left_alone(run: Run) -> None:
+    run.rundir.root.mkdir()
+    run.rundir.results_yml.write_text("somebody's")
+    with pytest.raises(ConfigError, match="is no output folder of eval-factory"):
+        run.again()
+    assert run.slurm.submitted == []
+
+
+def test_a_task_that_can_never_start_is_said(run: Run) -> None:
+    run.again()
+    (wave,) = run.store.waves()
+    run.slurm.tasks = [QueuedTask(wave.job_name, "7", 0, "PENDING", "PartitionConfig")]
+    with pytest.raises(ConfigError, match=r"PartitionConfig.*set suite.slurm right"):
+        run.again()
+    assert key_of(plan_cells(suite_of(run.evaluation(), make_plan(run.evaluation()), ENV), ENV)[0]) == wave.keys[0]
+
+
+def test_a_preview_shows_the_batch_script_and_writes_nothing(run: Run) -> None:
+    text = "\n".join(job_script(run.evaluation(), ENV))
+    assert "#SBATCH --mem=2G\n" in text
+    assert f"{run.rundir.root}/.slurm/.suite/slurm/plan.jsonl" in text
+    assert not run.rundir.root.exists()
