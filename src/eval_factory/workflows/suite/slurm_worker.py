@@ -9,6 +9,7 @@ own, on a copy of the answers that earlier attempts have paid for, and the first
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import shutil
 import signal
@@ -23,16 +24,20 @@ from eval_factory.core.signals import interrupt_on_signals
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.report.documents import to_yaml
+from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, Outcome, Then, Tried, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.slurm_environment import take_environment
 from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore, read_plan, read_wave
+from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover, wait_for_older
 
 MODULE = "eval_factory.workflows.suite.slurm_worker"
 TASK = "SLURM_ARRAY_TASK_ID"
 MOST_STARTS = 6
 """Of one cell in one wave, with those after lost nodes: a cell that takes its node down is not begun for ever."""
+NO_ROOM = PrerequisiteError.exit_code
+SQLITE_FULL = "database or disk is full"
 AGAIN = (Then.AGAIN, Then.ASK_AND_AGAIN)
 
 
@@ -84,25 +89,40 @@ def _until_it_ends(cell: CellStore, wave: Wave, line: PlanLine, suite: SuiteDir)
             outcome = Outcome(Then.REST, FAILED, reason, HelmError.exit_code)
             cell.publish(_ended("", outcome, MOST_STARTS), wave.number, complete=False)
             return outcome.exit_code
-        attempt = begin(cell, wave, line, suite)
-        outcome = run(attempt, line, suite, Tried(count, line.max_attempts, crashes))
+        attempt, outcome = _begin(cell, wave, line, suite, Tried(count, line.max_attempts, crashes))
         crashes += outcome.crashed
         if outcome.exit_code == InterruptedRunError.exit_code:
             return outcome.exit_code
         if outcome.then not in AGAIN:
             break
-    cell.publish(_ended(attempt.name, outcome, count), wave.number, complete=outcome.status == COMPLETE)
+    cell.publish(_ended(attempt, outcome, count), wave.number, complete=outcome.status == COMPLETE)
     return outcome.exit_code
+
+
+def _begin(cell: CellStore, wave: Wave, line: PlanLine, suite: SuiteDir, tried: Tried) -> tuple[str, Outcome]:
+    """One attempt: the name of its folder, and what came of it. Where the disk takes no more nothing is asked."""
+    try:
+        attempt = cell.new_attempt(wave.number)
+        takeover = Takeover(cell)
+        prepare(attempt, cell, line, suite)
+    except OSError as error:
+        if error.errno not in DISK_TAKES_NO_MORE:
+            raise
+        return "", Outcome(
+            Then.REST, FAILED, f"cannot write {error.filename or cell.folder}: {error.strerror}", NO_ROOM
+        )
+    return attempt.name, run(attempt, line, suite, tried, takeover)
 
 
 def _ended(attempt: str, outcome: Outcome, count: int) -> Ended:
     return Ended(attempt, outcome.status, outcome.exit_code, outcome.reason, count)
 
 
-def begin(cell: CellStore, wave: Wave, line: PlanLine, suite: SuiteDir) -> Path:
-    """A private folder with the run config, and with the answers of the last attempt that can be read."""
-    before = [suite.cell(line.target, line.evaluation), *(path / "out" for path in cell.attempts())]
-    attempt = cell.new_attempt(wave.number)
+def prepare(attempt: Path, cell: CellStore, line: PlanLine, suite: SuiteDir) -> None:
+    """Put the run config into its folder, and the answers of the last attempt that can be read."""
+    wait_for_older(cell, attempt)
+    earlier = (path / "out" for path in cell.attempts() if path != attempt)
+    before = [suite.cell(line.target, line.evaluation), *earlier]
     output = attempt / "out"
     document = copy.deepcopy(dict(line.document))
     document["config"]["output_dir"] = str(output)
@@ -110,14 +130,18 @@ def begin(cell: CellStore, wave: Wave, line: PlanLine, suite: SuiteDir) -> Path:
     for source in reversed(before):
         if copy_answers(RunDir(source), RunDir(output)):
             break
-    return attempt
 
 
 def copy_answers(source: RunDir, target: RunDir) -> bool:
-    """Whether the copy is whole: its writer may be at work on a node that nobody can reach."""
+    """Whether the copy is whole and has any: its writer may be at work on a node that nobody can reach.
+
+    Raises:
+        OSError: the disk takes no more; whoever began without the answers would pay for them again.
+    """
     if not source.cache_db.is_file():
         return False
     target.root.mkdir(parents=True, exist_ok=True)
+    some = False
     try:
         for one, other in zip(source.answers[:2], target.answers[:2], strict=True):
             with suppress(FileNotFoundError):
@@ -125,16 +149,25 @@ def copy_answers(source: RunDir, target: RunDir) -> bool:
                 other.chmod(PRIVATE)
         with closing(sqlite3.connect(target.cache_db)) as connection:
             whole = bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
-    except (OSError, sqlite3.Error):
-        whole = False
-    if not whole:
-        shutil.rmtree(target.root)
-    return whole
+            some = whole and connection.execute("SELECT 1 FROM responses LIMIT 1").fetchone() is not None
+    except (OSError, sqlite3.Error) as error:
+        _raise_if_full(error, target.cache_db)
+    finally:
+        if not some:
+            shutil.rmtree(target.root)
+    return some
 
 
-def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried) -> Outcome:
+def _raise_if_full(error: OSError | sqlite3.Error, path: Path) -> None:
+    if isinstance(error, OSError) and error.errno in DISK_TAKES_NO_MORE:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    if str(error) == SQLITE_FULL:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+
+
+def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried, takeover: Takeover) -> Outcome:
     """Evaluate, as `run_eval` does; what it says goes into the cell's log."""
-    record = attempt / "end.json"
+    record = attempt / ENDED
     log = suite.cell_log(line.target, line.evaluation)
     spec = CellSpec(
         number=tried.attempts,
@@ -146,7 +179,10 @@ def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried) -> Outcome
     )
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
-        code = run_cell(spec, screen)
+        with takeover:
+            code = run_cell(spec, screen)
+        if takeover.happened:
+            screen.write("Slurm has started this cell again elsewhere: the newer start goes on, with its answers\n")
     return outcome_of(end_of(code, record), tried)
 
 
@@ -158,6 +194,10 @@ def main(arguments: list[str]) -> int:
         return work(plan, wave, int(os.environ[TASK]))
     except KeyboardInterrupt:
         return InterruptedRunError.exit_code
+    except OSError as error:
+        if error.errno not in DISK_TAKES_NO_MORE:
+            raise
+        return NO_ROOM  # its log could not be written either; the same command submits the cell again
 
 
 if __name__ == "__main__":
