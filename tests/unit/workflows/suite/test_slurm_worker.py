@@ -146,7 +146,7 @@ def test_a_newer_start_of_the_same_cell_ends_this_one(suite: Suite, monkeypatch:
         return looking[0]
 
     monkeypatch.setattr(slurm_worker, "Takeover", takeover_of)
-    monkeypatch.setattr(slurm_worker, "wait_for_older", lambda cell, attempt: cell.new_attempt(1))
+    monkeypatch.setattr(slurm_worker, "wait_for_older", lambda cell, _attempt: cell.new_attempt(1))
     suite.meanwhile = interrupted
     assert suite.work(TERMINATED) == 130
     assert suite.cell.ended(1) is None
