@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from scripted_endpoint import ScriptedEndpoint
 from virtual_slurm import VirtualSlurm
 
 INSTANCES = 6
-PATIENCE_S = 150.0
+PATIENCE_S = 300.0
 WORKER = "eval_factory.workflows.suite.slurm_worker"
 HELM_RUN = "helm-run"
 
@@ -83,7 +84,7 @@ def write_suite(
 def stand_in(folder: Path, name: str, text: str, **values: object) -> Path:
     """A folder for PATH, in which a command of Slurm's is another."""
     folder.mkdir()
-    real = f"/usr/bin/{name}"
+    real = shutil.which(name)
     (folder / name).write_text(text.format(real=real, folder=folder, **values), "utf-8")
     (folder / name).chmod(0o755)
     return folder
