@@ -13,12 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 from suite_faults import COMMAND, ENV, Endpoint, wait_until, write_benchmark
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from integration.support import varied_answer
 
 CLUSTER = Path(__file__).resolve().parents[1] / "scripts" / "slurm" / "cluster.py"
 MODELS = ("one", "two", "three")
@@ -39,6 +44,11 @@ class Ended:
     wall_s: float
     attempts: int
     """Of all cells, on Slurm."""
+
+
+def answers_of(model: str) -> Callable[[str], str]:
+    """No two models answer alike, so that a cell in another one's place is seen."""
+    return lambda prompt: varied_answer(f"{model}: {prompt}")
 
 
 def write_suite(folder: Path, urls: dict[str, str], instances: int) -> Path:
@@ -87,6 +97,8 @@ def run(folder: Path, instances: int, slurm: Path | None) -> Ended:
     folder.mkdir()
     with ExitStack() as stack:
         known = {name: stack.enter_context(Endpoint(None)) for name in MODELS}
+        for name, endpoint in known.items():
+            endpoint.good = answers_of(name)
         file = write_suite(folder, {name: endpoint.url for name, endpoint in known.items()}, instances)
         started = time.monotonic()
         if slurm is None:

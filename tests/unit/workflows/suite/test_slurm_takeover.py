@@ -1,12 +1,12 @@
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from pathlib import Path
 
 import pytest
 
-from eval_factory.workflows.suite import slurm_takeover
 from eval_factory.workflows.suite.slurm_store import CellStore
 from eval_factory.workflows.suite.slurm_takeover import (
     ENDED,
@@ -118,7 +118,7 @@ def test_it_stops_looking_when_it_is_left(cell: CellStore) -> None:
 
 def test_an_interrupt_is_what_slurm_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(slurm_takeover.os, "kill", lambda pid, number: sent.append((pid, number)))
-    monkeypatch.setattr(slurm_takeover.os, "getpid", lambda: 41)
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(os, "getpid", lambda: 41)
     interrupt_this_process()
     assert sent == [(41, signal.SIGTERM)]

@@ -271,7 +271,7 @@ def test_sqlite_has_words_of_its_own_for_a_full_disk(tmp_path: Path, monkeypatch
     def connect(path: Path) -> sqlite3.Connection:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(slurm_worker.sqlite3, "connect", connect)
+    monkeypatch.setattr(sqlite3, "connect", connect)
     with pytest.raises(OSError, match="No space left") as raised:
         copy_answers(RunDir(tmp_path / "a"), RunDir(tmp_path / "b"))
     assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "b" / "cache.db"))
