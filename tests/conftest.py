@@ -30,16 +30,19 @@ with contextlib.suppress(ValueError):  # not in the main thread
 ROOT = Path(__file__).resolve().parents[1]
 DATA_VARIABLE = "EVAL_FACTORY_MEDICAL_DATA"
 EVERY_TEST = "EVAL_FACTORY_EVERY_TEST"
+ON_DEMAND = {"more_data": "the same with more data", "slow_fault": "a fault that takes a minute of waiting"}
+"""Markers of tests that are run on demand, and what they are."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What another test shows already with other data takes minutes: it is run before a release, and counted as skipped."""
+    """What takes minutes, and shows little more than another test, is run before a release, and counted as skipped."""
     if os.environ.get(EVERY_TEST) == "1":
         return
-    skipped = pytest.mark.skip(reason=f"the same with more data: {EVERY_TEST}=1 runs it, as `nox -s everything` does")
-    for item in items:
-        if item.get_closest_marker("more_data"):
-            item.add_marker(skipped)
+    for name, why in ON_DEMAND.items():
+        skipped = pytest.mark.skip(reason=f"{why}: {EVERY_TEST}=1 runs it, as `nox -s everything` does")
+        for item in items:
+            if item.get_closest_marker(name):
+                item.add_marker(skipped)
 
 
 @pytest.fixture(autouse=True)

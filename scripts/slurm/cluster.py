@@ -10,16 +10,19 @@
     scripts/slurm/cluster.py down [--purge]             stop exactly what was started; --purge: remove its folder
 
 It needs Debian's slurm-wlm and munge. Everything is under EVAL_FACTORY_SLURM (default: eval-factory-slurm in the folder
-for temporary files); ports are free ones, so that several clusters may stand side by side. CPUS, MEMORY_MB and
-MAX_ARRAY change what a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a daemon did not start (its
-log is named); 77 this machine cannot do it: not root, no Debian packages, or no namespaces (it says which).
+for temporary files); each such folder has names, key and ports of its own, so that several clusters may stand side by
+side. CPUS, MEMORY_MB and MAX_ARRAY change what a node has, and the largest array. Exit codes: 0; 2 wrong arguments; 1 a
+daemon did not start (its log is named); 77 this machine cannot do it: not root, no Debian packages, or no namespaces
+(it says which).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -27,14 +30,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 CANNOT = 77
 PACKAGES = {"slurmctld": "slurm-wlm", "munged": "munge"}
 """A program that is needed, and Debian's package of it."""
+IMPATIENT = ("-o", "Acquire::http::Timeout=15", "-o", "Acquire::https::Timeout=15", "-o", "Acquire::Retries=0")
+"""A machine without a network is told so in less than a minute."""
 CONTROLLER, MUNGE = "slurmctld", "munged"
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
+LONGEST_SOCKET = 107
+"""Bytes of the path of a Unix socket."""
+PORTS = range(12_000, 32_000)
+"""Below those that the kernel gives to whoever connects."""
 CONFIGURATION = """\
 ClusterName=evalfactory
 SlurmctldHost={host}(127.0.0.1)
@@ -53,9 +63,6 @@ SlurmdPidFile={root}/slurmd-%n.pid
 SlurmdLogFile={root}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-MpiDefault=none
-SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
@@ -84,11 +91,14 @@ class Cluster:
         self.conf = root / "slurm.conf"
         self._records = root / "started"
         """A file for each process: its id and when it began, so that no other with the same id is ever killed."""
+        self._socket = root / "munge.sock"
 
     def up(self, count: int) -> None:
         self._install()
         if any(self._is_alive(name) for name in self._names()):
             raise SystemExit(f"a cluster runs in {self.root}; stop it first: {sys.argv[0]} down")
+        if len(os.fsencode(self._socket)) > LONGEST_SOCKET:
+            raise SystemExit(f"{self._socket} is too long for a socket: set EVAL_FACTORY_SLURM to a shorter folder")
         shutil.rmtree(self.root, ignore_errors=True)
         for folder in (self.root / "state", self._records):
             folder.mkdir(parents=True)
@@ -98,10 +108,10 @@ class Cluster:
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         self._start(MUNGE, ["munged", "--foreground", "--force", f"--key-file={key}",
-                            f"--socket={self.root}/munge.sock", f"--pid-file={self.root}/munged.pid",
+                            f"--socket={self._socket}", f"--pid-file={self.root}/munged.pid",
                             f"--log-file={self.root}/munged.log",
                             f"--seed-file={self.root}/munged.seed"])  # fmt: skip
-        self._until(lambda: (self.root / "munge.sock").exists(), MUNGE)
+        self._until(lambda: self._socket.exists(), MUNGE)
         self.start_controller()
         for number in range(1, count + 1):
             self.start_node(f"n{number}")
@@ -150,18 +160,8 @@ class Cluster:
     def _install(self) -> None:
         if os.geteuid() != 0:
             raise CannotError("it needs root, for the daemons and the nodes' namespaces")
-        missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
-        if missing:
-            if shutil.which("apt-get") is None:
-                raise CannotError(f"{' and '.join(missing)} missing, and there is no apt-get to install them with")
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for arguments in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *missing]):
-                done = subprocess.run(
-                    ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
-                )
-                if done.returncode:
-                    last = (done.stderr.strip().splitlines() or ["no reason was given"])[-1]
-                    raise CannotError(f"apt-get cannot install {' and '.join(missing)}: {last}")
+        with _one_at_a_time():
+            _install_packages()
         tried = subprocess.run(
             ["unshare", "--fork", "--pid", "--mount-proc", "--uts", "true"], capture_output=True, text=True, check=False
         )
@@ -170,19 +170,8 @@ class Cluster:
 
     def _configure(self, count: int) -> None:
         host = socket.gethostname().partition(".")[0]
-        port, *node_ports = _free_ports(count + 1)
-        size = f"CPUs={os.environ.get('CPUS', '2')} RealMemory={os.environ.get('MEMORY_MB', '2000')} State=UNKNOWN"
-        values = {"host": host, "port": port, "root": self.root, "max_array": os.environ.get("MAX_ARRAY", "1001")}
-        lines = [CONFIGURATION.format(**values)]
-        for number, own in enumerate(node_ports, 1):
-            lines.append(f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={own} {size}\n")
-        lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n")
-        self.conf.write_text("".join(lines), "utf-8")
-        # slurmd opens a cgroup plugin even where nothing uses it; to look for the right one fails without systemd
-        (self.root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n", "utf-8")
-        names = "".join(f"127.0.0.1 n{number}\n" for number in range(1, count + 1))
-        (self.root / "hosts").write_text(f"127.0.0.1 localhost {host}\n{names}", "utf-8")
-        (self.root / "env").write_text(f"export SLURM_CONF={self.conf}\n", "utf-8")
+        for name, text in files(self.root, host, free_ports(count + 1, str(self.root)), os.environ).items():
+            (self.root / name).write_text(text, "utf-8")
 
     def _known_node(self, name: str) -> None:
         if not self.conf.is_file() or f"NodeName={name} " not in self.conf.read_text("utf-8"):
@@ -241,6 +230,41 @@ class Cluster:
             raise SystemExit(f"{name} did not start in {PATIENCE_S:.0f} s: see {self.root}/{name}.out") from None
 
 
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """apt-get itself refuses where another one works."""
+    with (Path(tempfile.gettempdir()) / "eval-factory-slurm.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def missing_packages() -> list[str]:
+    return [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+
+
+def _install_packages() -> None:
+    """
+    Raises:
+        CannotError: they cannot be had.
+    """
+    missing = missing_packages()
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise CannotError(f"{' and '.join(missing)} missing, and there is no apt-get to install them with")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    said = []
+    for arguments in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *missing]):
+        done = subprocess.run(
+            ["apt-get", *IMPATIENT, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+        said += done.stderr.strip().splitlines()
+    if missing_packages():
+        raise CannotError(
+            f"apt-get cannot install {' and '.join(missing)}: {said[-1] if said else 'it does not say why'}"
+        )
+
+
 def _wait_for(holds: Callable[[], bool], seconds: float) -> None:
     ends = time.monotonic() + seconds
     while not holds():
@@ -273,12 +297,39 @@ def _slurmd_below(pid: int) -> int:
     raise SystemExit("the node has no slurmd")
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+def files(root: Path, host: str, ports: Sequence[int], env: Mapping[str, str]) -> dict[str, str]:
+    """Name -> text of what the daemons read.
+
+    Args:
+        ports: the controller's, and one for each node.
+    """
+    port, *node_ports = ports
+    size = f"CPUs={env.get('CPUS', '2')} RealMemory={env.get('MEMORY_MB', '2000')} State=UNKNOWN"
+    lines = [CONFIGURATION.format(host=host, port=port, root=root, max_array=env.get("MAX_ARRAY", "1001"))]
+    for number, own in enumerate(node_ports, 1):
+        lines.append(f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={own} {size}\n")
+    lines.append("PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n")
+    names = "".join(f"127.0.0.1 n{number}\n" for number in range(1, len(node_ports) + 1))
+    return {
+        "slurm.conf": "".join(lines),
+        # slurmd opens a cgroup plugin even where nothing uses it; to look for the right one fails without systemd
+        "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
+        "hosts": f"127.0.0.1 localhost {host}\n{names}",
+        "env": f"export SLURM_CONF={shlex.quote(str(root / 'slurm.conf'))}\n",
+    }
+
+
+def free_ports(count: int, name: str) -> list[int]:
+    """Clusters of two names that start at the same moment look at different places first."""
+    first = zlib.crc32(name.encode()) % len(PORTS)
+    found: list[int] = []
+    for port in (*PORTS[first:], *PORTS[:first]):
+        if len(found) == count:
+            break
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 def main(arguments: list[str]) -> int:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from integration.support import CANARY, program_environment, varied_answer
 from scripted_endpoint import ScriptedEndpoint
+from slurm_trial import PATIENCE_S, until
 from virtual_slurm import VirtualSlurm, virtual_slurm
 
 INSTANCES = 4
-PATIENCE_S = 150.0
 
 
 @dataclass
@@ -50,14 +48,6 @@ def run_config(folder: Path, url: str) -> Path:
     path = folder / "run.yml"
     path.write_text(yaml.safe_dump(document), "utf-8")
     return path
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    ends = time.monotonic() + PATIENCE_S
-    while not (found := holds()):
-        assert time.monotonic() < ends, "it does not happen"
-        time.sleep(0.2)
-    return found
 
 
 @dataclass

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from faults.test_disturbed_slurm import ended, run_suite, table
 from integration.executors.test_server_process import is_alive, pids
 from integration.support import CANARY
+from slurm_trial import run_suite, table
 from virtual_slurm import virtual_slurm
 
 SERVER = Path(__file__).resolve().parents[1] / "model_server.py"
@@ -35,7 +35,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.C
     file = folder / "suite.yml"
     file.write_text(yaml.safe_dump({"suite": section}), "utf-8")
     with virtual_slurm(folder / "slurm") as cluster:
-        done = ended(run_suite(file, cluster, "--wait"))
+        done = run_suite(file, cluster, "--wait")
     return folder, done
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from faults.test_disturbed_slurm import PATIENCE_S, ended, run_suite, until
 from integration.support import varied_answer
 from scripted_endpoint import PROBE, ScriptedEndpoint
+from slurm_trial import PATIENCE_S, end_of, run_suite, suite_that_runs, until
 from virtual_slurm import virtual_slurm
 
 INSTANCES = 8
@@ -68,16 +68,16 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharded]:
     with virtual_slurm(folder / "slurm") as cluster, ScriptedEndpoint(answer) as endpoint:
         try:
             file = suite_file(folder, endpoint.url, shards=PARTS)
-            submitter = run_suite(file, cluster, "--executor", "slurm", "--wait")
-            until(lambda: len(asked_of(endpoint)) == 2 * PARTS)  # `parallelism` of both
-            running = cluster.tasks()
-            cluster.do("node-kill", running[0][2])
-            go_on.set()
-            last = ended(submitter)
+            with suite_that_runs(file, cluster, "--wait") as submitter:
+                until(lambda: len(asked_of(endpoint)) == 2 * PARTS)  # `parallelism` of both
+                running = cluster.tasks()
+                cluster.do("node-kill", running[0][2])
+                go_on.set()
+                last = end_of(submitter)
             assert last.returncode == 0, last.stdout + last.stderr
             asked = asked_of(endpoint)
             endpoint.requests.clear()
-            here = ended(run_suite(suite_file(folder / "here", endpoint.url), None))
+            here = run_suite(suite_file(folder / "here", endpoint.url), None)
             assert here.returncode == 0, here.stderr
             first = [f"{state} {name.rpartition('_')[2]}" for name, state, _ in running]
             whole = folder / "here" / "out" / NAME / "sample_medical_qa"

@@ -321,7 +321,10 @@ def _code_of(error: OSError) -> int:
     if error.errno not in DISK_TAKES_NO_MORE:
         return _report_defect(error)
     flush_or_silence(sys.stdout)
-    _say(f"cannot write {error.filename or 'the output'}: {error.strerror}; what was answered is kept")
+    _say(
+        f"cannot write {error.filename or 'the output'}: {error.strerror}; what was answered is kept\n"
+        "  make room there, or make it writable, then run the same command again"
+    )
     return PrerequisiteError.exit_code
 
 

@@ -16,7 +16,7 @@ from eval_factory.cli import main
     ("number", "path", "code", "said"),
     [
         (errno.ENAMETOOLONG, "x", 3, "eval-factory: x: "), (errno.EACCES, b"y", 3, "eval-factory: y: "), (errno.EACCES, None, 70, "a defect"),
-        (errno.ENOSPC, "x", 3, "cannot write x: "), (errno.ENOSPC, None, 3, "cannot write the output: "), (errno.EBUSY, "x", 70, "a defect"),
+        (errno.ENOSPC, "x", 3, "cannot write x: "), (errno.EROFS, "x", 3, "make room there, or make it writable, then run the same command again"), (errno.ENOSPC, None, 3, "cannot write the output: "), (errno.EBUSY, "x", 70, "a defect"),
     ],
 )  # fmt: skip
 def test_codes(

@@ -28,7 +28,7 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_environment import take_environment
 from eval_factory.workflows.suite.slurm_shards import Step
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore, read_plan, read_wave
-from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, begin, remove_environments, store_of
+from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, prepare, remove_environments, store_of
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED
 from eval_factory.workflows.suite.suite_options import SuiteOptions
 
@@ -119,7 +119,8 @@ def suite_of(lines: Sequence[PlanLine], publisher: Publisher) -> Suite:
     folder = SuiteDir(store.served(first.target, wave.number).absolute())
     cells = []
     for line in lines:
-        attempt = begin(Step(store.cell(line.key), line, wave.number), store.suite)
+        attempt = store.cell(line.key).new_attempt(wave.number)
+        prepare(attempt, Step(store.cell(line.key), line, wave.number), store.suite)
         output = attempt.absolute() / "out"
         publisher.attempts[line.target, line.evaluation] = (line.key, attempt.name)
         document = copy.deepcopy(dict(line.document))

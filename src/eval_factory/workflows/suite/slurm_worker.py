@@ -9,6 +9,7 @@ own, on a copy of the answers that earlier attempts have paid for, and the first
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import shutil
 import signal
@@ -27,17 +28,21 @@ from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.merged_stores import merge_store
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.report.documents import to_yaml
+from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, Outcome, Then, Tried, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.slurm_environment import take_environment
 from eval_factory.workflows.suite.slurm_shards import Step, cell_key, is_over, steps
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore, read_plan, read_wave
+from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover, wait_for_older
 
 MODULE = "eval_factory.workflows.suite.slurm_worker"
 TASK = "SLURM_ARRAY_TASK_ID"
 MOST_STARTS = 6
 """Of one cell in one wave, with those after lost nodes: a cell that takes its node down is not begun for ever."""
+NO_ROOM = PrerequisiteError.exit_code
+SQLITE_FULL = "database or disk is full"
 AGAIN = (Then.AGAIN, Then.ASK_AND_AGAIN)
 
 
@@ -89,26 +94,45 @@ def _until_it_ends(step: Step, suite: SuiteDir) -> int:
             outcome = Outcome(Then.REST, FAILED, reason, HelmError.exit_code)
             cell.publish(_ended("", outcome, MOST_STARTS), step.wave, complete=False)
             return outcome.exit_code
-        attempt = begin(step, suite)
-        outcome = run(attempt, step, suite, Tried(count, line.max_attempts, crashes))
+        attempt, outcome = _begin(step, suite, Tried(count, line.max_attempts, crashes))
         crashes += outcome.crashed
         if outcome.exit_code == InterruptedRunError.exit_code:
             return outcome.exit_code
         if outcome.then not in AGAIN or (step.part is not None and not outcome.crashed):
             break  # the gaps of a part are asked again by who scores the cell
-    cell.publish(_ended(attempt.name, outcome, count), step.wave, complete=outcome.status == COMPLETE)
+    cell.publish(_ended(attempt, outcome, count), step.wave, complete=outcome.status == COMPLETE)
     return outcome.exit_code
+
+
+def _begin(step: Step, suite: SuiteDir, tried: Tried) -> tuple[str, Outcome]:
+    """One attempt: the name of its folder, and what came of it. Where the disk takes no more nothing is asked."""
+    cell = step.cell
+    try:
+        attempt = cell.new_attempt(step.wave)
+        takeover = Takeover(cell)
+        wait_for_older(cell, attempt)
+        prepare(attempt, step, suite)
+    except OSError as error:
+        if error.errno not in DISK_TAKES_NO_MORE:
+            raise
+        reason = f"cannot write {error.filename or cell.folder}: {error.strerror}"
+        return "", Outcome(Then.REST, FAILED, reason, NO_ROOM)
+    return attempt.name, run(attempt, step, suite, tried, takeover)
 
 
 def _ended(attempt: str, outcome: Outcome, count: int) -> Ended:
     return Ended(attempt, outcome.status, outcome.exit_code, outcome.reason, count)
 
 
-def begin(step: Step, suite: SuiteDir) -> Path:
-    """A private folder with the run config, and with the answers of the last attempt that can be read."""
+def prepare(attempt: Path, step: Step, suite: SuiteDir) -> None:
+    """Put the run config into its folder, and the answers of the last attempt that can be read.
+
+    Raises:
+        OSError: the disk takes no more.
+    """
     line = step.line
-    before = [suite.cell(line.target, line.evaluation), *(path / "out" for path in step.cell.attempts())]
-    attempt = step.cell.new_attempt(step.wave)
+    earlier = (path / "out" for path in step.cell.attempts() if path != attempt)
+    before = [suite.cell(line.target, line.evaluation), *earlier]
     output = attempt / "out"
     document = copy.deepcopy(dict(line.document))
     document["config"]["output_dir"] = str(output)
@@ -120,7 +144,6 @@ def begin(step: Step, suite: SuiteDir) -> Path:
         if copy_answers(RunDir(source), RunDir(output)):
             break
     put_together(step.merged, RunDir(output))
-    return attempt
 
 
 def put_together(sources: Sequence[Path], target: RunDir) -> None:
@@ -136,10 +159,15 @@ def put_together(sources: Sequence[Path], target: RunDir) -> None:
 
 
 def copy_answers(source: RunDir, target: RunDir) -> bool:
-    """Whether the copy is whole: its writer may be at work on a node that nobody can reach."""
+    """Whether the copy is whole and has any: its writer may be at work on a node that nobody can reach.
+
+    Raises:
+        OSError: the disk takes no more; whoever began without the answers would pay for them again.
+    """
     if not source.cache_db.is_file():
         return False
     target.root.mkdir(parents=True, exist_ok=True)
+    some = False
     try:
         for one, other in zip(source.answers[:2], target.answers[:2], strict=True):
             with suppress(FileNotFoundError):
@@ -147,16 +175,25 @@ def copy_answers(source: RunDir, target: RunDir) -> bool:
                 other.chmod(PRIVATE)
         with closing(sqlite3.connect(target.cache_db)) as connection:
             whole = bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
-    except (OSError, sqlite3.Error):
-        whole = False
-    if not whole:
-        shutil.rmtree(target.root)
-    return whole
+            some = whole and connection.execute("SELECT 1 FROM responses LIMIT 1").fetchone() is not None
+    except (OSError, sqlite3.Error) as error:
+        _raise_if_full(error, target.cache_db)
+    finally:
+        if not some:
+            shutil.rmtree(target.root)
+    return some
 
 
-def run(attempt: Path, step: Step, suite: SuiteDir, tried: Tried) -> Outcome:
+def _raise_if_full(error: OSError | sqlite3.Error, path: Path) -> None:
+    if isinstance(error, OSError) and error.errno in DISK_TAKES_NO_MORE:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    if str(error) == SQLITE_FULL:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+
+
+def run(attempt: Path, step: Step, suite: SuiteDir, tried: Tried, takeover: Takeover) -> Outcome:
     """Evaluate, as `run_eval` does; what it says goes into the cell's log, of a part into one of its own."""
-    line, record = step.line, attempt / "end.json"
+    line, record = step.line, attempt / ENDED
     log = suite.cell_log(line.target, line.evaluation)
     if step.part is not None:
         log = log.with_name(f"{line.evaluation}.{folder_name(line.part, line.of)}.log")
@@ -172,7 +209,10 @@ def run(attempt: Path, step: Step, suite: SuiteDir, tried: Tried) -> Outcome:
     )
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
-        code = run_cell(spec, screen)
+        with takeover:
+            code = run_cell(spec, screen)
+        if takeover.happened:
+            screen.write("Slurm has started this cell again elsewhere: the newer start goes on, with its answers\n")
     return outcome_of(end_of(code, record), tried)
 
 
@@ -184,6 +224,10 @@ def main(arguments: list[str]) -> int:
         return work(plan, wave, int(os.environ[TASK]))
     except KeyboardInterrupt:
         return InterruptedRunError.exit_code
+    except OSError as error:
+        if error.errno not in DISK_TAKES_NO_MORE:
+            raise
+        return NO_ROOM  # its log could not be written either; the same command submits the cell again
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -18,7 +19,8 @@ from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.cell_spec import CellSpec
 from eval_factory.workflows.suite.slurm_environment import write_environment
 from eval_factory.workflows.suite.slurm_shards import Tasks, lines_of
-from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_takeover import Takeover
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, copy_answers, main, work
 
 KEY = "t/e/0a1b"
@@ -46,6 +48,8 @@ class Suite:
         self.ends: list[dict[str, Any]] = []
         self.meanwhile: Callable[[], object] = lambda: None
         monkeypatch.setattr(slurm_worker, "run_cell", self._run)
+        self.waited_for: list[list[Path]] = []
+        monkeypatch.setattr(slurm_worker, "wait_for_older", self._wait)
         monkeypatch.setenv("OPENAI_API_KEY", "not this")
         self.cell = self.store.cell(KEY)
 
@@ -58,6 +62,10 @@ class Suite:
         Path(spec.record).write_text(json.dumps(end), "utf-8")
         code: int = end["exit_code"]
         return code
+
+    def _wait(self, cell: CellStore, attempt: Path) -> None:
+        self.waited_for.append([path for path in cell.attempts() if path != attempt])
+        assert not (attempt / "out").exists()
 
     def work(self, *ends: dict[str, Any], index: int = 0) -> int:
         self.ends = list(ends)
@@ -128,6 +136,33 @@ def test_a_task_that_runs_twice_is_published_once(suite: Suite) -> None:
     assert suite.cell.done() == suite.cell.ended(1) == other
 
 
+def test_a_newer_start_of_the_same_cell_ends_this_one(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It began after this one had its folder, and before this one had its answers."""
+    looking: list[Takeover] = []
+
+    def interrupted() -> None:
+        (takeover,) = looking
+        takeover.look()
+
+    def takeover_of(cell: CellStore) -> Takeover:
+        looking.append(Takeover(cell, lambda: None, every_s=60.0))
+        return looking[0]
+
+    monkeypatch.setattr(slurm_worker, "Takeover", takeover_of)
+    monkeypatch.setattr(slurm_worker, "wait_for_older", lambda cell, _attempt: cell.new_attempt(1))
+    suite.meanwhile = interrupted
+    assert suite.work(TERMINATED) == 130
+    assert suite.cell.ended(1) is None
+    assert "Slurm has started this cell again elsewhere" in suite.dir.cell_log("t", "e").read_text()
+
+
+def test_answers_are_copied_when_older_starts_have_ended(suite: Suite) -> None:
+    suite.work(CRASH, COMPLETE)
+    first, second = suite.waited_for
+    assert first == []
+    assert [path.name for path in second] == [Path(suite.specs[0].run_config).parent.name]
+
+
 def test_a_cell_that_takes_its_node_down_is_not_begun_for_ever(suite: Suite) -> None:
     for _ in range(MOST_STARTS - 1):
         suite.cell.new_attempt(1)
@@ -158,15 +193,15 @@ def test_without_keys_nothing_is_asked(suite: Suite) -> None:
 def journal(rundir: RunDir, *values: int) -> None:
     rundir.root.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(rundir.cache_db)
-    connection.execute("CREATE TABLE IF NOT EXISTS t (x)")
-    connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in values])
+    connection.execute("CREATE TABLE IF NOT EXISTS responses (x)")
+    connection.executemany("INSERT INTO responses VALUES (?)", [(value,) for value in values])
     connection.commit()
     connection.close()
 
 
 def answers(rundir: RunDir) -> list[int]:
     connection = sqlite3.connect(rundir.cache_db)
-    found = [row[0] for row in connection.execute("SELECT x FROM t")]
+    found = [row[0] for row in connection.execute("SELECT x FROM responses")]
     connection.close()
     return found
 
@@ -190,6 +225,79 @@ def test_a_torn_journal_is_left_and_the_one_before_is_taken(suite: Suite) -> Non
     torn.cache_db.write_bytes(b"SQLite format 3\0" + b"x" * 5000)
     suite.work(COMPLETE)
     assert answers(RunDir(suite.cell.attempts()[1] / "out")) == [1]
+
+
+def test_a_journal_without_answers_does_not_hide_the_one_before(suite: Suite) -> None:
+    """It was begun when nothing could be copied."""
+    suite.cell.new_attempt(1)
+    journal(RunDir(suite.cell.attempts()[0] / "out"), 1)
+    (suite.cell.attempts()[0] / "later").touch()
+    suite.cell.new_attempt(1)
+    journal(RunDir(suite.cell.attempts()[1] / "out"))
+    suite.work(COMPLETE)
+    assert answers(RunDir(suite.cell.attempts()[2] / "out")) == [1]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_on_a_full_disk_nothing_is_asked_without_the_answers(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    journal(RunDir(suite.dir.cell("t", "e")), 1)
+
+    def full(one: Path, other: Path) -> None:
+        raise OSError(number, os.strerror(number), str(other))
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    assert suite.work() == 3
+    ended = suite.cell.ended(1)
+    assert ended is not None
+    assert (ended.attempt, ended.status, ended.exit_code) == ("", "failed", 3)
+    assert str(ended.reason).startswith("cannot write ")
+    assert str(ended.reason).endswith(f"out/cache.db: {os.strerror(number)}")
+    (attempt,) = suite.cell.attempts()
+    assert not (attempt / "out").exists()
+
+
+def test_another_trouble_with_a_copy_is_no_full_disk(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal(RunDir(suite.dir.cell("t", "e")), 1)
+
+    def unreadable(one: Path, other: Path) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr("shutil.copyfile", unreadable)
+    assert suite.work(COMPLETE) == 0
+
+
+def test_sqlite_has_words_of_its_own_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal(RunDir(tmp_path / "a"), 1)
+
+    def connect(path: Path) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with pytest.raises(OSError, match="No space left") as raised:
+        copy_answers(RunDir(tmp_path / "a"), RunDir(tmp_path / "b"))
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "b" / "cache.db"))
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 3), (errno.EIO, None)])
+def test_a_disk_that_takes_no_more_ends_the_task_quietly(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, number: int, code: int | None
+) -> None:
+    def full(self: CellStore, *arguments: object, **named: object) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(CellStore, "publish", full)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
+    suite.ends = [COMPLETE]
+    given = [str(suite.store.plan_file), str(suite.store.wave_file(1))]
+    if code is None:
+        with pytest.raises(OSError, match="no"):
+            main(given)
+    else:
+        assert main(given) == code
 
 
 def test_nothing_to_copy(tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+"""Faults on a real Slurm that take a minute of waiting each: run where EVAL_FACTORY_EVERY_TEST is 1."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from slurm_trial import (
+    INSTANCES,
+    WORKER,
+    Gate,
+    begun,
+    end_of,
+    gate,
+    processes,
+    published,
+    run_suite,
+    stand_in,
+    store,
+    suite_that_runs,
+    table,
+    until,
+    waves,
+    write_suite,
+)
+from virtual_slurm import VirtualSlurm, virtual_slurm
+
+pytestmark = pytest.mark.slow_fault
+ANSWERED = 3
+"""Before the gate shuts."""
+IN_FLIGHT = 2
+DISK = "12m"
+SILENT_S = 60
+SILENT = """#!/bin/bash
+if (($(date +%s) < {until})); then echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; fi
+exec "{real}" "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Mounted before there are nodes, which see only what was there when they began."""
+    folder = tmp_path_factory.mktemp("disk")
+    argv = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(folder)]
+    if os.geteuid() or subprocess.run(argv, check=False).returncode:
+        pytest.skip("it needs root, and leave to mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualSlurm]:
+    with virtual_slurm(tmp_path_factory.mktemp("slurm") / "c") as cluster:
+        yield cluster
+
+
+def one_cell(folder: Path, opens: Gate, **slurm: str) -> Path:
+    return write_suite(
+        folder,
+        opens.endpoint.url,
+        ("only",),
+        slurm={"tasks_at_once": 1, **slurm},
+        parallelism=IN_FLIGHT,
+        request_timeout=600,
+    )
+
+
+def assert_complete(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row["status"] for row in table(folder)] == ["complete"]
+    assert published(folder) == 1
+
+
+def assert_paid_once(opens: Gate) -> None:
+    """But for what was in flight when a start ended."""
+    assert opens.asked == INSTANCES + opens.twice
+    assert opens.twice <= IN_FLIGHT
+
+
+def test_of_two_starts_on_two_nodes_the_newer_one_goes_on(cluster: VirtualSlurm, tmp_path: Path) -> None:
+    with gate(ANSWERED) as opens:
+        file = one_cell(tmp_path, opens)
+        assert run_suite(file, cluster).returncode == 0
+        until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
+        (first,) = processes(WORKER, tmp_path)
+        ((_, _, node),) = cluster.tasks()
+        cluster.do("node-kill", node, "STOP")
+        try:
+            until(lambda: begun(tmp_path / "out") == [2])
+            assert len(processes(WORKER, tmp_path)) == 2
+            until(lambda: opens.asked == ANSWERED + 2 * IN_FLIGHT)
+            assert first not in processes(WORKER, tmp_path)
+        finally:
+            cluster.do("node-kill", node, "CONT")
+        opens.opened.set()
+        assert_complete(run_suite(file, cluster, "--wait"), tmp_path / "out")
+    assert_paid_once(opens)
+    assert (waves(tmp_path / "out"), begun(tmp_path / "out")) == ([1], [2])
+    log = (tmp_path / "out" / ".suite" / "cells" / "only" / "sample_medical_qa.log").read_text("utf-8")
+    assert log.count("Slurm has started this cell again elsewhere") == 1
+
+
+def test_a_cell_goes_on_after_the_end_of_its_time(cluster: VirtualSlurm, tmp_path: Path) -> None:
+    """Slurm tells it 30 to 90 s before; the second start gets what was not answered."""
+    with gate(ANSWERED) as opens, suite_that_runs(one_cell(tmp_path, opens, time="2"), cluster, "--wait") as last:
+        until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
+        until(lambda: waves(tmp_path / "out") == [1, 1])
+        opens.opened.set()
+        assert_complete(end_of(last), tmp_path / "out")
+    assert_paid_once(opens)
+    assert begun(tmp_path / "out") == [2]
+
+
+def test_a_full_disk_costs_nothing_that_was_answered(cluster: VirtualSlurm, small_disk: Path) -> None:
+    out = small_disk / "out"
+    ballast = small_disk / "ballast"
+    with gate(ANSWERED) as opens:
+        file = one_cell(small_disk, opens)
+        assert run_suite(file, cluster).returncode == 0
+        until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
+        fill(ballast)
+        opens.opened.set()
+        until(lambda: not cluster.tasks())
+        full = run_suite(file, cluster, "--wait")
+        assert full.returncode == 3, full.stdout + full.stderr
+        assert "No space left on device" in full.stdout + full.stderr
+        assert "same command again" in full.stdout + full.stderr
+        assert opens.asked == ANSWERED + IN_FLIGHT
+        ballast.unlink()
+        until(lambda: not cluster.tasks())
+        assert_complete(run_suite(file, cluster, "--wait"), out)
+    assert_paid_once(opens)
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        for size in (65536, 1):
+            with suppress(OSError):
+                while file.write(b"x" * size):
+                    pass
+
+
+def test_a_queue_that_is_silent_for_a_minute_loses_nothing(cluster: VirtualSlurm, tmp_path: Path) -> None:
+    began = int(subprocess.run(["date", "+%s"], capture_output=True, text=True, check=True).stdout)
+    with gate(INSTANCES) as opens:
+        file = one_cell(tmp_path, opens)
+        assert run_suite(file, cluster).returncode == 0
+        silent = stand_in(tmp_path / "silent", "squeue", SILENT, until=began + SILENT_S)
+        done = run_suite(file, cluster, "--wait", path=silent)
+    assert_complete(done, tmp_path / "out")
+    assert done.stderr.count("squeue does not say what is queued") == 1
+    assert (opens.asked, opens.twice, waves(tmp_path / "out")) == (INSTANCES, 0, [1])
+    assert not list((store(tmp_path / "out") / "waves").glob("*.env"))
