@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.executors.slurm_script import clean_up_name
+
 CLUSTER = Path(__file__).resolve().parents[1] / "scripts" / "slurm" / "cluster.py"
 CANNOT = 77
 TIMEOUT_S = 300
@@ -44,9 +46,10 @@ class VirtualSlurm:
         return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
 
     def tasks(self) -> list[tuple[str, str, str]]:
-        """(job's name and task's number, state, node) of all that waits or runs."""
+        """(job's name and task's number, state, node) of all that waits or runs; not of jobs that only delete keys."""
         lines = self.ask("squeue", "--noheader", "--array", "--format=%j_%K|%T|%N").splitlines()
-        return [(name, state, node) for name, state, node in (line.split("|") for line in lines)]
+        found = [(name, state, node) for name, state, node in (line.split("|") for line in lines)]
+        return [task for task in found if clean_up_name("") not in task[0]]
 
 
 @contextmanager
