@@ -27,6 +27,7 @@ from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.custom.definition import Benchmark, load_benchmark
 from eval_factory.tasks.custom.table_check import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
+from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
@@ -323,17 +324,22 @@ def _with_benchmark(
 
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """The task that a benchmark is: `custom` with what the benchmark says of itself."""
-    helm = {
+    helm: dict[str, Any] = {
         "scenario": benchmark.name,
         "main_metric": benchmark.main_metric,
         "judges": task.helm.judges if benchmark.has_jury else (),
         "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER) if benchmark.has_clusters else None,
     }
+    defaults = task.defaults
+    if benchmark.is_rubric:
+        helm |= {"run_spec": RUBRIC_RUN_SPEC, "rubric": True, "zero_shot": True}
+        defaults = {**defaults, "config": {**defaults["config"], "supported_endpoint_types": ["chat"]}}
     about = {"source": str(benchmark.path), "instances": benchmark.instances, "notes": benchmark.notes}
     return task.model_copy(
         update={
             "name": f"{task.name}.{benchmark.name}",
             "description": benchmark.description,
+            "defaults": defaults,
             "helm": task.helm.model_copy(update=helm),
             "about": task.about.model_copy(update=about),
         }
