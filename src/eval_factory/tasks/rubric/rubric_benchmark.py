@@ -28,7 +28,7 @@ _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 
 class _File(StrictModel):
     kind: Literal["rubric"]
-    name: Annotated[_Text, Field(pattern=re.compile(NAME.pattern))]
+    name: Annotated[_Text, Field(pattern=re.compile(rf"\A{NAME.pattern}"))]
     description: _Text
     dataset_file: _Text
     max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
