@@ -22,6 +22,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "scale.md": "large evaluations: one in several processes, with resume",
         "slurm.md": "the cells of a suite as jobs of Slurm",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
+        "rubrics.md": "answers judged by physicians' criteria: HealthBench, or a rubric of your own",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
         "judges.md": "juries, keys, tokens (OAuth), certificates and proxies, NVIDIA Cloud Functions",
         "cost.md": "what a run costs, limits at which it stops, estimates before it",

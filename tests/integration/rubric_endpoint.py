@@ -14,7 +14,6 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 MODEL = "test/model"
 _CRITERION = re.compile(r"<criterion>\n(?:\[(-?[\d.]+)\] )(.*?)\n</criterion>", re.DOTALL)
 _CONVERSATION = re.compile(r"<conversation>\n(.*)\n</conversation>", re.DOTALL)
-AGAIN = "\n\nYour previous answer to this could not be used"
 
 Answer = Callable[[list[dict[str, str]]], str]
 Judge = Callable[[str, str, str], str]
@@ -26,7 +25,7 @@ def said(met: bool, why: str = "That is what the answer says.") -> str:
 
 
 class RubricEndpoint(ScriptedEndpoint):
-    """Counts what each judge is asked; `first_only` says what is answered to a question that is put again."""
+    """Counts what the model and each judge are asked."""
 
     def __init__(self, answer: Answer, judge: Judge) -> None:
         super().__init__(lambda _prompt: "")
