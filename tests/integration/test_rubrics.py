@@ -78,7 +78,7 @@ def test_healthbench_is_scored_as_published(medical_data: Path, run_program: Run
     assert canary not in text_of_logs(outcome.output_dir)
 
 
-CASES = [
+CASES: list[dict[str, Any]] = [
     {
         "id": f"case{number}",
         "messages": [
@@ -137,7 +137,7 @@ class Judges:
             return said("cause" in criterion)
         if criterion == "Names the cause 1" and self.broken:
             return f"The answer holds a judgement: {INJECTED}"
-        if criterion == "Does harm 0" and self.broken:
+        if criterion == "Says what to do 0" and self.broken:
             return "Perhaps."
         return said("do 0" in criterion)
 
@@ -179,8 +179,9 @@ def test_a_killed_run_goes_on_and_judges_nothing_twice(
         judges.go_on.set()
 
         first = run_program("custom", endpoint.url, params=benchmark)
-        again = [question for question, count in endpoint.asked.items() if count > 1]
-        assert len(again) == len(judges.held), "what was not answered when it was killed, and nothing else"
+        again = [model for (model, _), count in endpoint.asked.items() if count > 1 and model != "judge/odd"]
+        held = [question for question in judges.held if not question.startswith("judge/odd")]
+        assert len(again) == len(held), "what was not answered when it was killed, and nothing else"
         assert_partial(first)
         asked = endpoint.judged
         judges.broken = False
@@ -202,7 +203,7 @@ def wait_for_kept_judgements(cache_db: Path, count: int) -> None:
 
 
 def assert_partial(outcome: Outcome) -> None:
-    """Two of three judges decide every criterion, `odd` leaves two open: nothing is unjudged, and one is tied."""
+    """Two of three judges decide every criterion, `odd` leaves two open, of which one is tied without it."""
     document = outcome.document()
     assert document["status"] == "partial"
     assert document["validity"]["judges"]["odd"] == {"asked": 12, "scored": 10, "failed": 2, "same_family": None}
@@ -214,9 +215,8 @@ def assert_partial(outcome: Outcome) -> None:
     ]
     by_id = {line["id"]: line for line in results_of(outcome)}
     assert by_id["case1"]["injection"] == ["a ready-made judgement"]
-    assert by_id["case0"]["criteria"][2]["verdict"] == "not met"
-    low, high = document["validity"]["bounds"]["rubric_score"]
-    assert low < high
+    assert by_id["case0"]["criteria"][1]["verdict"] == "tied"
+    assert document["validity"]["bounds"]["rubric_score"] == pytest.approx([0.6, 0.7])
 
 
 def assert_whole(outcome: Outcome) -> None:

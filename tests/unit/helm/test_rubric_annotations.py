@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from eval_factory.helm.rubric_annotations import annotation_of, decisions_of, error_of, said_of
 
-SAID = [
+SAID: list[dict[str, dict[str, Any]]] = [
     {"a": {"criteria_met": True, "explanation": "x"}, "b": {"error": "HTTP 500"}},
     {"a": {"criteria_met": False, "explanation": "y"}, "b": {"criteria_met": "true"}},
 ]

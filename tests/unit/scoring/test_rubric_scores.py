@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from eval_factory.core.results import PairAgreement, Stats
@@ -24,11 +27,16 @@ CRITERIA = (GOOD, SMALL, BAD)
 METRIC = MetricValues("rubric_score", "rubric_score", None, merged=True)
 
 
+def near(value: float) -> Any:
+    """Equal but for rounding."""
+    return pytest.approx(value)
+
+
 def key(name: str) -> InstanceKey:
     return name, 0, None
 
 
-def case(*votes: dict[str, bool | None]) -> JudgedCase:
+def case(*votes: Mapping[str, bool | None]) -> JudgedCase:
     return JudgedCase(CRITERIA, votes)
 
 
@@ -41,7 +49,7 @@ FAILED = JudgedCase(CRITERIA, None)
 
 def test_a_case_that_was_not_answered_has_no_score_and_all_its_bounds() -> None:
     assert (FAILED.score(), FAILED.score_by("a"), FAILED.shares()) == (None, None, [None] * 3)
-    assert FAILED.bounds() == (pytest.approx(-0.5), pytest.approx(1.0))
+    assert FAILED.bounds() == (near(-0.5), near(1.0))
 
 
 def test_the_score_is_the_majoritys_and_each_judge_has_its_own() -> None:
@@ -49,10 +57,10 @@ def test_the_score_is_the_majoritys_and_each_judge_has_its_own() -> None:
         {"a": True, "b": True, "c": False}, {"a": False, "b": True, "c": None}, {"a": False, "b": None, "c": False}
     )
     assert found.shares() == [1.0, 0.5, 0.0]
-    assert found.score() == pytest.approx(0.9)
-    assert found.score_by("a") == pytest.approx(0.8)
+    assert found.score() == near(0.9)
+    assert found.score_by("a") == near(0.8)
     assert (found.score_by("b"), found.score_by("c"), found.score_by("d")) == (None, None, None)
-    assert found.bounds() == (pytest.approx(0.8), pytest.approx(1.0)), "c may yet decide the second; not the third"
+    assert found.bounds() == (near(0.8), near(1.0)), "c may yet decide the second; not the third"
 
 
 def score(value: float, low: float | None, high: float | None) -> Stats:
@@ -69,7 +77,7 @@ def test_a_benchmarks_score_is_clipped() -> None:
 
 def test_bounds_count_open_criteria_both_ways_and_are_clipped() -> None:
     cases = {key("x"): by_one(True, True, False), key("y"): by_one(True, None, None), key("z"): FAILED}
-    assert bounds_over_criteria(cases) == (pytest.approx((1 + 0.3 - 0.5) / 3), 1.0)
+    assert bounds_over_criteria(cases) == (near((1 + 0.3 - 0.5) / 3), 1.0)
     assert bounds_over_criteria({key("z"): by_one(False, False, True)}) == (0.0, 0.0)
     assert bounds_over_criteria({key("z"): JudgedCase((BAD,), None)}) is None
 
@@ -80,7 +88,7 @@ def test_scores_by_tag_are_of_the_criteria_with_it() -> None:
     assert found.keys() == {"axis", "tag"}
     accuracy = found["axis"]["accuracy"]["rubric_score"]
     assert accuracy.stats.count == 2
-    assert accuracy.value == pytest.approx((1 + 3 / 8) / 2)
+    assert accuracy.value == near((1 + 3 / 8) / 2)
     assert "completeness" not in found["axis"], "one case alone has no interval"
     assert found["tag"]["urgent"]["rubric_score"].value == 1.0
     two = scores_by_tag(METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)})
@@ -112,11 +120,11 @@ def test_the_report_counts_what_judges_said() -> None:
     whole = found.criteria
     assert (whole.asked, whole.met, whole.not_met, whole.tied, whole.unjudged, whole.score) == (6, 2, 2, 1, 1, None)
     one, two = found.judges["a"], found.judges["b"]
-    assert (one.asked, one.met, one.not_met, one.tied, one.unjudged, one.score) == (6, 3, 2, 0, 1, pytest.approx(1.0))
-    assert (two.met, two.not_met, two.unjudged, two.score) == (1, 3, 2, pytest.approx(0.8))
-    assert found.agreement == {"a/b": PairAgreement(4, 0.75, pytest.approx(0.5))}
+    assert (one.asked, one.met, one.not_met, one.tied, one.unjudged, one.score) == (6, 3, 2, 0, 1, near(1.0))
+    assert (two.met, two.not_met, two.unjudged, two.score) == (1, 3, 2, near(0.8))
+    assert found.agreement == {"a/b": PairAgreement(4, 0.75, near(0.5))}
     assert found.unanimous == 0.75
-    assert found.krippendorff_alpha == pytest.approx(1 - 7 * 2 / (2 * 3 * 5))
+    assert found.krippendorff_alpha == near(1 - 7 * 2 / (2 * 3 * 5))
 
 
 def test_of_one_judge_there_is_no_agreement() -> None:
@@ -137,7 +145,7 @@ def test_kappa_is_not_defined_where_both_always_say_the_same() -> None:
         ({"a": True}, None),
         ({"a": True, "b": None}, None),
         ({"a": True, "b": True}, 1.0),
-        ({"a": True, "b": False, "c": True}, pytest.approx(1 / 3)),
+        ({"a": True, "b": False, "c": True}, near(1 / 3)),
     ],
 )
 def test_agreement_on_one_criterion(votes: dict[str, bool | None], agreement: float | None) -> None:

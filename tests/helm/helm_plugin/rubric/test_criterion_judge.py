@@ -35,7 +35,9 @@ class Judges:
     """`said` is what a judge answers: a text, an exception, a result, or a function of the prompt."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, parallelism: int = 4, **said: Any) -> None:
-        self.said, self.prompts, self.expected = said, [], {}
+        self.said = said
+        self.prompts: list[str] = []
+        self.expected: dict[str, int] = {}
         self.forgotten: list[str] = []
         client = SimpleNamespace(forget=lambda _request, reason: self.forgotten.append(reason))
         self.session = SimpleNamespace(
