@@ -24,6 +24,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "serve.md": "models that the suite serves itself: on a machine with GPUs, or in a job of Slurm",
         "kubernetes.md": "an example: a suite as an Indexed Job",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
+        "rubrics.md": "answers judged by physicians' criteria: HealthBench, or a rubric of your own",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
         "judges.md": "juries, keys, tokens (OAuth), certificates and proxies, NVIDIA Cloud Functions",
         "cost.md": "what a run costs, limits at which it stops, estimates before it",

@@ -334,8 +334,16 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
     elif "evaluation" in document:  # a config of nemo-evaluator-launcher
         (tmp_path / "launcher.yml").write_text(text)
         assert translated(tmp_path / "launcher.yml", load_framework()).document
-    elif "metrics" in document and "dataset_file" in document:
-        for file, content in (("prompt.txt", "{question}"), ("data.csv", "question,correct_answer\nWhat?,A\n")):
+    elif "dataset_file" in document:
+        case = (
+            '{"id": "a", "messages": [{"role": "user", "content": "?"}], "rubrics": [{"criterion": "c", "points": 1}]}'
+        )
+        files = (
+            ("prompt.txt", "{question}"),
+            ("data.csv", "question,correct_answer\nWhat?,A\n"),
+            ("cases.jsonl", case),
+        )
+        for file, content in files:
             (tmp_path / file).write_text(content)
         (tmp_path / "benchmark.yaml").write_text(text)
         assert load_benchmark(tmp_path / "benchmark.yaml")

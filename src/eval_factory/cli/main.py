@@ -34,6 +34,7 @@ from eval_factory.core.errors import (
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
+from eval_factory.demo.example import KINDS
 from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
 
 if TYPE_CHECKING:
@@ -246,11 +247,16 @@ def show_dry_run(found: DryRun, screen: TextIO) -> None:
 @cli.command("new_benchmark")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--jury", is_flag=True, help="An example that is scored by judges, not by a right answer.")
-def new_benchmark(folder: Path, jury: bool) -> None:
+@click.option(
+    "--kind", type=click.Choice(KINDS), help="choice (the default), jury (as --jury), or rubric: judged by criteria."
+)
+def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
     """Write an example of a custom benchmark into DIR, ready to run and to be changed."""
     from eval_factory.demo.example import write_example
 
-    for path in write_example(folder, jury=jury):
+    if jury and kind not in (None, "jury"):
+        raise click.UsageError(f"--jury is --kind jury, and --kind is {kind}; give one of them")
+    for path in write_example(folder, jury=jury, kind=kind):
         click.echo(str(path))
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
 

@@ -331,18 +331,24 @@ def _with_benchmark(
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """The task that a benchmark is: `custom` with what the benchmark says of itself."""
     from eval_factory.tasks.custom.table_check import CLUSTER
+    from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
 
-    helm = {
+    helm: dict[str, Any] = {
         "scenario": benchmark.name,
         "main_metric": benchmark.main_metric,
         "judges": task.helm.judges if benchmark.has_jury else (),
         "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER) if benchmark.has_clusters else None,
     }
+    defaults = task.defaults
+    if benchmark.is_rubric:
+        helm |= {"run_spec": RUBRIC_RUN_SPEC, "rubric": True, "zero_shot": True}
+        defaults = {**defaults, "config": {**defaults["config"], "supported_endpoint_types": ["chat"]}}
     about = {"source": str(benchmark.path), "instances": benchmark.instances, "notes": benchmark.notes}
     return task.model_copy(
         update={
             "name": f"{task.name}.{benchmark.name}",
             "description": benchmark.description,
+            "defaults": defaults,
             "helm": task.helm.model_copy(update=helm),
             "about": task.about.model_copy(update=about),
         }

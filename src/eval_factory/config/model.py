@@ -28,6 +28,7 @@ DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
 
 MAX_PARALLELISM = 4096
+MAX_CRITERIA_PER_REQUEST = 50
 MAX_TRAIN_TRIALS = 1000
 MAX_SHARDS = 256
 LONGEST_TIMEOUT_S = 24 * 3600.0
@@ -192,6 +193,7 @@ class Extra(StrictModel):
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
     judges: Annotated[Jury | None, AfterValidator(_different_names)]
+    criteria_per_request: Annotated[Positive, Field(le=MAX_CRITERIA_PER_REQUEST)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
     min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]

@@ -60,6 +60,8 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         problems.append(f"{WHERE}: {refused}")
     if params.extra.judges is not None:
         problems += _not_its_judges(task, [judge.name for judge in params.extra.judges])
+    if params.extra.criteria_per_request is not None and not task.helm.rubric:
+        problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
     own = BENCHMARK in task.helm.parameters
     if (own or task.helm.judges) and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
         which = "custom benchmarks" if own else "a task with judges"

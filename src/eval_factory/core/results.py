@@ -118,6 +118,45 @@ class JuryReport:
 
 
 @dataclass(frozen=True)
+class RubricVotes:
+    """How many criteria were found to be what: by the majority of the judges, or by one of them."""
+
+    asked: int
+    met: int
+    not_met: int
+    unjudged: int
+    tied: int = 0
+    """As many judges say met as not met: of an even number of judges."""
+    score: float | None = None
+    """Of one judge: the mean score of the cases of which it decided all criteria, not clipped."""
+
+
+@dataclass(frozen=True)
+class PairAgreement:
+    """How far two judges agree about criteria."""
+
+    criteria: int
+    """That both decided."""
+    agreement: float
+    """Share of them on which they say the same."""
+    kappa: float | None = None
+    """Cohen's; None where it is not defined."""
+
+
+@dataclass(frozen=True)
+class RubricReport:
+    """What the judges of a rubric said of the criteria of all answers that came."""
+
+    criteria: RubricVotes
+    judges: Mapping[str, RubricVotes]
+    agreement: Mapping[str, PairAgreement]
+    """`one/other` -> how far they agree."""
+    krippendorff_alpha: float | None = None
+    unanimous: float | None = None
+    """Share of the criteria that several judges decided on which all say the same."""
+
+
+@dataclass(frozen=True)
 class Judgements:
     """What the judges of a jury were to say of the answers, and said: one judgement for each judge and answer.
 
@@ -191,6 +230,8 @@ class Validity:
     """Why scores may not be reported, beside too few instances: each reason with what to do."""
     floors: Floors = field(default_factory=dict)
     """What a score has to be better than to say anything; of those metrics for which it is known."""
+    rubric: RubricReport | None = None
+    """Of a benchmark whose answers are judged criterion by criterion."""
 
     @property
     def coverage(self) -> float:
@@ -372,6 +413,8 @@ class InstanceRecord:
     """What the model thought before it answered, where the endpoint gave it; it was not scored."""
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
+    criteria: tuple[Mapping[str, Any], ...] = ()
+    """Of a rubric: each criterion with its points and tags, the verdict, and what each judge said."""
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,8 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     name = known_as(plan, sources)
     task = TaskSources(scenario=plan.evaluation.task.helm.scenario) if name is None else sources.tasks[name]
     task = task.with_values({name: str(value) for name, value in plan.scenario_arguments.items()})
+    if task.files and plan.evaluation.run.config.params.extra.data_path is not None:
+        task = task.model_copy(update={"files": ()})  # the user's own file takes their place
     vocabularies = task.tiktoken
     if plan.evaluation.run.config.params.extra.max_length is not None and not vocabularies:
         vocabularies = (DEFAULT_VOCABULARY,)

@@ -11,8 +11,15 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 FOLDER = "new_benchmark"
 
 
-def write_example(folder: Path, *, jury: bool) -> list[Path]:
+KINDS = ("choice", "jury", "rubric")
+"""Folders of the examples."""
+
+
+def write_example(folder: Path, *, jury: bool = False, kind: str | None = None) -> list[Path]:
     """Write the files of the example into `folder`, which is made where it is not there.
+
+    Args:
+        kind: one of `KINDS`; where it is not given, `jury` says whether it is the jury's or the choice.
 
     Raises:
         ConfigError: the folder holds something, or is none.
@@ -25,7 +32,7 @@ def write_example(folder: Path, *, jury: bool) -> list[Path]:
         if any(folder.iterdir()):
             raise ConfigError(f"{folder}: is not empty, and nothing is overwritten; name a folder that is new or empty")
         written = []
-        packaged = resources.files(__package__) / FOLDER / ("jury" if jury else "choice")
+        packaged = resources.files(__package__) / FOLDER / (kind or ("jury" if jury else "choice"))
         for source in sorted(packaged.iterdir(), key=lambda item: item.name):
             target = folder / source.name
             with source.open("rb") as read, target.open("xb") as write:

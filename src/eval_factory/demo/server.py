@@ -14,6 +14,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from eval_factory.demo.embedded_judge import embedded_judgement
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -131,7 +133,7 @@ def answer_completion(body: dict[str, Any]) -> dict[str, Any]:
 
 def _completion(prompt: str, body: dict[str, Any]) -> tuple[str, str, dict[str, int]]:
     """(text, finish reason, usage); a token is a word here."""
-    words = baseline_answer(prompt).split(" ")
+    words = (embedded_judgement(prompt) or baseline_answer(prompt)).split(" ")
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     cut = isinstance(limit, int) and len(words) > limit
     words = words[:limit] if cut else words

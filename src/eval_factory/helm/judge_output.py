@@ -65,7 +65,7 @@ def parse_judge_output(text: str, criteria: Criteria, judged: str) -> dict[str, 
 
 
 def _own_ratings(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
-    objects = [found for found in _objects(text) if criteria.keys() & found.keys()]
+    objects = [found for found in json_objects(text) if criteria.keys() & found.keys()]
     if not objects:
         raise UnusableJudgeOutput("it holds no JSON object with the criteria " + ", ".join(criteria))
     stands = _standing_in(judged)
@@ -92,7 +92,7 @@ def _own_ratings(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
     return {name: ratings[name] for name in criteria}  # HELM's mean takes everything else that stands there
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
     """Every outermost JSON object in a text; one whose last brace was forgotten too.
 
     Each brace that begins none costs the rest of the text, so there are not many of them.

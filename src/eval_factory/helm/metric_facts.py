@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eval_factory.helm.judge_output import SCALE
+from eval_factory.tasks.rubric.rubric_case import HEALTHBENCH_METRIC, RUBRIC_METRIC, UNCLIPPED
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
 """BERTScore, rescaled with a baseline: an answer that is worse than a random text is below 0."""
 ERROR_RATE = MetricFacts(higher_is_better=False, unit="errors per word")
 """May exceed 1: an answer can hold more wrong words than the reference has words."""
+
+POINTS = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share of points")
+"""Of a rubric, clipped as published."""
+UNCLIPPED_POINTS = MetricFacts(higher_is_better=True, unit="share of points")
+"""A case may lose more points than it wins, so there is no least value."""
 
 OF_JURIES = (
     "aci_bench_accuracy", "chw_care_plan_accuracy", "dischargeme_accuracy", "med_dialog_accuracy", "medalign_accuracy",
@@ -64,6 +70,8 @@ _FACTS = {
         ),
         SHARE,
     ),
+    **dict.fromkeys((RUBRIC_METRIC, HEALTHBENCH_METRIC), POINTS),
+    **dict.fromkeys((RUBRIC_METRIC + UNCLIPPED, HEALTHBENCH_METRIC + UNCLIPPED), UNCLIPPED_POINTS),
     # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "ehr_sql_total_ground_truth_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),

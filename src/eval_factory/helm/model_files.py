@@ -85,24 +85,19 @@ def model_metadata(endpoints: tuple[EndpointPlan, ...]) -> str:
 
 def judges(endpoints: tuple[EndpointPlan, ...]) -> str:
     """judges.yaml, in the form of HELM's jury configuration."""
-    return _dump(
-        {
-            "judges": [
-                {
-                    "name": endpoint.role,
-                    "model": deployment_of(endpoint),
-                    "model_deployment": deployment_of(endpoint),
-                }
-                for endpoint in endpoints
-            ]
-        }
-    )
+    return _dump({"judges": _named(endpoints)})
+
+
+def _named(judges: tuple[EndpointPlan, ...]) -> list[dict[str, str]]:
+    return [{"name": one.role, "model": deployment_of(one), "model_deployment": deployment_of(one)} for one in judges]
 
 
 def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
     """benchmark.yaml for HELM's configurable benchmark: absolute paths, and our judges by their deployments."""
     from eval_factory.tasks.custom.definition import JURY  # for a custom benchmark alone
 
+    if own.is_rubric:
+        return _rubric_benchmark(own, judges)
     metrics: list[dict[str, Any]] = [{"name": name} for name in own.metrics]
     for metric in metrics:
         if metric["name"] == JURY:
@@ -117,6 +112,19 @@ def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
     if own.max_tokens is not None:
         document["max_tokens"] = own.max_tokens
     return _dump({**document, "metrics": metrics})
+
+
+def _rubric_benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
+    """benchmark.yaml for our own run spec of rubric benchmarks."""
+    document: dict[str, Any] = {
+        "name": own.name,
+        "description": own.description,
+        "dataset_file": str(own.dataset_file),
+        "metric": own.main_metric,
+    }
+    if own.max_tokens is not None:
+        document["max_tokens"] = own.max_tokens
+    return _dump({**document, "judges": _named(judges)})
 
 
 def quiet_logging() -> str:

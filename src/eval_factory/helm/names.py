@@ -14,6 +14,8 @@ RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"
 MEASURING_RUNNER_CLASS = "eval_factory.helm_plugin.measuring_runner.MeasuringRunner"
 SHARD_RUNNER_CLASS = "eval_factory.helm_plugin.shard_runner.ShardRunner"
 HELM_NAMED_RUNNER_CLASS = "eval_factory.helm_plugin.runner.HelmNamedRunner"
+RUBRIC_ANNOTATOR_CLASS = "eval_factory.helm_plugin.rubric.criterion_judge.CriterionAnnotator"
+RUBRIC_METRIC_CLASS = "eval_factory.helm_plugin.rubric.rubric_metric.RubricMetric"
 PLUGIN_MODULE = "eval_factory.helm_plugin.plugin"
 LOG_FILTER_CLASS = "eval_factory.helm_plugin.log_filter.WithholdText"
 

@@ -134,6 +134,15 @@ class Jury:
 
 
 @dataclass(frozen=True)
+class Rubric:
+    """What our metric of a rubric is called, and which judges it hears."""
+
+    metric: str
+    judges: Mapping[str, str]
+    """Name -> deployment."""
+
+
+@dataclass(frozen=True)
 class HelmRun:
     """One finished run folder. What grows with the instances is read entry by entry, each time it is asked for."""
 
@@ -148,6 +157,13 @@ class HelmRun:
                 models = spec.args["annotator_models"]
                 judges = {name: model["model_deployment"] for name, model in models.items()}
                 return Jury(spec.args["metric_name"], spec.args["scenario_name"], judges)
+        return None
+
+    @property
+    def rubric(self) -> Rubric | None:
+        for spec in self.run_spec.metric_specs:
+            if spec.class_name == names.RUBRIC_METRIC_CLASS:
+                return Rubric(spec.args["metric_name"], spec.args["judges"])
         return None
 
     def has_metric(self, class_name: str) -> bool:
@@ -375,14 +391,14 @@ def code_execution(helm_dir: Path) -> CodeExecution | None:
     return _read(file, CodeExecution) if file.is_file() else None
 
 
-def judge_prompts(helm_dir: Path, jury: Jury) -> tuple[str, ...] | None:
+def judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
     """SHA-256 of each template of the prompt that the judges were asked with; None where they were not written down.
 
     Raises HelmError.
     """
     file = helm_dir / names.JUDGE_PROMPTS_FILE
     found: dict[str, list[str]] = _read(file, dict[str, list[str]]) if file.is_file() else {}
-    return tuple(found[jury.annotation]) if jury.annotation in found else None
+    return tuple(found[annotation]) if annotation in found else None
 
 
 def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:

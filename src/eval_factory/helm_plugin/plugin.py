@@ -10,7 +10,8 @@ import logging
 import os
 import sys
 
-import eval_factory.demo.benchmark  # noqa: F401 - registers sample_medical_qa
+import eval_factory.demo.benchmark  # registers sample_medical_qa
+import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - registers the run specs of rubric benchmarks
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin import network_guard, parent, settings_file

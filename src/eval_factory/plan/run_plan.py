@@ -78,6 +78,7 @@ CHANGES_RESULTS = frozenset(
         "config.params.extra.version",
         "config.params.extra.num_train_trials",
         "config.params.extra.judges",  # but for JUDGE_RUNTIME_ONLY
+        "config.params.extra.criteria_per_request",
         "target.api_endpoint.url",
         "target.api_endpoint.model_id",
         "target.api_endpoint.type",
@@ -286,6 +287,8 @@ def identity_of(evaluation: Evaluation) -> str:
         judges = [{name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY} for judge in own]
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
+    if leaves["config.params.extra.criteria_per_request"] is None:  # as before there was such a key
+        del leaves["config.params.extra.criteria_per_request"]
     if evaluation.benchmark is not None:
         known["benchmark"] = dict(evaluation.benchmark.sha256)
     text = json.dumps(known, sort_keys=True, ensure_ascii=False)

@@ -256,6 +256,7 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
         **({"cluster": record.cluster} if record.cluster is not None else {}),
         **({"reasoning": record.reasoning} if record.reasoning is not None else {}),
         **({"judgements": dict(record.judgements)} if record.judgements else {}),
+        **({"criteria": list(record.criteria)} if record.criteria else {}),
     }
 
 

@@ -141,6 +141,7 @@ def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> 
         turns=tuple(instance.get("turns", ())),
         reasoning=outcome.get("reasoning"),
         judgements=outcome.get("judgements", {}),
+        criteria=tuple(outcome.get("criteria", ())),
     )
 
 

@@ -15,6 +15,7 @@ from eval_factory.data.pins import notes_on_revisions
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
+from eval_factory.helm.rubric_annotations import ANNOTATION
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.clusters import notes_on_clusters
 from eval_factory.scoring.comparability import RunFacts, comparability_of
@@ -31,13 +32,14 @@ from eval_factory.scoring.judgements import (
     score_of_all_judges,
 )
 from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, of_the_jury
-from eval_factory.scoring.metric_values import MetricValues, metric_values_of
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues, metric_values_of
 from eval_factory.scoring.notes import Importance, Notes
 from eval_factory.scoring.provenance import provenance_of
 from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
 from eval_factory.scoring.remembered import Remembered, clock_of
 from eval_factory.scoring.reportable import is_reportable, unreadable
+from eval_factory.scoring.rubric_tally import RubricTally
 from eval_factory.scoring.run_notes import notes_of
 from eval_factory.scoring.scores import bounds_of, score_of
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
@@ -75,7 +77,16 @@ def collect(
     readability = Readability.of(plan, run, metrics, answers.raw_to)
     trivial = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))
     sources = {} if remembered is None else remembered.sources
-    tally = tally_requests(plan, run, corrections, readability, trivial.add, sources)
+    rubric = RubricTally.of(plan, run)
+
+    def tell(key: InstanceKey, state: output.RequestState) -> None:
+        trivial.add(key, state)
+        if rubric is not None:
+            rubric.add(key, state)
+
+    tally = tally_requests(plan, run, corrections, readability, tell, sources)
+    if rubric is not None:
+        rubric.tell(tally)
     _keep_places(metrics, tally, main_split)
     metrics += [*corrections.metrics(), *readability.metrics(metrics)]
     jury_metric = run.jury.metric if run.jury else None
@@ -90,23 +101,30 @@ def collect(
     failed_as_zero = extra.on_failure == "zero"
     scored = _scored(metrics, jury_metric, tally, failed_as_zero=failed_as_zero)
     notes.add(Importance.INCOMPLETE, *scored.notes)
+    if rubric is not None:
+        rubric.complete(scored.scores, scored.bounds)
+        notes.extend(rubric.notes(scored.scores))
     main, why = chosen_main_metric(entry, [metric.label for metric in metrics])
     main_values = next((metric for metric in metrics if metric.label == main), None)
     corrected = next((metric for metric in metrics if metric.label == f"{main}{CORRECTED}"), None)
     missing, as_zero = (
         missing_of(main_values, jury_metric, tally, failed_as_zero=failed_as_zero)
         if main_values
-        else (tally.failed, failed_as_zero)
+        else (tally.failed | tally.undecided, failed_as_zero)
     )
     instances = readability.counted(tally.counts(missing))
     main_is_judged = main_values is not None and is_judged(main_values, jury_metric)
     judgements = judgements_of(tally.ratings, tally.judges, tally.requested) if main_is_judged else None
+    if rubric is not None:
+        judgements = rubric.judgements()
     told_by_jury = main_is_judged or any(is_judged(one, jury_metric) and one.label in scored.scores for one in metrics)
-    prompts = None if run.jury is None else output.judge_prompts(plan.rundir.helm, run.jury)
+    annotation = run.jury.annotation if run.jury else ANNOTATION
+    prompts = output.judge_prompts(plan.rundir.helm, annotation) if run.jury or rubric else None
     asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
     not_reportable = (
         *unreadable(instances, extra.max_unreadable),
         *(judges_that_failed(tally.judges, extra.max_judge_failures) if told_by_jury else ()),
+        *(rubric.not_reportable(extra.max_judge_failures) if rubric is not None else ()),
         *endpoints_of_other_models(asked, extra.max_model_mismatch),
     )
     jury_report = tally.ratings.report() if run.jury else None
@@ -115,6 +133,8 @@ def collect(
         if main_values
         else Groups()
     )
+    if rubric is not None:
+        grouped = rubric.with_tags(grouped, main_values)
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     told = () if remembered is None else remembered.notes
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan, told)])
@@ -153,10 +173,13 @@ def collect(
             judgements,
             not_reportable,
             floors,
+            None if rubric is None else rubric.report(),
         ),
         usage=with_costs(usage, plan, run_id),
         provenance=provenance,
-        instances=InstanceRecords(run, metrics, answers, tally, jury_metric, readability, judge_names(plan, run.jury)),
+        instances=InstanceRecords(
+            run, metrics, answers, tally, jury_metric, readability, judge_names(plan, run.jury), rubric
+        ),
         reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),
         status="complete" if _is_complete(instances, tally) else "partial",
         something_to_ask=tally.something_to_ask,

@@ -40,4 +40,4 @@ def missing_of(
     """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""
     if is_judged(metric, jury_metric):
         return tally.failed | tally.unjudged, False
-    return tally.failed, failed_as_zero
+    return tally.failed | tally.undecided, failed_as_zero

@@ -11,12 +11,14 @@ from eval_factory.core.results import InstanceRecord
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
+from eval_factory.helm.criterion_output import decision_signs
 from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.jury_scores import is_judged
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.readability import Raw, Readability, raw_of, thought_of
-from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, text_of
+from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, prompt_of, text_of
+from eval_factory.scoring.rubric_tally import RubricTally
 from eval_factory.scoring.tally import Tally
 
 
@@ -90,6 +92,7 @@ class InstanceRecords:
     readability: Readability
     judges: Mapping[str, str] = field(default_factory=dict)
     """Judge -> its name in HELM's annotations."""
+    rubric: RubricTally | None = None
 
     def __iter__(self) -> Iterator[InstanceRecord]:
         return map(self._record, self.run.request_states())
@@ -106,7 +109,7 @@ class InstanceRecords:
             sub_split=state.instance.sub_split,
             trial=state.train_trial_index,
             perturbation=key[2],
-            prompt=state.request.get("prompt", ""),
+            prompt=prompt_of(state),
             references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
             categories=categories_of(state.instance),
             completion=None if failed or not result or not result.completions else result.completions[0].text,
@@ -117,15 +120,24 @@ class InstanceRecords:
             latency_s=answer.latency_s if answer else None,
             cached=bool(result and result.cached),
             error=result.error if result and not result.success else None,
-            judges={} if failed else self.tally.ratings.means_of(key),
+            judges={} if failed else self._judges(key),
             unjudged=key in self.tally.unjudged,
-            injection=tuple(injection_signs(text_of(state))) if self.run.jury else (),
+            injection=self._signs(state),
             signs=self.readability.signs_of(key),
             cluster=self.tally.clusters.get(state.instance.id),
             turns=self.answers.turns_of(state),
             reasoning=self.answers.thought_of(answer),
             judgements={} if failed else self._judgements(state),
+            criteria=() if self.rubric is None else self.rubric.criteria_in(state),
         )
+
+    def _judges(self, key: InstanceKey) -> dict[str, float]:
+        return self.tally.ratings.means_of(key) if self.rubric is None else self.rubric.scores_by_judge(key)
+
+    def _signs(self, state: output.RequestState) -> tuple[str, ...]:
+        if self.rubric is not None:
+            return tuple(decision_signs(text_of(state)))
+        return tuple(injection_signs(text_of(state))) if self.run.jury else ()
 
     def _judgements(self, state: output.RequestState) -> dict[str, Mapping[str, Any]]:
         jury = self.run.jury

@@ -38,6 +38,11 @@ def text_of(state: output.RequestState) -> str:
     return state.result.completions[0].text if state.result and state.result.completions else ""
 
 
+def prompt_of(state: output.RequestState) -> str:
+    """What was asked, as one text: a request of several messages has no prompt of its own."""
+    return str(state.request.get("prompt") or (state.instance.input.text if state.request.get("messages") else ""))
+
+
 def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
     """The text of the first right reference (empty: there is none), and those of all where some are wrong."""
     texts = tuple(reference.output.text for reference in instance.references)

@@ -24,7 +24,7 @@ def notes_of(
     return [
         *_notes_on_target(plan, tally),
         *_notes_on_answers(plan, run, instances, tally),
-        *_notes_on_judges(tally),
+        *_notes_on_judges(tally, "answers" if run.rubric is None else "criteria"),
         *_notes_on_metrics(run, labels),
         *_notes_on_texts(plan, instances, tally),
         *tally.rows.notes(sum(len(ids) for ids in tally.splits.values())),
@@ -57,7 +57,7 @@ def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tal
         again = "; the same command asks them again" if tally.something_to_ask else ""
         yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
     yield from _notes_on_unscorable(tally)
-    if instances.unjudged:
+    if instances.unjudged and run.rubric is None:
         yield Note(
             Importance.INCOMPLETE,
             f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
@@ -86,12 +86,12 @@ def _notes_on_texts(plan: Plan, instances: Instances, tally: Tally) -> Iterator[
         )
 
 
-def _notes_on_judges(tally: Tally) -> Iterator[Note]:
+def _notes_on_judges(tally: Tally, judged: str) -> Iterator[Note]:
     for judge, counts in tally.judges.items():
         if counts.failed:
             yield Note(
                 Importance.INCOMPLETE,
-                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} answers;"
+                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged};"
                 " the same command asks it again",
             )
         if counts.same_family:

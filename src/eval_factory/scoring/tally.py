@@ -55,6 +55,8 @@ class Tally:
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
     unjudged: set[InstanceKey] = field(default_factory=set)
+    undecided: set[InstanceKey] = field(default_factory=set)
+    """Cases of a rubric with a criterion that nobody judged."""
     members: dict[str, dict[str, list[InstanceKey]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -138,7 +140,8 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState, 
     instance = state.instance
     tally.requested.add(key)
     tally.splits[instance.split or ""].add(instance.id)
-    tally.prompts.update(json.dumps([instance.id, state.request.get("prompt")]).encode())
+    asked = state.request.get("messages") or state.request.get("prompt")
+    tally.prompts.update(json.dumps([instance.id, asked]).encode())
     if instance.perturbation is None:
         tally.rows.add(instance.id, f"{instance.split}: {instance.input.text}", *gold_and_choices(instance))
     fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}

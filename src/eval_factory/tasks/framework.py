@@ -152,6 +152,8 @@ class HelmEntry(StrictModel):
     """Another form that the prompt asks for (`scoring/answer_forms.py`)."""
     cluster: ClusterRule | None = None
     """Where instances share sources."""
+    rubric: bool = False
+    """Whether answers are judged criterion by criterion."""
     zero_shot: bool = False
     """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
     any_run_spec: bool = False

@@ -39,3 +39,11 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 def test_an_empty_folder_will_do(tmp_path: Path) -> None:
     assert write_example(tmp_path, jury=False)
+
+
+def test_the_rubric_is_sound(tmp_path: Path) -> None:
+    write_example(tmp_path / "new", kind="rubric")
+    found = build_evaluation(Request(run_config=tmp_path / "new" / "run_config.yml"), load_framework(), {})
+    assert found.benchmark is not None
+    assert (found.benchmark.instances, found.benchmark.is_rubric, found.benchmark.has_clusters) == (12, True, True)
+    assert set(found.benchmark.sha256) == {"benchmark.yaml", "cases.jsonl"}

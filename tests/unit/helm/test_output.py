@@ -105,11 +105,11 @@ def test_patches_of_a_helm_run_of_several_run_specs(tmp_path: Path) -> None:
 
 def test_the_prompts_of_judges_are_known_where_they_were_written_down(tmp_path: Path) -> None:
     jury = Jury("a_accuracy", "a", {})
-    assert judge_prompts(tmp_path, jury) is None
+    assert judge_prompts(tmp_path, jury.annotation) is None
     file = tmp_path / JUDGE_PROMPTS_FILE
     file.write_text(json.dumps({"a": ["1", "2"], "b": ["3"]}))
-    assert judge_prompts(tmp_path, jury) == ("1", "2")
-    assert judge_prompts(tmp_path, Jury("c_accuracy", "c", {})) is None
+    assert judge_prompts(tmp_path, jury.annotation) == ("1", "2")
+    assert judge_prompts(tmp_path, "c") is None
     file.write_text("[1]")
     with pytest.raises(HelmError):
-        judge_prompts(tmp_path, jury)
+        judge_prompts(tmp_path, jury.annotation)

@@ -38,7 +38,7 @@ METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)
 
 _FILES = ("prompt_file", "dataset_file")
 _NEEDS = "name, description, prompt_file, dataset_file and metrics"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z")
 
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
@@ -80,6 +80,8 @@ class Benchmark:
     notes: tuple[str, ...]
     has_clusters: bool = False
     """Whether the table has a column that names the source of each row."""
+    is_rubric: bool = False
+    """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and there is no prompt."""
 
     @property
     def main_metric(self) -> str:
@@ -87,7 +89,7 @@ class Benchmark:
 
     @property
     def has_jury(self) -> bool:
-        return self.judge_prompt_file is not None
+        return self.is_rubric or self.judge_prompt_file is not None
 
 
 def load_benchmark(path: Path) -> Benchmark:
@@ -96,8 +98,11 @@ def load_benchmark(path: Path) -> Benchmark:
     Raises:
         ConfigError: with every mistake that was found, but for a table with a great many.
     """
+    document = load_mapping(path, _NEEDS)
+    if "kind" in document:
+        return _of_kind(path, document)
     found = Findings()
-    shape, readable = _shape(path, load_mapping(path, _NEEDS), found)
+    shape, readable = _shape(path, document, found)
     folder = path.parent
     instances, header = _check_files(path, readable, found)
     if found.problems or shape is None:
@@ -119,6 +124,17 @@ def load_benchmark(path: Path) -> Benchmark:
         notes=tuple(found.notes),
         has_clusters=table_check.CLUSTER in header,
     )
+
+
+def _of_kind(path: Path, document: dict[str, Any]) -> Benchmark:
+    """Raises ConfigError."""
+    from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC, load_rubric_benchmark  # it imports this module
+
+    if document["kind"] != RUBRIC:
+        raise ConfigError(
+            f"{path}: kind: must be {RUBRIC}; a benchmark with a prompt and a table is written without it"
+        )
+    return load_rubric_benchmark(path, document)
 
 
 def _absolute(folder: Path, name: str) -> Path:
@@ -145,7 +161,7 @@ def _shape(path: Path, document: dict[str, Any], found: Findings) -> tuple[_File
     except ValidationError as error:
         found.problems += [_explained(path, detail) for detail in error.errors(include_url=False)]
         return None, _readable(document)
-    if not _NAME.match(shape.name):
+    if not NAME.match(shape.name):
         found.problems.append(
             f"{path}: name: must be letters, digits, - _ and . (it names folders), at most 80, got {shape.name!r}"
         )

@@ -16,6 +16,7 @@ from typing import Any
 from eval_factory.tasks.custom.csv_table import LONGEST_CELL
 from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, not_utf8
 from eval_factory.tasks.framework import FileLayout
+from eval_factory.tasks.rubric.rubric_file import HEALTHBENCH, read_rubric_file
 
 BYTE_ORDER_MARK = "\ufeff"
 GZIP = b"\x1f\x8b"
@@ -61,7 +62,14 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
     return [f"{file}: {fault}" for fault in shown] + ([f"{file}: {more} more mistakes in it"] if more else [])
 
 
+def _rubric_faults(file: Path, _entry: FileLayout) -> Iterator[str]:
+    yield from read_rubric_file(file, HEALTHBENCH).problems
+
+
 def _looks(entry: FileLayout) -> Iterator[Callable[[Path, FileLayout], Iterable[str]]]:
+    if entry.format == HEALTHBENCH:
+        yield _rubric_faults
+        return
     if entry.columns:
         yield _table_faults
     if entry.elements:

@@ -1,0 +1,1 @@
+"""Rubric benchmarks inside helm-run: scenario, run specs, judging by criterion, metric."""

@@ -1,0 +1,53 @@
+"""The score of a case, from what the judges said of its criteria.
+
+A case with a criterion that nobody judged has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from helm.benchmark.adaptation.adapter_spec import AdapterSpec
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.metrics.metric import Metric, MetricMetadata
+from helm.benchmark.metrics.metric_name import MetricName
+from helm.benchmark.metrics.metric_service import MetricService
+from helm.benchmark.metrics.statistic import Stat
+
+from eval_factory.helm.rubric_annotations import decisions_of
+from eval_factory.helm_plugin.rubric.criterion_judge import criteria_of, is_answered
+from eval_factory.tasks.rubric.rubric_case import case_score, share_met
+
+
+class RubricMetric(Metric):  # type: ignore[misc]
+    """Points of the criteria that the majority of the judges holds to be met / sum of the positive points."""
+
+    def __init__(self, metric_name: str, judges: Mapping[str, str]) -> None:
+        self._name, self._judges = metric_name, tuple(judges)
+
+    def evaluate_generation(
+        self,
+        adapter_spec: AdapterSpec,  # noqa: ARG002 - HELM's interface
+        request_state: RequestState,
+        metric_service: MetricService,  # noqa: ARG002
+        eval_cache_path: str,  # noqa: ARG002
+    ) -> list[Stat]:
+        criteria = criteria_of(request_state)
+        if not is_answered(request_state):
+            return [Stat(MetricName(self._name)).add(0.0)]  # a failed request: left out of the score, or 0, as chosen
+        decided = decisions_of(request_state.annotations, self._judges, len(criteria))
+        score = case_score(criteria, [share_met(by_judge.values()) for by_judge in decided])
+        return [] if score is None else [Stat(MetricName(self._name)).add(score)]
+
+    def get_metadata(self) -> list[Any]:
+        return [
+            MetricMetadata(
+                name=self._name,
+                display_name="Rubric score",
+                short_display_name="Rubric score",
+                description="Points of the criteria that are met / sum of the positive points.",
+                lower_is_better=False,
+                group=None,
+            )
+        ]

@@ -1,0 +1,125 @@
+"""Rubric cases as HELM's instances, and the run specs that ask them. Importing this registers the run specs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, AdapterSpec
+from helm.benchmark.annotation.annotator import AnnotatorSpec
+from helm.benchmark.metrics.metric import MetricSpec
+from helm.benchmark.run_spec import RunSpec, run_spec_function
+from helm.benchmark.scenarios.scenario import (
+    CORRECT_TAG,
+    TEST_SPLIT,
+    Input,
+    Instance,
+    Output,
+    Reference,
+    Scenario,
+    ScenarioSpec,
+)
+from helm.common.general import ensure_file_downloaded
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.helm import names
+from eval_factory.tasks.rubric.healthbench import PUBLISHED, WHOLE, published_url
+from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
+from eval_factory.tasks.rubric.rubric_case import HEALTHBENCH_METRIC, RubricCase, conversation_text
+from eval_factory.tasks.rubric.rubric_file import HEALTHBENCH, OWN, Form, read_rubric_file, shortened
+
+MAX_TOKENS = 2048
+"""Of an answer: what the published sampler of HealthBench grants."""
+
+
+class RubricScenario(Scenario):  # type: ignore[misc]
+    """Conversations, each with the criteria that its answer is judged by."""
+
+    tags = ("biomedical", "rubric")
+
+    def __init__(self, name: str, description: str, form: str, dataset_file: str | None, subset: str | None) -> None:
+        """
+        Args:
+            dataset_file: the file of cases; None: HealthBench's published one of `subset`.
+        """
+        super().__init__()
+        self.name, self.description = name, description
+        self._form, self._file, self._subset = cast(Form, form), dataset_file, subset
+
+    def get_instances(self, output_path: str) -> list[Instance]:
+        file = Path(output_path) / PUBLISHED[self._subset or WHOLE] if self._file is None else Path(self._file)
+        if self._file is None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
+        read = read_rubric_file(file, self._form)
+        if read.problems:
+            raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(read.problems)])
+        return [_instance(case) for case in read.cases]
+
+
+def _instance(case: RubricCase) -> Instance:
+    reference = [] if case.reference is None else [Reference(Output(text=case.reference), tags=[CORRECT_TAG])]
+    return Instance(
+        input=Input(text=conversation_text(case.messages), messages=[dict(one) for one in case.messages]),
+        references=reference,
+        split=TEST_SPLIT,
+        id=case.id,
+        extra_data=case.extra_data(),
+    )
+
+
+def chat_adapter(max_tokens: int) -> AdapterSpec:
+    """The messages of an instance are sent as they are, turn by turn."""
+    return AdapterSpec(
+        method=ADAPT_CHAT, input_prefix="", input_suffix="", output_prefix="", output_suffix="",
+        max_train_instances=0, num_outputs=1, max_tokens=max_tokens, temperature=0.0, stop_sequences=[],
+    )  # fmt: skip
+
+
+def _run_spec(name: str, scenario: dict[str, Any], metric: str, judges: Any, asked: tuple[int, int]) -> RunSpec:
+    """`asked`: tokens of an answer; criteria in a request to a judge."""
+    max_tokens, criteria_per_request = asked
+    deployments = {judge["name"]: judge["model_deployment"] for judge in judges}
+    args = {"judges": deployments, "criteria_per_request": int(criteria_per_request)}
+    return RunSpec(
+        name=name,
+        scenario_spec=ScenarioSpec(class_name=f"{__name__}.{RubricScenario.__name__}", args=scenario),
+        adapter_spec=chat_adapter(max_tokens),
+        annotators=[AnnotatorSpec(class_name=names.RUBRIC_ANNOTATOR_CLASS, args=args)],
+        metric_specs=[
+            MetricSpec(class_name=names.RUBRIC_METRIC_CLASS, args={"metric_name": metric, "judges": deployments})
+        ],
+        groups=[scenario["name"]],
+    )
+
+
+def _read(path: str) -> Any:
+    return parse_own(Path(path).read_text(encoding="utf-8"))
+
+
+@run_spec_function(RUBRIC_RUN_SPEC)  # type: ignore[untyped-decorator]
+def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec:
+    """A custom rubric benchmark: the file that eval-factory wrote says what it is."""
+    own = _read(config_path)
+    scenario = {
+        "name": own["name"], "description": own["description"], "form": OWN, "dataset_file": own["dataset_file"],
+        "subset": None,
+    }  # fmt: skip
+    asked = (own.get("max_tokens", MAX_TOKENS), criteria_per_request)
+    return _run_spec(own["name"], scenario, own["metric"], own["judges"], asked)
+
+
+@run_spec_function("healthbench")  # type: ignore[untyped-decorator]
+def healthbench(
+    jury_config_path: str, subset: str = WHOLE, data_path: str | None = None, criteria_per_request: int = 1
+) -> RunSpec:
+    """HealthBench, from `data_path` where that is given, else as it is published."""
+    scenario = {
+        "name": "healthbench", "description": "HealthBench (Arora et al. 2025)", "form": HEALTHBENCH,
+        "dataset_file": data_path, "subset": subset,
+    }  # fmt: skip
+    judges = _read(jury_config_path)["judges"]
+    return _run_spec(
+        f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, (MAX_TOKENS, criteria_per_request)
+    )

@@ -1,0 +1,1 @@
+"""Rubric benchmarks: cases with criteria that a judge finds met or not."""

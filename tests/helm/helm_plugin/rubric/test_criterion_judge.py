@@ -1,0 +1,153 @@
+"""Each criterion of each answer is asked apart, all side by side, and what cannot be used is asked once more."""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
+from helm.common.request import GeneratedOutput, Request, RequestResult
+
+from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
+from eval_factory.helm_plugin.rubric import criterion_judge
+from eval_factory.helm_plugin.rubric.criterion_judge import CriterionAnnotator
+
+MET = json.dumps({"explanation": "It does.", "criteria_met": True})
+RUBRICS = [{"criterion": f"c{number}", "points": 1, "tags": []} for number in range(3)]
+
+
+def result(text: str | None, error: str | None = None) -> RequestResult:
+    completions = [] if text is None else [GeneratedOutput(text=text, logprob=0, tokens=[])]
+    return RequestResult(success=error is None, cached=False, completions=completions, embedding=[], error=error)
+
+
+def state(answer: str = "an answer", error: str | None = None, reference: str | None = None) -> Any:
+    messages = [{"role": "user", "content": "Q?"}]
+    references = [] if reference is None else [Reference(Output(reference), [])]
+    instance = Instance(Input("Q?", messages=messages), references, extra_data={"rubrics": RUBRICS})
+    return SimpleNamespace(instance=instance, result=result(answer, error))
+
+
+class Judges:
+    """`said` is what a judge answers: a text, an exception, a result, or a function of the prompt."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, parallelism: int = 4, **said: Any) -> None:
+        self.said = said
+        self.prompts: list[str] = []
+        self.expected: dict[str, int] = {}
+        self.forgotten: list[str] = []
+        client = SimpleNamespace(forget=lambda _request, reason: self.forgotten.append(reason))
+        self.session = SimpleNamespace(
+            clients={f"role-{name}": client for name in said}, limit_reached=None, expect=self.expected.__setitem__
+        )
+        monkeypatch.setattr(criterion_judge, "current_session", lambda: self.session)
+        monkeypatch.setattr(
+            criterion_judge,
+            "get_model_deployment",
+            lambda name: SimpleNamespace(
+                client_spec=SimpleNamespace(args={"role": f"role-{name}", "parallelism": parallelism})
+            ),
+        )
+
+    def ask(self, request: Request) -> RequestResult:
+        self.prompts.append(request.prompt)
+        said = self.said[request.model_deployment]
+        said = said(request.prompt) if callable(said) else said
+        if isinstance(said, Exception):
+            raise said
+        return said if isinstance(said, RequestResult) else result(said)
+
+    def annotate(self, *states: Any, at_once: int = 1) -> list[list[dict[str, Any]]]:
+        client: Any = SimpleNamespace(make_request=self.ask)
+        annotator = CriterionAnnotator(client, {name: name for name in self.said}, at_once)
+        return [one["rubric"]["criteria"] for one in annotator.annotate_all(list(states))]
+
+
+def test_each_criterion_is_asked_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    judges = Judges(monkeypatch, a=MET)
+    assert judges.annotate(state(), state("another"), state(error="HTTP 500"), state("", FILTERED_MESSAGE)) == [
+        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
+        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
+        [{}] * 3,
+        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
+    ]
+    assert len(judges.prompts) == 9
+    assert judges.expected == {"role-a": 9}
+    assert sum("[1] c1\n" in prompt for prompt in judges.prompts) == 3
+    assert all(("[1] c0" in prompt) + ("[1] c1" in prompt) + ("[1] c2" in prompt) == 1 for prompt in judges.prompts)
+
+
+def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(6, timeout=30)
+
+    def wait_for_the_others(_prompt: str) -> str:
+        together.wait()
+        return MET
+
+    judges = Judges(monkeypatch, parallelism=6, a=wait_for_the_others)
+    assert len(judges.annotate(state("one"), state("two"))) == 2
+
+
+def test_several_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [
+        {"criterion": 1, "explanation": "x", "criteria_met": True},
+        {"criterion": 2, "explanation": "y", "criteria_met": False},
+    ]
+    both = json.dumps({"judgements": listed})
+    judges = Judges(monkeypatch, a=lambda prompt: both if "<criteria>" in prompt else MET)
+    (found,) = judges.annotate(state(), at_once=2)
+    assert [one["a"]["criteria_met"] for one in found] == [True, False, True]
+    assert len(judges.prompts) == 2
+
+
+def test_what_cannot_be_used_is_asked_once_more_with_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    judges = Judges(monkeypatch, a=lambda prompt: MET if "could not be used: it holds no JSON" in prompt else "Well.")
+    (found,) = judges.annotate(state())
+    assert [one["a"]["criteria_met"] for one in found] == [True] * 3
+    assert (len(judges.prompts), judges.forgotten) == (6, [])
+
+
+def test_then_it_is_unjudged_and_asked_anew_in_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    judges = Judges(monkeypatch, a="Well.", b=MET)
+    (found,) = judges.annotate(state())
+    reason = 'it holds no JSON object with "criteria_met"'
+    assert (
+        found
+        == [{"a": {"error": f"unusable judgement: {reason}"}, "b": {"criteria_met": True, "explanation": "It does."}}]
+        * 3
+    )
+    assert judges.forgotten == [reason] * 6
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (RuntimeError("no\nanswer"), "no answer"),
+        (result(None, "HTTP 500"), "HTTP 500"),
+        (result(None), "it gave no answer"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, said: Any, reason: str) -> None:
+    judges = Judges(monkeypatch, a=said, b=MET)
+    (found,) = judges.annotate(state(reference="So."))
+    assert [one["a"] for one in found] == [{"error": reason}] * 3
+    assert all(one["b"]["criteria_met"] for one in found)
+    assert len(judges.prompts) == 6
+    assert all("<reference>\nSo." in prompt for prompt in judges.prompts)
+
+
+def test_a_limit_of_the_run_ends_the_judging(monkeypatch: pytest.MonkeyPatch) -> None:
+    judges = Judges(monkeypatch, a=RuntimeError("max_requests"))
+    judges.session.limit_reached = "max_requests"
+    with pytest.raises(RuntimeError, match="max_requests"):
+        judges.annotate(state(), state("b"))
+
+
+def test_one_answer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    judges = Judges(monkeypatch, a=MET)
+    client: Any = SimpleNamespace(make_request=judges.ask)
+    found = CriterionAnnotator(client, {"a": "a"}).annotate(state())
+    assert len(found["criteria"]) == 3

@@ -1,0 +1,82 @@
+"""Cases as HELM's instances, and the run specs that ask them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helm.common.object_spec import create_object
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.helm_plugin.rubric import rubric_scenario
+from eval_factory.helm_plugin.rubric.rubric_scenario import healthbench, rubric_benchmark
+
+CASE: dict[str, Any] = {
+    "id": "a", "cluster": "n", "reference": "So.",
+    "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}],
+    "rubrics": [{"criterion": "c", "points": 1, "tags": ["axis:x"]}],
+}  # fmt: skip
+JUDGES = [{"name": "gpt", "model": "endpoint/j", "model_deployment": "endpoint/j"}]
+
+
+def yaml_file(folder: Path, document: Any) -> str:
+    file = folder / "given.yaml"
+    file.write_text(yaml.safe_dump(document), "utf-8")
+    return str(file)
+
+
+def own(folder: Path, *cases: dict[str, Any], **more: Any) -> str:
+    data = folder / "cases.jsonl"
+    data.write_text("".join(json.dumps(case) + "\n" for case in cases), "utf-8")
+    shape = {"name": "mine", "description": "d", "dataset_file": str(data), "metric": "rubric_score", "judges": JUDGES}
+    return yaml_file(folder, {**shape, **more})
+
+
+def test_a_case_becomes_an_instance_with_its_turns(tmp_path: Path) -> None:
+    spec = rubric_benchmark(own(tmp_path, CASE, {**CASE, "id": "b", "reference": None}))
+    one, two = create_object(spec.scenario_spec).get_instances(str(tmp_path))
+    assert (one.id, one.split, one.input.messages) == ("a", "test", CASE["messages"])
+    assert one.input.text == "system: Be brief.\n\nuser: Q?"
+    assert [reference.output.text for reference in one.references] == ["So."]
+    assert two.references == []
+    assert one.extra_data == {"rubrics": CASE["rubrics"], "tags": [], "cluster": "n"}
+
+
+def test_the_run_spec_of_a_custom_benchmark(tmp_path: Path) -> None:
+    spec = rubric_benchmark(own(tmp_path, CASE, max_tokens=77), criteria_per_request=3)
+    assert (spec.name, spec.adapter_spec.method, spec.adapter_spec.max_tokens) == ("mine", "chat", 77)
+    (annotator,), (metric,) = spec.annotators, spec.metric_specs
+    assert annotator.args == {"judges": {"gpt": "endpoint/j"}, "criteria_per_request": 3}
+    assert metric.args == {"metric_name": "rubric_score", "judges": {"gpt": "endpoint/j"}}
+    assert rubric_benchmark(own(tmp_path, CASE)).adapter_spec.max_tokens == rubric_scenario.MAX_TOKENS
+
+
+def test_a_file_that_changed_since_it_was_checked_stops_the_run(tmp_path: Path) -> None:
+    spec = rubric_benchmark(own(tmp_path, {**CASE, "id": None}))
+    with pytest.raises(PrerequisiteError, match=r"cases\.jsonl: line 1: id: is missing"):
+        create_object(spec.scenario_spec).get_instances(str(tmp_path))
+
+
+def test_healthbench_is_downloaded_unless_a_file_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"prompt_id": "p", "prompt": CASE["messages"], "rubrics": CASE["rubrics"], "example_tags": ["theme:x"]}
+    asked = []
+
+    def download(source_url: str, target_path: str) -> None:
+        asked.append(source_url)
+        Path(target_path).write_text(json.dumps(row) + "\n", "utf-8")
+
+    monkeypatch.setattr(rubric_scenario, "ensure_file_downloaded", download)
+    judges = yaml_file(tmp_path, {"judges": JUDGES})
+    spec = healthbench(judges, subset="hard")
+    (case,) = create_object(spec.scenario_spec).get_instances(str(tmp_path / "scenarios" / "healthbench"))
+    assert (case.id, case.extra_data["tags"]) == ("p", ["theme:x"])
+    (url,) = asked
+    file = tmp_path / "scenarios" / "healthbench" / url.rpartition("/")[2]
+    again = healthbench(judges, subset="hard", data_path=str(file))
+    assert len(create_object(again.scenario_spec).get_instances(str(tmp_path))) == 1
+    assert len(asked) == 1
+    assert spec.metric_specs[0].args["metric_name"] == "healthbench_score"
+    assert spec.name == "healthbench:subset=hard"

@@ -1,0 +1,149 @@
+"""What a rubric's judges said of each case -> scores, bounds, notes, lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import JudgeCounts, Judgements, Score, Stats
+from eval_factory.helm import names, output
+from eval_factory.helm.model_files import deployment_of
+from eval_factory.scoring.groups import Groups
+from eval_factory.scoring.metric_values import MetricValues
+from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.rubric_tally import RubricTally
+from eval_factory.scoring.tally import Tally
+from unit.builders import plan
+
+RUBRICS = [
+    {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]},
+    {"criterion": "bad", "points": -4, "tags": ["theme:care"]},
+]
+MET, NOT = {"criteria_met": True, "explanation": "so"}, {"criteria_met": False, "explanation": "no"}
+BROKEN = {"error": "HTTP 500: broken"}
+Said = dict[str, dict[str, Any]]
+
+
+def state(name: str, *said: Said, failed: bool = False) -> output.RequestState:
+    return output.RequestState.model_validate(
+        {
+            "instance": {
+                "id": name, "input": {"text": "?"}, "split": "test",
+                "extra_data": {"rubrics": RUBRICS, "tags": ["theme:care", "urgent"]},
+            },
+            "train_trial_index": 0,
+            "request": {},
+            "result": {"success": not failed, "error": "HTTP 500" if failed else None, "completions": [{"text": "x"}]},
+            "annotations": {"rubric": {"criteria": list(said)}},
+        }
+    )  # fmt: skip
+
+
+def near(value: float) -> Any:
+    """Equal but for rounding."""
+    return pytest.approx(value)
+
+
+def tally_of(*judges: str) -> RubricTally:
+    return RubricTally("rubric_score", judges, dict.fromkeys(judges))
+
+
+@pytest.fixture
+def two() -> RubricTally:
+    """One case with a criterion that nobody judged, one with a tie, one that failed, one that is whole."""
+    made = tally_of("a", "b")
+    made.add(("x", 0, None), state("x", {"a": MET, "b": BROKEN}, {"a": BROKEN, "b": {}}))
+    made.add(("y", 0, None), state("y", {"a": MET, "b": NOT}, {"a": NOT, "b": NOT}))
+    made.add(("z", 0, None), state("z", failed=True))
+    made.add(("w", 0, None), state("w", {"a": MET, "b": MET}, {"a": NOT, "b": NOT}))
+    return made
+
+
+def test_a_run_without_our_metric_has_none(tmp_path: Path) -> None:
+    run = output.HelmRun(tmp_path, output.RunSpec(name="x"), [])
+    assert RubricTally.of(plan(), run) is None
+
+
+def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
+    flags = {"config.type": "healthbench", "target.api_endpoint.model_id": "openai/gpt-4.1"}
+    made = plan(flags)
+    judge = deployment_of(made.judges[0])
+    spec = {
+        "class_name": names.RUBRIC_METRIC_CLASS,
+        "args": {"metric_name": "m", "judges": {"gpt": judge, "other": "d"}},
+    }
+    run_spec = output.RunSpec.model_validate({"name": "x", "metric_specs": [{"class_name": "other"}, spec]})
+    found = RubricTally.of(made, output.HelmRun(tmp_path, run_spec, []))
+    assert found is not None
+    assert (found.metric, found.judges, found.families) == ("m", ("gpt", "other"), {"gpt": True, "other": None})
+
+
+def test_what_it_tells_the_tally(two: RubricTally) -> None:
+    tally = Tally()
+    two.tell(tally)
+    assert tally.unjudged == tally.undecided == {("x", 0, None)}
+    assert tally.judges == {"a": JudgeCounts(6, 5, 1, None), "b": JudgeCounts(6, 4, 2, None)}
+    assert sorted((cause.role, cause.count) for cause in tally.causes.listed()) == [("a", 1), ("b", 1), ("b", 1)]
+    assert {field: list(by) for field, by in tally.members.items()} == {"theme": ["care"], "tag": ["urgent"]}
+    assert len(tally.members["theme"]["care"]) == 4
+    assert two.judgements() == Judgements(16, 9)
+
+
+def test_the_published_score_takes_the_place_of_the_mean(two: RubricTally) -> None:
+    mean = Score(-0.25, Stats(2, -0.25, None, None, None, None, None), "rubric_score", scale=(0, 1))
+    scores = {"rubric_score": mean}
+    bounds: dict[str, tuple[float, float]] = {}
+    two.complete(scores, bounds)
+    assert scores["rubric_score"].value == 0.0
+    assert scores["rubric_score.unclipped"] == replace(mean, metric="rubric_score.unclipped", scale=None)
+    # Of x: b may make a tie of the first, and nobody judged the second. Of z nothing is known.
+    assert bounds == {"rubric_score": (near((0.0 + 0.5 - 0.5 + 1) / 4), near((1 + 0.5 + 1 + 1) / 4))}
+    scores = {}
+    two.complete(scores, bounds)
+    assert scores == {}
+
+
+def test_notes(two: RubricTally) -> None:
+    raw = Score(-0.25, Stats(2, -0.25, None, None, None, None, None))
+    notes = list(two.notes({"rubric_score.unclipped": raw}))
+    assert [note.importance for note in notes] == [Importance.INCOMPLETE, Importance.DOUBTFUL, Importance.DOUBTFUL]
+    assert notes[0].text.startswith("1 of 6 criteria are unjudged: their 1 cases have no score")
+    assert notes[1].text.startswith("of 1 of 6 criteria as many judges say met as not met")
+    assert notes[2].text.startswith("the cases' mean is -0.2500")
+    whole = tally_of("a")
+    whole.add(("w", 0, None), state("w", {"a": MET}, {"a": NOT}))
+    assert list(whole.notes({"rubric_score.unclipped": replace(raw, value=0.0)})) == []
+
+
+def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: RubricTally) -> None:
+    (said,) = two.not_reportable(0.2)
+    assert said.startswith("judge b gave no usable judgement of 2 of 6 criteria, and max_judge_failures is 0.2")
+    assert two.not_reportable(2 / 6) == ()
+    assert len(two.not_reportable(0.1)) == 2
+    assert tally_of("a").not_reportable(0.0) == ()
+
+
+def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> None:
+    low = Score(-0.5, Stats(2, -0.5, None, None, None, None, None))
+    groups = Groups({"theme": {"care": {"rubric_score": low}}}, {"x": [1]})
+    found = two.with_tags(groups, MetricValues("rubric_score", "rubric_score", None, merged=True))
+    assert found.scores["theme"]["care"]["rubric_score"].value == 0.0
+    assert set(found.scores) == {"theme", "axis"}, "negative points alone make no score"
+    assert found.scores["axis"]["accuracy"]["rubric_score"].value == near((1 + 0.5 + 1) / 3)
+    assert found.hidden == {"x": [1]}
+    assert two.with_tags(Groups(), None).scores == {}
+
+
+def test_the_line_of_a_case(two: RubricTally) -> None:
+    one, other = two.criteria_in(state("y", {"a": MET, "b": NOT}, {"a": NOT, "b": NOT}))
+    assert one == {**RUBRICS[0], "verdict": "tied", "judges": {"a": MET, "b": NOT}, "agreement": 0.0}
+    assert (other["verdict"], other["agreement"]) == ("not met", 1.0)
+    one, other = two.criteria_in(state("x", {"a": MET, "b": BROKEN}, {"a": BROKEN}))
+    assert one == {**RUBRICS[0], "verdict": "met", "judges": {"a": MET, "b": BROKEN}}
+    assert other["verdict"] == "unjudged"
+    assert two.scores_by_judge(("y", 0, None)) == {"a": 1.0, "b": 0.0}
+    assert two.scores_by_judge(("x", 0, None)) == {}
+    assert two.report().criteria.unjudged == 1

@@ -1,0 +1,108 @@
+"""A benchmark of kind rubric, checked with its file of cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.rundir import sha256_of
+from eval_factory.helm.model_files import benchmark as benchmark_file
+from eval_factory.helm.model_files import deployment_of
+from eval_factory.tasks.custom.definition import load_benchmark
+from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
+from unit.builders import evaluation, plan
+
+CASE: dict[str, Any] = {
+    "id": "a", "messages": [{"role": "user", "content": "?"}], "rubrics": [{"criterion": "c", "points": 1}],
+}  # fmt: skip
+SHAPE = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
+
+
+def written(folder: Path, *cases: Any, **changes: Any) -> Path:
+    (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases or (CASE,)), "utf-8")
+    path = folder / "benchmark.yaml"
+    shape = {name: value for name, value in {**SHAPE, **changes}.items() if value is not None}
+    path.write_text(yaml.safe_dump(shape), "utf-8")
+    return path
+
+
+def problems(path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as found:
+        load_benchmark(path)
+    return [problem.replace(str(path.parent), "") for problem in found.value.problems]
+
+
+def test_a_sound_one(tmp_path: Path) -> None:
+    path = written(tmp_path, {**CASE, "cluster": "n"}, max_tokens=50)
+    found = load_benchmark(path)
+    cases = tmp_path / "cases.jsonl"
+    assert (found.name, found.instances, found.max_tokens, found.main_metric) == ("mine", 1, 50, "rubric_score")
+    assert (found.is_rubric, found.has_jury, found.has_clusters) == (True, True, True)
+    assert found.sha256 == {"benchmark.yaml": sha256_of(path), "cases.jsonl": sha256_of(cases)}
+    assert found.dataset_file == cases
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"kind": "table"}, "kind: must be rubric; a benchmark with a prompt and a table is written without it"),
+        ({"name": None}, "name: is missing"),
+        ({"name": "a b"}, "name: must be letters, digits, - _ and . (it names folders), at most 80"),
+        ({"description": ""}, "description: must not be empty"),
+        ({"max_tokens": 0}, "max_tokens: must be greater than or equal to 1"),
+        ({"metrics": []}, "unknown key metrics; a benchmark of kind rubric has"),
+        ({"dataset_fil": "x"}, "unknown key dataset_fil, did you mean 'dataset_file'?"),
+    ],
+)
+def test_mistakes_in_the_yaml(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    (found,) = problems(written(tmp_path, **changes))
+    assert found.startswith(f"/benchmark.yaml: {said}")
+
+
+def test_mistakes_in_both_files_are_said_at_once(tmp_path: Path) -> None:
+    path = written(tmp_path, {**CASE, "id": None}, CASE, CASE, description=None)
+    assert problems(path) == [
+        "/benchmark.yaml: description: is missing",
+        "/cases.jsonl: line 1: id: is missing",
+        "/cases.jsonl: line 3: id: is the same as in line 2; it names the case in the results",
+    ]
+    (tmp_path / "cases.jsonl").unlink()
+    assert "there is no such file" in problems(path)[1]
+
+
+def flags(path: Path, **more: Any) -> dict[str, Any]:
+    return {"config.type": "custom", "config.params.extra.benchmark": str(path), **more}
+
+
+def test_the_task_that_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    found = evaluation(flags(path)).task
+    assert (found.name, found.helm.run_spec, found.helm.rubric) == ("custom.mine", RUBRIC_RUN_SPEC, True)
+    assert found.helm.judges == ("gpt", "llama", "claude")
+    assert found.helm.cluster is None
+    assert found.endpoint_types == ("chat",)
+    with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
+        evaluation(flags(path, **{"target.api_endpoint.type": "completions"}))
+
+
+def test_the_file_that_helm_run_is_given(tmp_path: Path) -> None:
+    made = plan(flags(written(tmp_path, max_tokens=9)))
+    assert made.evaluation.benchmark is not None
+    document = yaml.safe_load(benchmark_file(made.evaluation.benchmark, made.judges))
+    gpt = deployment_of(made.judges[0])
+    assert document["judges"][0] == {"name": "gpt", "model": gpt, "model_deployment": gpt}
+    assert document["dataset_file"] == str(tmp_path / "cases.jsonl")
+    assert (document["metric"], document["max_tokens"], len(document["judges"])) == ("rubric_score", 9, 3)
+
+
+def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: Path) -> None:
+    path, key = written(tmp_path), "config.params.extra.criteria_per_request"
+    plain, several = plan(flags(path)), plan(flags(path, **{key: 3}))
+    assert plain.identity != several.identity
+    with pytest.raises(ConfigError, match="pubmed_qa is not scored by a rubric"):
+        evaluation({key: 3})

@@ -1,0 +1,153 @@
+"""Every mistake in a file of cases is said with its line and field, and never with what stands there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.tasks.rubric.rubric_case import Criterion
+from eval_factory.tasks.rubric.rubric_file import HEALTHBENCH, OWN, Form, faults_of, read_rubric_file
+
+SECRET = "Mrs Example, 12 High Street"
+USER = {"role": "user", "content": SECRET}
+GOOD: dict[str, Any] = {"id": "a", "messages": [USER], "rubrics": [{"criterion": "Says it", "points": 5}]}
+PUBLISHED = {
+    "prompt_id": "p1", "prompt": [USER], "example_tags": ["theme:x"], "canary": "canary GUID",
+    "rubrics": [{"criterion": "c", "points": 3, "tags": ["axis:accuracy"], "more": 1}], "ideal_completions_data": None,
+}  # fmt: skip
+
+
+def written(folder: Path, *rows: Any) -> Path:
+    file = folder / "cases.jsonl"
+    file.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows), "utf-8")
+    return file
+
+
+def problems(folder: Path, *rows: Any, form: Form = OWN) -> list[str]:
+    return read_rubric_file(written(folder, *rows), form).problems
+
+
+def test_a_sound_file(tmp_path: Path) -> None:
+    more = {**GOOD, "id": "b", "reference": "So", "cluster": "n", "tags": ["t"], "canary": "no"}
+    found = read_rubric_file(written(tmp_path, {**GOOD, "cluster": "n"}, "", more), OWN)
+    assert found.problems == []
+    assert [case.id for case in found.cases] == ["a", "b"]
+    assert found.has_clusters
+    one, two = found.cases
+    assert one.criteria == (Criterion("Says it", 5),)
+    assert one.messages == (USER,)
+    assert (two.reference, two.cluster, two.tags, two.canary) == ("So", "n", ("t",), "no")
+    assert not read_rubric_file(written(tmp_path, GOOD), OWN).has_clusters
+
+
+def test_the_published_form(tmp_path: Path) -> None:
+    (case,) = read_rubric_file(written(tmp_path, PUBLISHED), HEALTHBENCH).cases
+    assert (case.id, case.messages, case.tags, case.canary) == ("p1", (USER,), ("theme:x",), "canary GUID")
+    assert case.criteria == (Criterion("c", 3, ("axis:accuracy",)),)
+    assert (case.reference, case.cluster) == (None, None)
+
+
+def test_of_published_data_only_that_is_refused_which_cannot_be_scored(tmp_path: Path) -> None:
+    empty = {**USER, "content": ""}
+    odd = {**PUBLISHED, "prompt": [empty], "rubrics": [{"criterion": "c", "points": 0}], "more": 1}
+    assert problems(tmp_path, odd, form=HEALTHBENCH) == []
+    assert problems(tmp_path, {**PUBLISHED, "prompt": [{"role": "user"}]}, form=HEALTHBENCH) == [
+        "line 1: prompt.0.content: is missing"
+    ]
+
+
+def rubric(**one: Any) -> dict[str, Any]:
+    return {"rubrics": [{"criterion": "x", "points": 5, **one}]}
+
+
+LIST_OF_MESSAGES = 'messages: must be a list of messages such as [{"role": "user", "content": "..."}]'
+LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"id": None}, "id: is missing"),
+        ({"id": 7}, "id: must be text"),
+        ({"id": " "}, "id: is empty"),
+        ({"id": "x" * 201}, "id: must be one line of at most 200 characters"),
+        ({"id": "a\nb"}, "id: must be one line of at most 200 characters"),
+        ({"messages": None}, LIST_OF_MESSAGES),
+        ({"messages": []}, LIST_OF_MESSAGES),
+        ({"messages": ["x"]}, "messages.0: must be an object with role and content"),
+        ({"messages": [{**USER, "role": "doctor"}]}, "messages.0.role: must be one of system, developer, user, assistant"),
+        ({"messages": [USER, {**USER, "role": "system"}, USER]}, "messages.1.role: a system message can only be the first"),
+        ({"messages": [{**USER, "content": 1}]}, "messages.0.content: must be text"),
+        ({"messages": [{**USER, "content": ""}]}, "messages.0.content: is empty"),
+        (
+            {"messages": [USER, {**USER, "role": "assistant"}]},
+            "messages.1.role: the last message must be the user's: it is what the model answers",
+        ),
+        ({"rubrics": {}}, LIST_OF_CRITERIA),
+        ({"rubrics": []}, LIST_OF_CRITERIA),
+        ({"rubrics": ["x"]}, "rubrics.0: must be an object with criterion and points"),
+        (rubric(criterion=None), "rubrics.0.criterion: is missing"),
+        (rubric(points=None), "rubrics.0.points: is missing"),
+        (
+            rubric(points="5"),
+            "rubrics.0.points: must be a number; negative points are for what an answer should not do",
+        ),
+        (
+            rubric(points=True),
+            "rubrics.0.points: must be a number; negative points are for what an answer should not do",
+        ),
+        (rubric(points=0), "rubrics.0.points: must not be 0, nor beyond 1000000"),
+        (rubric(points=1_000_001), "rubrics.0.points: must not be 0, nor beyond 1000000"),
+        (rubric(points=-3), "rubrics: no criterion has positive points, so no score can be computed"),
+        (rubric(tags="axis:x"), 'rubrics.0.tags: must be a list of texts such as ["axis:accuracy"]'),
+        (rubric(tags=["a", ""]), "rubrics.0.tags.1: is empty"),
+        (rubric(pionts=1), "rubrics.0.pionts: is no known field, did you mean 'points'?"),
+        ({"tags": [1]}, "tags.0: must be text"),
+        ({"reference": ""}, "reference: is empty"),
+        ({"cluster": 5}, "cluster: must be text"),
+        (
+            {"zzz": 1},
+            "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_said_with_its_field(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    found = problems(tmp_path, {**GOOD, **change})
+    assert found == [f"line 1: {said}"]
+    assert SECRET not in "".join(found)
+
+
+def test_lines_that_are_no_objects(tmp_path: Path) -> None:
+    found = problems(tmp_path, GOOD, "[1]", "{", '{"id": NaN}', {**GOOD, "id": "z"}, GOOD)
+    assert found == [
+        'line 2: must be a JSON object such as {"id": ...}',
+        "line 3: is not JSON (Expecting property name enclosed in double quotes); each line is one JSON object",
+        "line 4: is not JSON (it holds NaN, Infinity or too many levels); each line is one JSON object",
+        "line 6: id: is the same as in line 1; it names the case in the results",
+    ]
+
+
+def test_a_cluster_is_of_all_or_of_none(tmp_path: Path) -> None:
+    (said,) = problems(tmp_path, {**GOOD, "cluster": "n"}, {**GOOD, "id": "b"})
+    assert said.startswith("line 2: cluster: is missing, and 1 other cases have one")
+
+
+def test_files_that_hold_no_cases(tmp_path: Path) -> None:
+    assert problems(tmp_path, "") == ["has no cases; each line is a JSON object"]
+    file = tmp_path / "other"
+    file.write_bytes(b"PK\x03\x04...")
+    assert "ZIP" in read_rubric_file(file, OWN).problems[0]
+    file.write_bytes(b'{"id": "\xe9"}\n')
+    assert read_rubric_file(file, OWN).problems[0].startswith("line 1: is not UTF-8")
+    with pytest.raises(FileNotFoundError):
+        read_rubric_file(tmp_path / "none", OWN)
+
+
+def test_of_many_mistakes_the_first_ten_are_shown(tmp_path: Path) -> None:
+    file = written(tmp_path, *["[]"] * 12)
+    assert len(faults_of(file, OWN)) == 11
+    assert faults_of(file, OWN)[-1] == "2 more mistakes in it"
+    assert len(faults_of(written(tmp_path, *["[]"] * 10), OWN)) == 10
