@@ -46,6 +46,9 @@ MODULES_THAT_ASK = {
 """Modules whose every run spec asks for more than a text endpoint answers."""
 EXAMPLES = "max_train_instances"
 LANGUAGE_MODELING = "get_language_modeling_adapter_spec"
+MULTIPLE_CHOICE = ("get_multiple_choice_adapter_spec", "get_multiple_choice_joint_adapter_spec")
+LETTER_FOR = re.compile(r"\b[A-F]['\"]?\s+(?:for|if|means|=)\s")
+"""Instructions that say what a letter stands for: "Answer A for yes, B for no"."""
 
 Described = dict[str, Any]
 
@@ -103,6 +106,7 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
         "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
         "zero_shot": is_zero_shot(tree),
+        "choices": choices_of(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}
 
@@ -117,6 +121,15 @@ def is_zero_shot(tree: ast.AST) -> bool | None:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     adapters = [call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))]
     return True if {_examples(call) for call in adapters} == {0} else None
+
+
+def choices_of(tree: ast.AST) -> str | None:
+    """Whether every adapter that the run spec may have shows options with letters, and what the letters stand for."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    adapters = [call for call in calls if ast.unparse(call.func).endswith(("_adapter_spec", "AdapterSpec"))]
+    if not adapters or any(ast.unparse(call.func) not in MULTIPLE_CHOICE for call in adapters):
+        return None
+    return "by meaning" if any(map(LETTER_FOR.search, _texts(tree))) else "by place"
 
 
 def _examples(call: ast.Call) -> int | None:

@@ -156,6 +156,8 @@ class HelmEntry(StrictModel):
     """Whether answers are judged criterion by criterion."""
     zero_shot: bool = False
     """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
+    choices: Literal["by place", "by meaning"] | None = None
+    """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
     any_run_spec: bool = False
     """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
     arguments: dict[str, str] = {}

@@ -40,6 +40,9 @@ class RunSpec:
     """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
     zero_shot: bool = False
     """Whether its prompts are known to hold no examples."""
+    choices: str | None = None
+    """Of questions with lettered options: the letters say an option's place (`by place`), or the instructions say what
+    each stands for (`by meaning`)."""
 
     @property
     def known_parameters(self) -> Mapping[str, Mapping[str, Any]]:
