@@ -52,6 +52,7 @@ DESCRIPTIONS = {
     f"{_EXTRA}.data_path": "Your own copy of the data: a file or a folder.",
     f"{_EXTRA}.benchmark": "The YAML file of a custom benchmark, with type custom.",
     f"{_EXTRA}.criteria_per_request": "Criteria of a rubric in one request to a judge; each apart if not given.",
+    f"{_EXTRA}.shuffle_choices": "In how many orders the choices of each question are asked; as they are if not given.",
     f"{_EXTRA}.data_dir": "The folder of a data bundle ('eval-factory data pull').",
     f"{_EXTRA}.offline": "true: only the hosts of endpoints are contacted.",
     f"{_EXTRA}.allow_code_execution": "true: benchmarks that execute what the model answers may run.",

@@ -23,6 +23,7 @@ from eval_factory.core.served_url import SERVED_SCHEME
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.user_paths import expanded
 from eval_factory.core.written_secrets import secret_field_of, secret_field_of_url
+from eval_factory.tasks.choice_orders import MOST_ORDERS
 
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
@@ -200,6 +201,7 @@ class Extra(StrictModel):
     max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
+    shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MOST_ORDERS)] | None
     shards: Annotated[Positive, Field(le=MAX_SHARDS)] | None
     prices: Annotated[PriceTable | None, AfterValidator(_different_models)]
     max_cost: SomeMoney | None

@@ -11,6 +11,7 @@ from typing import Any
 
 from eval_factory.config.merge import Source, Sources
 from eval_factory.config.model import Extra, RunConfig
+from eval_factory.config.shuffled_choices import cannot_be_shuffled
 from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.code_execution import refusal
 from eval_factory.tasks.framework import FileLayout, ScenarioParameter, Task, load_framework
@@ -62,6 +63,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         problems += _not_its_judges(task, [judge.name for judge in params.extra.judges])
     if params.extra.criteria_per_request is not None and not task.helm.rubric:
         problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
+    problems += cannot_be_shuffled(task, params.extra)
     own = BENCHMARK in task.helm.parameters
     if (own or task.helm.judges) and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
         which = "custom benchmarks" if own else "a task with judges"

@@ -157,6 +157,41 @@ class RubricReport:
 
 
 @dataclass(frozen=True)
+class Share:
+    """Of questions, with its 95 % interval."""
+
+    value: float
+    count: int
+    """Of how many it is a share."""
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+
+ALL_ORDERS = ".all_orders"
+"""Ends the name of a score over all orders of each question's choices."""
+
+
+@dataclass(frozen=True)
+class ChoiceOrders:
+    """What became of the answers when the choices of a question stood in another order."""
+
+    orders: int
+    """In how many each question was to be asked, the original among them."""
+    questions: int
+    """That were asked in more than one."""
+    kept: Mapping[str, int]
+    """Why choices were not moved -> how many questions that is."""
+    by_order: Mapping[str, float | None]
+    """Number of the order, 1 is the original -> the main metric's mean over those questions."""
+    changed: Share | None
+    """Of the questions with two answers or more: those whose choice, by its text, is not the same in all orders."""
+    right_in_all: Share | None
+    """Of the questions whose every order was answered."""
+    letters: Mapping[str, int]
+    """What was answered -> how often, over all questions and orders."""
+
+
+@dataclass(frozen=True)
 class Judgements:
     """What the judges of a jury were to say of the answers, and said: one judgement for each judge and answer.
 
@@ -232,6 +267,8 @@ class Validity:
     """What a score has to be better than to say anything; of those metrics for which it is known."""
     rubric: RubricReport | None = None
     """Of a benchmark whose answers are judged criterion by criterion."""
+    choice_orders: ChoiceOrders | None = None
+    """Where the choices of questions were asked in several orders."""
 
     @property
     def coverage(self) -> float:

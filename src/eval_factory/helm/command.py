@@ -23,6 +23,8 @@ def run_entry(plan: Plan) -> str:
         arguments["jury_config_path"] = str(plan.rundir.model_configs / names.JUDGES)
     if plan.evaluation.run.config.params.extra.criteria_per_request is not None:
         arguments["criteria_per_request"] = plan.evaluation.run.config.params.extra.criteria_per_request
+    if plan.evaluation.run.config.params.extra.shuffle_choices is not None:
+        arguments["shuffle_choices"] = plan.evaluation.run.config.params.extra.shuffle_choices
     if plan.evaluation.num_output_tokens is not None:
         arguments["num_output_tokens"] = plan.evaluation.num_output_tokens
     if plan.evaluation.run.config.params.temperature is not None:

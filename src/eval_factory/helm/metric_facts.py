@@ -82,7 +82,7 @@ _FACTS = {
     "summarization_compression": MetricFacts(unit="ratio"),
 }  # fmt: skip
 
-_OURS = (".corrected", ".lenient", ".helm", ".all_judges")
+_OURS = (".corrected", ".lenient", ".helm", ".all_judges", ".all_orders")
 """What our own scores beside HELM's are called; they are of the metric's direction, scale and unit."""
 
 

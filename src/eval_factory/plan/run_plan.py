@@ -79,6 +79,7 @@ CHANGES_RESULTS = frozenset(
         "config.params.extra.num_train_trials",
         "config.params.extra.judges",  # but for JUDGE_RUNTIME_ONLY
         "config.params.extra.criteria_per_request",
+        "config.params.extra.shuffle_choices",
         "target.api_endpoint.url",
         "target.api_endpoint.model_id",
         "target.api_endpoint.type",
@@ -287,8 +288,9 @@ def identity_of(evaluation: Evaluation) -> str:
         judges = [{name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY} for judge in own]
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    if leaves["config.params.extra.criteria_per_request"] is None:  # as before there was such a key
-        del leaves["config.params.extra.criteria_per_request"]
+    for name in ("criteria_per_request", "shuffle_choices"):
+        if leaves[f"config.params.extra.{name}"] is None:  # as before there was such a key
+            del leaves[f"config.params.extra.{name}"]
     if evaluation.benchmark is not None:
         known["benchmark"] = dict(evaluation.benchmark.sha256)
     text = json.dumps(known, sort_keys=True, ensure_ascii=False)

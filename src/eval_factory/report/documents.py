@@ -118,7 +118,10 @@ def _validity(result: TaskResult) -> dict[str, Any]:
     }
     last = {name: record.pop(name) for name in ("failures", "notes")}
     jury = None if result.validity.jury is None else rounded_fields(record["jury"])
-    written: dict[str, Any] = laid_out(without_nulls({**first, **record, "jury": jury, **last}))
+    orders = None if result.validity.choice_orders is None else rounded_fields(record["choice_orders"])
+    written: dict[str, Any] = laid_out(
+        without_nulls({**first, **record, "jury": jury, "choice_orders": orders, **last})
+    )
     floors = {name: OneLine(floor) for name, floor in written["floors"].items()}
     return {**written, "floors": floors}
 

@@ -11,6 +11,7 @@ from html import escape
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import Provenance, Score, Scores, TaskResult
+from eval_factory.report.choice_order_text import choice_order_line
 from eval_factory.report.cost_line import cost_line
 from eval_factory.report.markdown_text import code, prose, table
 from eval_factory.report.run_facts import counted, number
@@ -102,6 +103,8 @@ def _validity(result: TaskResult) -> Iterator[str]:
         yield f"\nJudgements: {', '.join(judges)}"
     if jury is not None and jury.krippendorff_alpha is not None:
         yield f"\nAgreement of the judges (Krippendorff's alpha): {jury.krippendorff_alpha:.3f}"
+    if (line := choice_order_line(result)) is not None:
+        yield f"\n{prose(line[:1].upper() + line[1:])}"
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:
         unlike = ", ".join(prose(one.setting) for one in record.deviations)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
+from eval_factory.report.choice_order_text import choice_order_line
 from eval_factory.report.cost_line import cost_line
 from eval_factory.tasks.errata import CORRECTED
 
@@ -22,6 +23,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
         _main_score(result),
         *(f"  {told}" for told in _corrected(result)),
         *_floor(result),
+        *(f"  {line}" for line in [choice_order_line(result)] if line is not None),
         *_other_splits(result),
         _instances(result),
         *_failures(validity.failures),

@@ -81,13 +81,18 @@ def _options(pattern: str | None) -> Form:
     """HELM looks the answer up among the labels, or what its pattern finds in it."""
 
     def reads(state: output.RequestState, answer: str) -> bool:
-        label = answer.strip()
-        if pattern:
-            match = re.search(pattern, label)
-            label = "" if match is None else match[1] if match.groups() else match[0]
-        return label in (state.output_mapping or {})
+        return option_read(answer, pattern) in (state.output_mapping or {})
 
     return Form("the letter of an option alone", reads, lambda state: state.output_mapping or {})
+
+
+def option_read(answer: str, pattern: str | None) -> str:
+    """What HELM looks up among the labels of options."""
+    label = answer.strip()
+    if not pattern:
+        return label
+    match = re.search(pattern, label)
+    return "" if match is None else match[1] if match.groups() else match[0]
 
 
 def _one_of(labels: Sequence[str]) -> Form:

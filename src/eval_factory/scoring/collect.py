@@ -17,6 +17,7 @@ from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.helm.rubric_annotations import ANNOTATION
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.choice_order_check import ChoiceOrderCheck
 from eval_factory.scoring.clusters import notes_on_clusters
 from eval_factory.scoring.comparability import RunFacts, comparability_of
 from eval_factory.scoring.corrections import Corrections
@@ -70,7 +71,7 @@ def collect(
     run = output.read_run(runs[0])
     entry, extra = plan.evaluation.task.helm, plan.evaluation.run.config.params.extra
     main_split = run.main_split(entry.main_split)
-    metrics = metric_values_of(run, main_split)
+    orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, main_split))
     corrections = Corrections.of(plan, metrics)
     stated = StatedModels(plan.endpoints, response_cache.used_keys(plan.rundir.cache_db, run_id))
     answers = KeptAnswers.of(plan, stated.add)
@@ -81,6 +82,7 @@ def collect(
 
     def tell(key: InstanceKey, state: output.RequestState) -> None:
         trivial.add(key, state)
+        orders.add(key, state)
         if rubric is not None:
             rubric.add(key, state)
 
@@ -112,6 +114,7 @@ def collect(
         if main_values
         else (tally.failed | tally.undecided, failed_as_zero)
     )
+    orders.complete(scored.scores, scored.bounds, main_values, (missing, as_zero))
     instances = readability.counted(tally.counts(missing))
     main_is_judged = main_values is not None and is_judged(main_values, jury_metric)
     judgements = judgements_of(tally.ratings, tally.judges, tally.requested) if main_is_judged else None
@@ -174,11 +177,19 @@ def collect(
             not_reportable,
             floors,
             None if rubric is None else rubric.report(),
+            orders.report(main_values, missing),
         ),
         usage=with_costs(usage, plan, run_id),
         provenance=provenance,
         instances=InstanceRecords(
-            run, metrics, answers, tally, jury_metric, readability, judge_names(plan, run.jury), rubric
+            run,
+            [*metrics, *orders.by_order],
+            answers,
+            tally,
+            jury_metric,
+            readability,
+            judge_names(plan, run.jury),
+            rubric,
         ),
         reportable=is_reportable(main, scored.scores, instances, extra.min_coverage, not_reportable),
         status="complete" if _is_complete(instances, tally) else "partial",

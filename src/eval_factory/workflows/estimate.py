@@ -183,9 +183,11 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
         why = "" if sizes is None else f" ({sizes.reason})"
         return None, f"unknown: nobody has counted the instances{why}"
     trials = _trials(plan.evaluation)
-    return min(
-        limit or instances, instances
-    ) * trials, f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
+    told = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
+    orders = plan.evaluation.run.config.params.extra.shuffle_choices
+    if orders is not None:
+        told += f" x {orders} orders of the choices, at most"
+    return min(limit or instances, instances) * trials * (orders or 1), told
 
 
 def _trials(evaluation: Evaluation) -> int:

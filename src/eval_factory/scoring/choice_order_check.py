@@ -1,0 +1,168 @@
+"""What becomes of the answers when the choices of a question stand in another order (`extra.shuffle_choices`).
+
+The question is the unit: its orders are not independent of each other, so they make one value each, and sources that
+questions share are clusters of them. HELM's own score stays that of the original order.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Score, Share
+from eval_factory.helm import output
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.answer_forms import option_read
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.scores import bounds_of, counted, score_of
+from eval_factory.scoring.statistics import PROPORTION, describe
+from eval_factory.tasks.choice_orders import order_of, why_kept
+
+NO_OPTION = "no option"
+"""What an answer is counted as that names none."""
+
+Unit = tuple[str, int]
+"""A question in one trial."""
+
+
+@dataclass
+class ChoiceOrderCheck:
+    """The answers of a run by question and order, told request by request."""
+
+    wanted: int | None
+    """None: the run has questions in one order only, and there is nothing to check."""
+    pattern: str | None
+    """By which HELM finds a label in an answer; None: the answer is the label."""
+    by_order: Sequence[MetricValues]
+    """HELM's metrics of the questions in other orders."""
+    asked: dict[Unit, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
+    """Order -> the text of the option that was chosen; a request that failed is not in it."""
+    orders: dict[Unit, int] = field(default_factory=Counter)
+    """How many orders each question was asked in."""
+    kept: dict[Unit, str] = field(default_factory=dict)
+    letters: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(
+        cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]
+    ) -> tuple[ChoiceOrderCheck, list[MetricValues]]:
+        """The check, and the metrics without those that are of other orders alone."""
+        wanted = plan.evaluation.run.config.params.extra.shuffle_choices
+        if wanted is None:
+            return cls(None, None, ()), list(metrics)
+        original = [metric for metric in metrics if metric.perturbation is None]
+        others = [metric for metric in metrics if metric.perturbation is not None and order_of(metric.perturbation)]
+        return cls(wanted, run.run_spec.adapter_spec.output_mapping_pattern, others), original
+
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        """One request and its answer."""
+        order = order_of(key[2])
+        if self.wanted is None or order is None:
+            return
+        unit = key[:2]
+        self.orders[unit] += 1
+        why = why_kept([reference.output.text for reference in state.instance.references])
+        if why is not None:
+            self.kept[unit] = why
+        if has_failed(state):
+            return
+        options = state.output_mapping or {}
+        label = option_read(text_of(state), self.pattern)
+        self.asked[unit][order] = options.get(label)
+        self.letters[label if label in options else NO_OPTION] += 1
+
+    def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
+        """Order -> the main metric's values in it."""
+        found = {order_of(metric.perturbation): metric for metric in self.by_order if _is_same(metric, main)}
+        return {1: main, **{order: metric for order, metric in sorted(found.items(), key=str) if order is not None}}
+
+    def complete(
+        self, scores: dict[str, Score], bounds: dict[str, tuple[float, float]], main: MetricValues | None,
+        lost: tuple[set[InstanceKey], bool],
+    ) -> None:  # fmt: skip
+        """Add the main metric's score over all orders of each question, and its bounds.
+
+        Args:
+            lost: the instances without a value that counts, and whether they count as 0.
+        """
+        if self.wanted is None or main is None:
+            return
+        missing, as_zero = lost
+        whole = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
+        metric = _of_questions(main, counted(whole, missing & whole.keys(), failed_as_zero=as_zero))
+        score = score_of(metric, set(), failed_as_zero=as_zero) if metric.values else None
+        if score is None:
+            return
+        scores[metric.label] = score
+        ends = [_of_questions(main, {**whole, **dict.fromkeys(missing & whole.keys(), end)}) for end in PROPORTION]
+        low, high = (bounds_of(one, set()) for one in ends)
+        if low is not None and high is not None:
+            bounds[metric.label] = (low[0], high[1])
+
+    def report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders | None:
+        """Over the questions that were asked in more than one order; None where there was nothing to check."""
+        if self.wanted is None:
+            return None
+        moved = [unit for unit, count in self.orders.items() if count > 1]
+        answered = {unit: self.asked[unit] for unit in moved if len(self.asked[unit]) > 1}
+        changed = {unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()}
+        clusters = None if main is None else main.clusters
+        by_order = {} if main is None else self.values_of(main)
+        return ChoiceOrders(
+            orders=self.wanted,
+            questions=len(moved),
+            kept=dict(sorted(Counter(self.kept.values()).items())),
+            by_order={str(order): mean for order, mean in _means(by_order, set(moved), missing).items()},
+            changed=_share(changed, clusters),
+            right_in_all=_share(_right_in_all(by_order, moved, missing), clusters),
+            letters=dict(sorted(self.letters.items())),
+        )
+
+
+def _is_same(metric: MetricValues, main: MetricValues) -> bool:
+    return (metric.name, metric.split) == (main.name, main.split)
+
+
+def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> MetricValues:
+    """With one value a question, the mean over its orders."""
+    by_question: dict[Unit, list[float]] = defaultdict(list)
+    for (question, trial, _), value in values.items():
+        by_question[(question, trial)].append(value)
+    means: dict[InstanceKey, float] = {(*unit, None): statistics.fmean(all_) for unit, all_ in by_question.items()}
+    name = main.name + ALL_ORDERS
+    label = name + main.label.removeprefix(main.name)
+    return replace(main, label=label, name=name, helm_mean=None, merged=True, values=means, counts={})
+
+
+def _means(
+    by_order: Mapping[int, MetricValues], moved: set[Unit], missing: set[InstanceKey]
+) -> dict[int, float | None]:
+    found: dict[int, float | None] = {}
+    for order, metric in by_order.items():
+        values = [value for key, value in metric.values.items() if key[:2] in moved and key not in missing]
+        found[order] = statistics.fmean(values) if values else None
+    return found
+
+
+def _right_in_all(
+    by_order: Mapping[int, MetricValues], moved: Iterable[Unit], missing: set[InstanceKey]
+) -> dict[Unit, float]:
+    """Of the questions whose every order was answered: 1 where each answer has the full value."""
+    lost = {key[:2] for key in missing}
+    worst: dict[Unit, float] = {}
+    for metric in by_order.values():
+        for key, value in metric.values.items():
+            worst[key[:2]] = min(value, worst.get(key[:2], value))
+    return {unit: float(worst[unit] >= 1.0) for unit in moved if unit in worst and unit not in lost}
+
+
+def _share(values: Mapping[Unit, float], clusters: Mapping[str, str] | None) -> Share | None:
+    """None of nothing. Trials of a question share it."""
+    if not values:
+        return None
+    sources = [(clusters or {}).get(question, question) for question, _ in values]
+    found = describe(list(values.values()), clusters=sources)
+    return Share(found.mean, found.count, found.ci_low, found.ci_high)

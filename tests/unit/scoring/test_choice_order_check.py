@@ -1,0 +1,182 @@
+"""Answers by question and order -> shares, a score over all orders, its bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import ALL_ORDERS, Score
+from eval_factory.helm import output
+from eval_factory.scoring.choice_order_check import NO_OPTION, ChoiceOrderCheck
+from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.tasks.choice_orders import name_of
+from unit.builders import plan
+
+SHUFFLED = {"config.type": "sample_medical_qa", "config.params.extra.shuffle_choices": 3}
+CHOICES = ["heart", "liver"]
+
+
+def metric(values: dict[str, float], order: int = 1, name: str = "exact_match", split: str = "test") -> MetricValues:
+    """`q`: question q in the first trial."""
+    perturbation = None if order == 1 else name_of(order)
+    keys: dict[InstanceKey, float] = {(question, 0, perturbation): value for question, value in values.items()}
+    label = name if order == 1 else f"{name}@{split}+{perturbation}"
+    return MetricValues(label, name, None, merged=True, values=keys, split=split, perturbation=perturbation)
+
+
+def run_of(folder: Path, pattern: str | None = None) -> output.HelmRun:
+    adapter = {"method": "multiple_choice_joint", "output_mapping_pattern": pattern}
+    return output.HelmRun(folder, output.RunSpec.model_validate({"name": "x", "adapter_spec": adapter}), [])
+
+
+def state(
+    question: str, answer: str | None, order: int = 1, choices: list[str] = CHOICES, trial: int = 0
+) -> tuple[InstanceKey, output.RequestState]:
+    """`answer` None: it failed. The second order shows the choices the other way round."""
+    perturbation = None if order == 1 else name_of(order)
+    shown = choices if order == 1 else choices[::-1]
+    document: dict[str, Any] = {
+        "instance": {
+            "id": question, "input": {"text": "?"}, "references": [{"output": {"text": text}} for text in shown],
+            "perturbation": perturbation and {"name": perturbation},
+        },
+        "train_trial_index": trial,
+        "request": {},
+        "output_mapping": dict(zip("ABCD", shown, strict=False)),
+        "result": {"success": answer is not None, "completions": [{"text": answer or ""}]},
+    }  # fmt: skip
+    return (question, trial, perturbation), output.RequestState.model_validate(document)
+
+
+def check_of(folder: Path, *others: MetricValues, pattern: str | None = None) -> ChoiceOrderCheck:
+    return ChoiceOrderCheck.of(plan(SHUFFLED), run_of(folder, pattern), others)[0]
+
+
+def test_a_run_without_it_has_nothing_to_check(tmp_path: Path) -> None:
+    metrics = [metric({"a": 1.0}), metric({"a": 0.0}, order=2)]
+    check, kept = ChoiceOrderCheck.of(plan(), run_of(tmp_path), metrics)
+    assert kept == metrics
+    check.add(*state("a", "A"))
+    scores: dict[str, Score] = {}
+    check.complete(scores, {}, metrics[0], (set(), False))
+    assert (scores, check.report(metrics[0], set()), list(check.by_order)) == ({}, None, [])
+    assert not check.letters
+
+
+def test_what_is_of_other_orders_is_no_score_of_the_run(tmp_path: Path) -> None:
+    original, second = metric({"a": 1.0}), metric({"a": 0.0}, order=2)
+    worst = MetricValues("w", "exact_match", None, merged=True, perturbation=f"{name_of(2)}.worst")
+    check, kept = ChoiceOrderCheck.of(plan(SHUFFLED), run_of(tmp_path), [original, second, worst])
+    assert (kept, list(check.by_order)) == ([original], [second])
+    assert check.values_of(original) == {1: original, 2: second}
+    assert check.values_of(metric({}, name="other")).keys() == check.values_of(metric({}, split="valid")).keys() == {1}
+
+
+def test_answers_are_compared_by_their_text(tmp_path: Path) -> None:
+    check = check_of(tmp_path, metric({"a": 1.0, "b": 0.0, "c": 0.0, "d": 1.0}, order=2))
+    for one in (
+        state("a", "A"), state("a", "B", 2),  # heart both times
+        state("b", "A"), state("b", "A", 2),  # the letter is the same, the answer is not
+        state("c", " B\n"), state("c", "heart", 2),  # the second names no letter
+        state("d", "A"), state("d", None, 2),  # one answer alone cannot change
+        state("e", "C", choices=[*CHOICES, "None of the above"]),
+    ):  # fmt: skip
+        check.add(*one)
+    check.add(("a", 0, "robustness"), state("a", "A")[1])
+    main = metric({"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0, "e": 0.0})
+    found = check.report(main, {("d", 0, name_of(2))})
+    assert found is not None
+    assert (found.orders, found.questions) == (3, 4)
+    assert found.kept == {"a choice refers to others": 1}
+    assert found.letters == {"A": 4, "B": 2, "C": 1, NO_OPTION: 1}
+    assert found.changed is not None
+    assert (found.changed.value, found.changed.count) == (pytest.approx(2 / 3), 3)
+    assert found.right_in_all is not None
+    assert (found.right_in_all.value, found.right_in_all.count) == (pytest.approx(1 / 3), 3)
+    assert found.by_order == {"1": 0.75, "2": pytest.approx(1 / 3)}
+    low, high = found.changed.ci_low, found.changed.ci_high
+    assert low is not None
+    assert high is not None
+    assert low < 2 / 3 < high
+
+
+def test_a_label_is_found_as_helm_finds_it(tmp_path: Path) -> None:
+    check = check_of(tmp_path, pattern="answer is ([A-D])")
+    check.add(*state("a", "The answer is A."))
+    check.add(*state("a", "The answer is B.", 2))
+    check.add(*state("b", "A"))
+    assert check.letters == {"A": 1, "B": 1, NO_OPTION: 1}
+    found = check.report(None, set())
+    assert found is not None
+    assert found.changed is not None
+    assert (found.changed.value, found.by_order, found.right_in_all) == (0.0, {}, None)
+
+
+def test_nothing_was_moved(tmp_path: Path) -> None:
+    check = check_of(tmp_path)
+    check.add(*state("a", "A"))
+    found = check.report(metric({"a": 1.0}), set())
+    assert found is not None
+    assert (found.questions, found.changed, found.right_in_all, found.by_order) == (0, None, None, {"1": None})
+
+
+def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(tmp_path: Path) -> None:
+    check = check_of(tmp_path, metric({}, order=2))
+    for number in range(8):
+        for order in (1, 2):
+            check.add(*state(f"q{number}", "A" if number < 4 else "AB"[order - 1], order))
+    alone, shared = metric({}), metric({})
+    shared.clusters = {f"q{number}": f"source {number // 4}" for number in range(8)}
+    one, other = check.report(alone, set()), check.report(shared, set())
+    assert one is not None
+    assert one.changed is not None
+    assert one.changed.ci_low is not None
+    assert other is not None
+    assert other.changed is not None
+    assert one.changed.value == other.changed.value == 0.5
+    assert other.changed.ci_low is not None
+    assert other.changed.ci_low < one.changed.ci_low
+
+
+def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> None:
+    check = check_of(tmp_path, metric({"a": 0.0}, order=2), metric({"a": 0.0}, order=3))
+    main = metric({"a": 1.0, "b": 1.0})
+    scores: dict[str, Score] = {}
+    bounds: dict[str, tuple[float, float]] = {}
+    check.complete(scores, bounds, main, (set(), False))
+    score = scores[f"exact_match{ALL_ORDERS}"]
+    assert (score.value, score.stats.count) == (pytest.approx(2 / 3), 2)
+    assert (score.metric, score.split, score.perturbation, score.higher_is_better) == (
+        f"exact_match{ALL_ORDERS}", "test", None, True,
+    )  # fmt: skip
+    assert bounds[f"exact_match{ALL_ORDERS}"] == (score.value, score.value)
+
+
+@pytest.mark.parametrize(("as_zero", "value"), [(False, 1.0), (True, 0.75)])
+def test_an_order_without_an_answer(tmp_path: Path, *, as_zero: bool, value: float) -> None:
+    check = check_of(tmp_path, metric({"a": 0.0, "b": 1.0}, order=2))
+    scores: dict[str, Score] = {}
+    bounds: dict[str, tuple[float, float]] = {}
+    missing: set[InstanceKey] = {("a", 0, name_of(2)), ("z", 0, None)}
+    check.complete(scores, bounds, metric({"a": 1.0, "b": 1.0}), (missing, as_zero))
+    assert scores[f"exact_match{ALL_ORDERS}"].value == value
+    assert bounds[f"exact_match{ALL_ORDERS}"] == (0.75, 1.0)
+
+
+def test_without_any_answer_there_is_no_score(tmp_path: Path) -> None:
+    check = check_of(tmp_path)
+    scores: dict[str, Score] = {}
+    check.complete(scores, {}, metric({"a": 0.0}), ({("a", 0, None)}, False))
+    check.complete(scores, {}, None, (set(), False))
+    assert scores == {}
+
+
+def test_the_label_keeps_the_split(tmp_path: Path) -> None:
+    check = check_of(tmp_path)
+    main = metric({"a": 1.0})
+    main.label = "exact_match@valid"
+    scores: dict[str, Score] = {}
+    check.complete(scores, {}, main, (set(), False))
+    assert list(scores) == [f"exact_match{ALL_ORDERS}@valid"]
