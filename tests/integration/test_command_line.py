@@ -184,6 +184,7 @@ BOARD = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h
         (["ls", "--tag", "jury"], HEAVY | RECORDS | {"eval_factory.tasks.errata", "eval_factory.config.model"}),
         (["ls", "--json"], HEAVY | RECORDS | {"eval_factory.config.model"}),
         (["ls", "medec"], HEAVY | RECORDS | {"eval_factory.config.model"}),
+        (["ls", "aci_bench"], HEAVY | RECORDS | {"eval_factory.config.model"}),
         (["ls", "--all"], HEAVY | RECORDS),
         (["ls", "helm:mmlu"], HEAVY | RECORDS),
         (CONFIG, HEAVY | RECORDS),

@@ -28,7 +28,7 @@ def knows(prompt: str) -> str:
     """The letter that the right text has in this prompt."""
     question = re.findall(r"^Question: (.*)$", prompt, re.MULTILINE)[-1]
     (letter,) = re.findall(rf"^([A-D])\. {re.escape(right_texts()[question])}$", prompt, re.MULTILINE)
-    return letter
+    return str(letter)
 
 
 def test_a_model_that_knows_does_not_mind_the_order(run_program: Run) -> None:

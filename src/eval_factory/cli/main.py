@@ -73,17 +73,25 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="List every run spec that HELM knows: run one as helm:NAME.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything that is known as JSON.")
 @click.option("--tag", default=None, help="Only tasks with this tag.")
-def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None) -> None:
-    """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with."""
-    if (task is not None) + everything + (tag is not None) > 1:
-        raise ConfigError("ls: give one of TASK, --all and --tag")
+@click.option("--benchmark", type=HomePath(), default=None, help="Tell all about a benchmark of your own (its YAML).")
+def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None, benchmark: Path | None) -> None:
+    """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with.
+
+    Of a task with judges this shows the prompt that they get.
+    """
+    if (task is not None) + everything + (tag is not None) + (benchmark is not None) > 1:
+        raise ConfigError("ls: give one of TASK, --all, --tag and --benchmark")
     from eval_factory.tasks.framework import load_framework  # imported here, as all that a command needs
 
     framework = load_framework()
-    if task is not None:
+    if task is not None or benchmark is not None:
         from eval_factory.cli import task_listing
 
-        record = task_listing.record_of(task, framework)
+        record = (
+            task_listing.record_of_benchmark(benchmark, framework)
+            if benchmark is not None
+            else task_listing.record_of(str(task), framework)
+        )
         click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
     elif everything:
         _list_run_specs(framework, as_json=as_json)

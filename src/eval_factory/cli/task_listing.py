@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.helm.jury_prompts import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks.code_execution import FLAG, KEY, how_executed, needs_permission
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import FileLayout, Framework, ScenarioParameter, Task
@@ -27,6 +29,10 @@ from eval_factory.tasks.run_specs import RunSpec, load_index
 from eval_factory.tasks.task_info import erratum_record, task_info
 from eval_factory.tasks.user_data.layout import described
 
+if TYPE_CHECKING:
+    from eval_factory.tasks.custom.definition import Benchmark
+
+CUSTOM = "custom"
 COMMENT_WIDTH = 110
 EXAMPLE_SAMPLES = 20
 WIDEST = 48
@@ -97,12 +103,51 @@ def record_of(name: str, framework: Framework) -> Record:
                 f"HELM has no run spec {short!r}{did_you_mean(short, list(specs))}; 'eval-factory ls --all' lists them"
             )
         record = run_spec_record(short, specs[short], framework)
-        return {**record, "example": run_spec_example(record) if record["runs"] else None}
+        prompt = prompt_of_jury(record["annotators"])
+        return {**record, "judge_prompt": prompt, "example": run_spec_example(record) if record["runs"] else None}
     task = framework.task(name)
     if task is None:
         near = near_name(name, framework)
         raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
-    return {**task_record(task), "example": task_example(task)}
+    return {**task_record(task), "judge_prompt": judge_prompt_of(task), "example": task_example(task)}
+
+
+def record_of_benchmark(path: Path, framework: Framework) -> Record:
+    """Everything about a benchmark of one's own, with the prompt that its judges get.
+
+    Raises:
+        ConfigError: it is not valid.
+    """
+    from eval_factory.tasks.custom.definition import load_benchmark
+
+    benchmark = load_benchmark(path)
+    task = framework.task(CUSTOM)
+    assert task is not None  # noqa: S101 - framework.yml has it
+    own = {
+        "description": benchmark.description,
+        "main_metric": benchmark.main_metric,
+        "judges": list(task.helm.judges) if benchmark.has_jury else [],
+        "source": str(path),
+        "instances": benchmark.instances,
+        "notes": list(benchmark.notes),
+        "judge_prompt": _judge_prompt_of_benchmark(benchmark),
+    }
+    return {**task_record(task), "name": benchmark.name, **own, "example": _example(CUSTOM, {"benchmark": str(path)})}
+
+
+def judge_prompt_of(task: Task) -> str | None:
+    """None where no judge is asked, or the prompt is the benchmark's own."""
+    if task.helm.rubric:
+        return prompt_of_rubric()
+    spec = load_index().run_specs.get(task.helm.run_spec)
+    return prompt_of_jury(spec.annotators) if spec is not None and task.helm.judges else None
+
+
+def _judge_prompt_of_benchmark(benchmark: Benchmark) -> str | None:
+    if benchmark.is_rubric:
+        return prompt_of_rubric()
+    file = benchmark.judge_prompt_file
+    return None if file is None else file.read_text(encoding="utf-8")
 
 
 def task_example(task: Task) -> str:
@@ -189,10 +234,23 @@ def details(record: Record) -> str:
         lines += ["", f"known defect ({named}): {known['defect']}. Here: {remedy}"]
     lines += _execution(record)
     if record["example"] is None:
-        lines += ["", f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
+        end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
     else:
-        lines += ["", EDITORS]
-    return "\n".join(_commented(lines)) + "\n" + (record["example"] or "")
+        end = [EDITORS]
+    shown = [*_commented(lines), *_judge_prompt(record), *_commented(["", *end])]
+    return "\n".join(shown) + "\n" + (record["example"] or "")
+
+
+def _judge_prompt(record: Record) -> list[str]:
+    """As it is, not wrapped; what is filled in stands in braces."""
+    prompt = record.get("judge_prompt")
+    if prompt is None:
+        return []
+    return ["#", "# what a judge is asked, with what is filled in between braces:", "#", *_as_comments(prompt)]
+
+
+def _as_comments(text: str) -> list[str]:
+    return [f"#   {line}".rstrip() for line in text.splitlines()]
 
 
 def _execution(record: Record) -> list[str]:

@@ -194,3 +194,54 @@ def test_names_nearly_written() -> None:
         evaluation({"config.type": "mmul"})
     with pytest.raises(ConfigError, match="no run spec 'mmul', did you mean 'mmlu'"):
         evaluation({"config.type": "helm:mmul"})
+
+
+def shown_prompt(text: str) -> list[str]:
+    """The lines of the judges' prompt among the comments, as they were before they became comments."""
+    _, _, rest = text.partition("# what a judge is asked, with what is filled in between braces:\n#\n")
+    return [
+        line.removeprefix("#   ").removeprefix("#") for line in rest.partition("#\n# for completion")[0].splitlines()
+    ]
+
+
+@pytest.mark.parametrize("name", [task.name for task in load_framework().evaluations if task.helm.judges])
+def test_a_task_with_judges_shows_their_prompt(name: str) -> None:
+    prompt = json.loads(ls(name, "--json"))["judge_prompt"]
+    if name == "custom":
+        assert prompt is None  # it is the benchmark's own
+        return
+    assert "{RESPONSE}" in prompt or "{conversation}" in prompt
+    assert shown_prompt(ls(name)) == [line.rstrip() for line in prompt.splitlines()]
+
+
+def test_others_have_none() -> None:
+    assert json.loads(ls("pubmed_qa", "--json"))["judge_prompt"] is None
+    assert "what a judge is asked" not in ls("pubmed_qa") + ls("helm:ehr_sql")
+    prompts = [json.loads(ls(name, "--json"))["judge_prompt"] for name in ("helm:aci_bench", "aci_bench", "medi_qa")]
+    assert prompts[0] == prompts[1] != prompts[2]
+
+
+@pytest.mark.parametrize("kind", ["jury", "rubric", "choice"])
+def test_a_benchmark_of_ones_own(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    result = CliRunner().invoke(cli, ["new_benchmark", str(folder), "--kind", kind], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    file = folder / "benchmark.yaml"
+    record = json.loads(ls("--benchmark", str(file), "--json"))
+    judges = {
+        "jury": (folder / "judge_prompt.txt").read_text("utf-8") if kind == "jury" else None,
+        "rubric": task_listing.record_of("healthbench", load_framework())["judge_prompt"],
+        "choice": None,
+    }
+    assert record["judge_prompt"] == judges[kind]
+    assert bool(record["judges"]) == (kind != "choice")
+    assert (record["name"], record["instances"] > 0) == (yaml.safe_load(file.read_text("utf-8"))["name"], True)
+    example = yaml.safe_load(ls("--benchmark", str(file)))
+    assert example["config"]["type"] == "custom"
+    assert example["config"]["params"]["extra"] == {"benchmark": str(file)}
+
+
+def test_one_thing_at_a_time() -> None:
+    result = CliRunner().invoke(cli, ["ls", "pubmed_qa", "--benchmark", "x.yaml"])
+    assert isinstance(result.exception, ConfigError)
+    assert "give one of TASK, --all, --tag and --benchmark" in str(result.exception)
