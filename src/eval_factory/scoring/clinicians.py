@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
@@ -23,9 +23,7 @@ from eval_factory.scoring.intervals import clustered
 from eval_factory.scoring.prediction_powered import LEAST_RATED, METHOD, Stratum, TooFewRatedError, corrected_mean
 
 OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other ones now: they are not used"
-OTHER_SHEETS = (
-    "the ratings on {count} sheets are of another kind, scale or metric than the last one's: they are not used"
-)
+OTHER_SHEETS = "the ratings on {count} sheets are of another kind, scale or metric than most are: they are not used"
 IN_PART = "{count} answers are rated in part: they count for the agreement, not for the corrected score"
 NOT_DRAWN_FROM = "{count} answers came after the sample was drawn: no one could rate them"
 
@@ -88,7 +86,7 @@ class RatedResult:
 
     asked: Asked
     sample: Sample
-    """The last one that has ratings: its strata hold for all."""
+    """The last one of those that are used: its strata hold for all."""
     values: dict[AnswerKey, float] = field(default_factory=dict)
     """The main metric's, of every answer."""
     clusters: list[str] = field(default_factory=list)
@@ -153,10 +151,12 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
 
 
 def _alike(annotations: Annotations) -> list[Sample]:
-    """The sheets that ask the same as the last one, and that one last."""
-    last = annotations.samples[-1]
-    terms = (last.kind, last.metric, last.choices)
-    return [one for one in annotations.samples if (one.kind, one.metric, one.choices) == terms]
+    """The sheets that ask the same, in the order in which they came; of several kinds the one with most ratings."""
+    times = Counter(one.sheet for one in annotations.ratings)
+    found: dict[tuple[object, ...], list[Sample]] = defaultdict(list)
+    for sample in annotations.samples:
+        found[sample.kind, sample.metric, sample.choices].append(sample)
+    return max(found.values(), key=lambda alike: sum(times[one.id] for one in alike))
 
 
 def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score) -> RatedResult:

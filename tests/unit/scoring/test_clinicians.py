@@ -141,11 +141,12 @@ def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
     assert (found.rated, found.raters, found.ratings) == (DRAWN, 2, 75)
     assert found.agreement is not None
     assert found.agreement.n == 35
-    other = replace(first, choices=(Choice(1.0, "1"),))
-    alone = clinicians_of(made, Annotations((other, second), tuple(ratings)))
-    assert (alone.rated, alone.raters) == (35, 1)
+    other = replace(second, choices=(Choice(1.0, "1"),))
+    alone = clinicians_of(made, Annotations((first, other), tuple(ratings)))
+    assert (alone.rated, alone.raters) == (DRAWN, 1)
+    assert clinicians_of(made, Annotations((other, first), tuple(ratings))) == alone
     assert alone.notes == (
-        "the ratings on 1 sheets are of another kind, scale or metric than the last one's: they are not used",
+        "the ratings on 1 sheets are of another kind, scale or metric than most are: they are not used",
     )
 
 
@@ -209,6 +210,11 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
     assert helpful.corrected.value == 1.0
     assert helpful.judges["one"].bias == pytest.approx(-2 / 3, abs=0.05)
     assert helpful.judges["one"].n == 2 * DRAWN
+    worse = [Rating("sheet", f"c{place}", 1, "1", 0.0) for place in range(DRAWN)]
+    worse += [Rating("sheet", f"c{place}", 2, "1", float(place % 3 == 0)) for place in range(DRAWN)]
+    follows = clinicians_of(made, Annotations((sample,), tuple(worse))).corrected  # a point less in every case
+    assert follows is not None
+    assert (follows.value, follows.power) == (0.0, pytest.approx(1.0))  # below 0, and no scale ends there
 
 
 def test_another_main_metric_uses_none_of_them() -> None:
