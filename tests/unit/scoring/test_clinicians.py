@@ -214,7 +214,8 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
     worse += [Rating("sheet", f"c{place}", 2, "1", float(place % 3 == 0)) for place in range(DRAWN)]
     follows = clinicians_of(made, Annotations((sample,), tuple(worse))).corrected  # a point less in every case
     assert follows is not None
-    assert (follows.value, follows.power) == (0.0, pytest.approx(1.0))  # below 0, and no scale ends there
+    assert follows.value == 0.0  # it is below 0, and no scale ends there
+    assert follows.power == pytest.approx(1.0)
 
 
 def test_another_main_metric_uses_none_of_them() -> None:
