@@ -26,6 +26,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
         "rubrics.md": "answers judged by physicians' criteria: HealthBench, or a rubric of your own",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
+        "clinicians.md": "a score corrected by people who rate a sample of the answers",
         "judges.md": "juries, keys, tokens (OAuth), certificates and proxies, NVIDIA Cloud Functions",
         "cost.md": "what a run costs, limits at which it stops, estimates before it",
         "offline.md": "data bundles, and runs without a network",

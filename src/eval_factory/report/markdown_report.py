@@ -11,6 +11,7 @@ from html import escape
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import Provenance, Score, Scores, TaskResult
+from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
 from eval_factory.report.markdown_text import code, prose, table
 from eval_factory.report.run_facts import counted, number
@@ -48,6 +49,8 @@ def _headline(result: TaskResult) -> Iterator[str]:
     corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
     if corrected is not None:
         yield f"\nCorrected for a known defect: **{number(corrected.value)}**"
+    if result.clinicians is not None:
+        yield f"\n{prose(clinician_headline(result.clinicians))}"
     floor = result.validity.floors.get(result.main_metric)
     if floor is not None:
         yield f"\nBest answer that needs no model: {prose(floor.best)}, {number(floor.value)}"

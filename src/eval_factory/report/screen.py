@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
+from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
 from eval_factory.tasks.errata import CORRECTED
 
@@ -21,6 +22,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
     lines = [
         _main_score(result),
         *(f"  {told}" for told in _corrected(result)),
+        *_clinicians(result),
         *_floor(result),
         *_other_splits(result),
         _instances(result),
@@ -59,6 +61,11 @@ def _corrected(result: TaskResult) -> Iterator[str]:
         count = score.stats.count
         over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
         yield f"corrected = {score.value:.4f}{over}{_interval(score)}"
+
+
+def _clinicians(result: TaskResult) -> Iterator[str]:
+    if result.clinicians is not None:
+        yield f"  {clinician_headline(result.clinicians)}"
 
 
 def _floor(result: TaskResult) -> Iterator[str]:

@@ -17,6 +17,7 @@ from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.helm.rubric_annotations import ANNOTATION
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.clusters import notes_on_clusters
 from eval_factory.scoring.comparability import RunFacts, comparability_of
 from eval_factory.scoring.corrections import Corrections
@@ -154,7 +155,7 @@ def collect(
     provenance = provenance_of(plan, scenario, tally.prompts.hexdigest(), git_hash, data_bundle, asked, run_id)
     if remembered is not None:
         provenance = remembered.completed(plan, provenance)
-    return TaskResult(
+    made = TaskResult(
         task=plan.task_name,
         main_metric=main,
         scores={name: scored.scores[name] for name in sorted(scored.scores, key=lambda name: name != main)}
@@ -187,6 +188,7 @@ def collect(
             RunFacts(plan, run.run_spec.adapter_spec, instances, sum(map(len, tally.splits.values())), provenance)
         ),
     )
+    return with_clinicians(made, plan.rundir)
 
 
 def _is_complete(instances: Instances, tally: Tally) -> bool:

@@ -171,6 +171,7 @@ def _mirror(rundir: RunDir, shadow: RunDir) -> None:
     """What the collector reads: HELM's files and logs as they lie there; the cache copied: SQLite writes beside it."""
     shadow.helm.symlink_to(rundir.helm.absolute(), target_is_directory=True)
     shadow.logs.symlink_to(rundir.logs.absolute(), target_is_directory=True)
+    shadow.annotations.symlink_to(rundir.annotations.absolute(), target_is_directory=True)
     originals = [*rundir.answers, rundir.own_data]
     for original in originals:
         if original.is_file():

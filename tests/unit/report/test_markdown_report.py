@@ -9,6 +9,7 @@ import pytest
 from described_runs import ODD, hostile, of_a_jury, plain
 from eval_factory.core.results import Comparability, FailureCause, Instances, JuryReport, TaskResult
 from eval_factory.report.markdown_report import markdown_report
+from unit.report.test_clinician_lines import FOUND
 from unit.report.test_markdown_text import MARKDOWN
 
 
@@ -41,6 +42,12 @@ def test_a_score_that_may_not_be_reported_says_why() -> None:
     assert "- 2 of 3 instances have a score\n" in markdown_report(gaps)
     few = plain(reportable=False)
     assert "**Not reportable.** Status: complete.\n\n- 19 of 20 instances have a score\n" in markdown_report(few)
+
+
+def test_what_people_say_stands_below_the_score() -> None:
+    told = markdown_report(replace(plain(), clinicians=FOUND))
+    corrected = "corrected by clinicians = 3.5123 (95 % interval 3.2000 .. 3.8000); without correction 4.5000"
+    assert f"19 instances\n\n{corrected}; 40 of 200 answers rated by 2 raters\n\nBest answer" in told
 
 
 def test_the_main_score_stands_first_and_a_corrected_one_is_named() -> None:

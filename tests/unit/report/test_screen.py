@@ -21,8 +21,10 @@ from eval_factory.core.results import (
     TaskResult,
     Usage,
 )
+from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.screen import headline, summary
 from unit.builders import plan
+from unit.report.test_clinician_lines import FOUND
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
@@ -47,6 +49,12 @@ def changed(result: TaskResult, **validity: Any) -> TaskResult:
 
 def shown(result: TaskResult) -> list[str]:
     return summary(result, plan().rundir).split("\n")
+
+
+def test_what_people_say_stands_below_the_score(result: TaskResult) -> None:
+    lines = shown(replace(result, clinicians=FOUND))
+    assert lines[1] == f"  {clinician_headline(FOUND)}"
+    assert [*lines[:1], *lines[2:]] == shown(result)
 
 
 def test_the_best_trivial_answer_stands_below_the_score(result: TaskResult) -> None:

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
+from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
 from eval_factory.report.page import plain_words
 from eval_factory.report.page.instance_data import InstanceBlocks
@@ -134,6 +135,7 @@ def page_environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
     environment.filters["decimal"] = lambda number, digits=4: "" if number is None else f"{number:.{digits}f}"
+    environment.filters["clinician_headline"] = clinician_headline
     environment.filters["grouped"] = lambda number: f"{number:,}"
     return environment
 

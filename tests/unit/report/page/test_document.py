@@ -26,6 +26,7 @@ from eval_factory.core.results import (
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, Shown, page, page_script, page_style, policy
 from eval_factory.report.page.instance_data import InstancePacker
+from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import causes, changed, spent, with_corrected
 from unit.scoring.test_collect import FOUR, result_of, state
 
@@ -297,3 +298,16 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
         < text.index('id="B-scores"')
     )
     assert "These results cannot be compared" in page(both, beside=Beside("x", (), (), ("not <the> same",)))
+
+
+def test_what_people_say_has_a_part_of_its_own(result: TaskResult) -> None:
+    rated = html(replace(result, clinicians=replace(FOUND, notes=("<b>a note</b>",))))
+    part = rated[rated.index('id="clinicians"') :]
+    part = part[: part.index("</section>")]
+    assert "corrected by clinicians = 3.5123" in part
+    assert "scores were used to 80 %" in part
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", part)[8:]
+    assert cells[:8] == ["the raters with each other", "38", "0.500", "0.625", "", "0.700", "", ""]
+    assert cells[8:16] == ["kind with the raters", "40", "", "0.400", "0.300", "", "1.000", "0.800 to 1.200"]
+    assert "&lt;b&gt;a note" in part
+    assert 'id="clinicians"' not in html(result)
