@@ -139,7 +139,7 @@ def test_a_judge_is_asked_for_each_answer(tmp_path: Path) -> None:
     assert found.tokens is found.cost is found.hours is None
 
 
-JUDGED_BY_TWO = {
+JUDGED_BY_TWO: dict[str, Any] = {
     "config__type": "healthbench",
     "config__params__extra__judges": [{"name": name, "model_id": name, "parallelism": 8} for name in ("gpt", "llama")],
 }
@@ -176,7 +176,7 @@ def test_the_criteria_of_the_result_of_this_very_run(
     monkeypatch.setattr(module, "load_result", lambda _root: stored)
     monkeypatch.setattr(module, "prompt_sizes", lambda *_: sizes.pop())
     monkeypatch.setattr(module, "_earlier", lambda *_: KeptFigures(4, 10.0, 1.0, 8.0, None))
-    asked = {"config__params__parallelism": 1, "config__params__extra__criteria_per_request": at_once}
+    asked: dict[str, Any] = {"config__params__parallelism": 1, "config__params__extra__criteria_per_request": at_once}
     found = of(tmp_path, **JUDGED_BY_TWO, **asked)
     assert [one.requests for one in found.roles] == [5, requests, requests]
     assert len(sizes) == 1 - looks
