@@ -135,7 +135,7 @@ def collect(
         else Groups()
     )
     if rubric is not None:
-        grouped = rubric.with_tags(grouped, main_values)
+        grouped = rubric.with_tags(grouped, main_values, failed_as_zero=failed_as_zero)
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     told = () if remembered is None else remembered.notes
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan, told)])

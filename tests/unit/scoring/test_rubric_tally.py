@@ -135,6 +135,12 @@ def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> Non
     assert found.scores["axis"]["accuracy"]["rubric_score"].value == near((1 + 0.5 + 1) / 3)
     assert found.hidden == {"x": [1]}
     assert two.with_tags(Groups(), None).scores == {}
+    metric = MetricValues("rubric_score", "rubric_score", None, merged=True)
+    counts = [
+        two.with_tags(Groups(), metric, failed_as_zero=zero).scores["axis"]["accuracy"]["rubric_score"].stats.count
+        for zero in (False, True)
+    ]
+    assert counts[1] == counts[0] + 1, "one failed"
 
 
 def test_the_line_of_a_case(two: RubricTally) -> None:
