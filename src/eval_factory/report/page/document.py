@@ -25,7 +25,7 @@ from eval_factory.report.page import plain_words
 from eval_factory.report.page.instance_data import InstanceBlocks
 from eval_factory.report.page.usage_rows import usage_rows
 from eval_factory.report.plots.result_plots import plots_of
-from eval_factory.report.plots.svg_plot import page_css, svg
+from eval_factory.report.plots.svg_plot import compile_template, page_css, svg
 
 STYLE, SCRIPT = "\0style\0", "\0script\0"
 """Stand for what must not be altered when the page is redacted: their hashes are in the policy."""
@@ -138,6 +138,17 @@ def page_environment() -> Environment:
     environment.filters["clinician_headline"] = clinician_headline
     environment.filters["grouped"] = lambda number: f"{number:,}"
     return environment
+
+
+TEMPLATES = ("page.html.j2", "run.html.j2", "beside.html.j2", "instances.html.j2")
+"""Of a page of results."""
+
+
+def compile_templates() -> None:
+    """Ahead of the first page: jinja keeps what it compiled."""
+    for name in TEMPLATES:
+        page_environment().get_template(name)
+    compile_template()
 
 
 def _finalized(value: Any) -> Any:
