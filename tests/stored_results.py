@@ -84,7 +84,7 @@ def right_or_wrong(folder: Path, values: str, **changes: Any) -> Path:
     return written(folder, result(records, **changes))
 
 
-def criterion(points: float, verdict: str, *tags: str, text: str = "Says why", **judges: bool | str) -> dict[str, Any]:
+def criterion(points: float, verdict: str, *tags: str, text: str = "Says why", **judges: Any) -> dict[str, Any]:
     """One criterion of results.jsonl; a judge that says a text gave it as the reason for no decision."""
     said = {
         name: {"error": one} if isinstance(one, str) else {"criteria_met": one, "explanation": f"words of {name}"}
