@@ -64,7 +64,7 @@ def test_by_what_an_instance_is_chosen(made: dict[str, Any], signs: list[str]) -
 
 
 def test_judges_differ_where_one_says_met_and_another_not() -> None:
-    def differ(**judges: bool | str) -> bool:
+    def differ(**judges: Any) -> bool:
         return judges_differ(
             instance("q", 1.0, criteria=(criterion(1, "met", one=True), criterion(1, "tied", **judges)))
         )
