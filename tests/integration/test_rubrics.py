@@ -242,6 +242,7 @@ def assert_whole(outcome: Outcome) -> None:
     stats = document["results"]["tasks"]["custom.mine"]["metrics"]["score"]["scores"]["rubric_score"]["stats"]
     assert (stats["count"], stats["clusters"]) == (4, 2)
     assert "invented canary" in (outcome.output_dir / "instances.jsonl").read_text("utf-8")
+    assert '"extra.theme": "fever"' in (outcome.output_dir / "instances.jsonl").read_text("utf-8")
     assert "invented canary" not in text_of_logs(outcome.output_dir)
     assert "Since Monday" not in text_of_logs(outcome.output_dir)
 

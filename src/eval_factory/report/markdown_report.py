@@ -14,6 +14,7 @@ from eval_factory.core.results import Provenance, Score, Scores, TaskResult
 from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
 from eval_factory.report.markdown_text import code, prose, table
+from eval_factory.report.rubric_lines import markdown_lines
 from eval_factory.report.run_facts import counted, number
 from eval_factory.tasks.errata import CORRECTED
 
@@ -105,6 +106,7 @@ def _validity(result: TaskResult) -> Iterator[str]:
         yield f"\nJudgements: {', '.join(judges)}"
     if jury is not None and jury.krippendorff_alpha is not None:
         yield f"\nAgreement of the judges (Krippendorff's alpha): {jury.krippendorff_alpha:.3f}"
+    yield from markdown_lines(result.validity.rubric)
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:
         unlike = ", ".join(prose(one.setting) for one in record.deviations)

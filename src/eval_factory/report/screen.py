@@ -9,6 +9,7 @@ from eval_factory.core.results import Comparability, FailureCause, JuryReport, S
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
+from eval_factory.report.rubric_lines import screen_lines
 from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5
@@ -28,6 +29,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
         _instances(result),
         *_failures(validity.failures),
         *_jury(validity.jury),
+        *screen_lines(validity.rubric),
         *_usage(result.usage),
         *_comparability(result.comparability),
         *(f"  note: {note}" for note in validity.notes[:MOST_NOTES]),

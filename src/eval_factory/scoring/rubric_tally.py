@@ -168,6 +168,14 @@ class RubricTally:
             found.append(told if agreement is None else {**told, "agreement": agreement})
         return tuple(found)
 
+    def fields_of(self, key: InstanceKey) -> dict[str, str]:
+        """Field -> its value in a case, by its tags; several values in one text."""
+        found: dict[str, list[str]] = {}
+        for tag in self.cases[key].tags:
+            name, value = field_of(tag)
+            found.setdefault(name, []).append(value)
+        return {name: ", ".join(values) for name, values in found.items()}
+
     def scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
         """Judge -> the score of a case by it alone; without those that left a criterion undecided."""
         by_judge = {judge: self.cases[key].score_by(judge) for judge in self.judges}

@@ -15,6 +15,8 @@ from eval_factory.core.results import (
     Floor,
     JudgeCounts,
     JuryReport,
+    RubricReport,
+    RubricVotes,
     Score,
     Spent,
     SpentByRole,
@@ -269,3 +271,10 @@ def test_answers_that_say_nothing_are_shown(result: TaskResult) -> None:
     counts = replace(result.validity.instances, unreadable=3)
     assert f"; {said}\n" in summary(changed(result, instances=counts), plan().rundir)
     assert said not in summary(result, plan().rundir)
+
+
+def test_a_rubric_has_one_line(result: TaskResult) -> None:
+    report = RubricReport(RubricVotes(3, 2, 1, 0), {}, {})
+    lines = shown(changed(result, rubric=report))
+    assert "  criteria: 2 of 3 criteria met, 1 not met" in lines
+    assert len(lines) == len(shown(result)) + 1

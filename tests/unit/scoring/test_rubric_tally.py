@@ -42,6 +42,13 @@ def state(name: str, *said: Said, failed: bool = False) -> output.RequestState:
     )  # fmt: skip
 
 
+def test_tags_of_a_case_are_fields_of_it(two: RubricTally) -> None:
+    assert two.fields_of(("x", 0, None)) == {"theme": "care", "tag": "urgent"}
+    case = replace(two.cases["x", 0, None], tags=("theme:care", "theme:fever", "one", "two"))
+    two.cases["x", 0, None] = case
+    assert two.fields_of(("x", 0, None)) == {"theme": "care, fever", "tag": "one, two"}
+
+
 def near(value: float) -> Any:
     """Equal but for rounding."""
     return pytest.approx(value)

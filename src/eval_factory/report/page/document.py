@@ -26,6 +26,7 @@ from eval_factory.report.page.instance_data import InstanceBlocks
 from eval_factory.report.page.usage_rows import usage_rows
 from eval_factory.report.plots.result_plots import plots_of
 from eval_factory.report.plots.svg_plot import compile_template, page_css, svg
+from eval_factory.report.rubric_lines import rubric_headline
 
 STYLE, SCRIPT = "\0style\0", "\0script\0"
 """Stand for what must not be altered when the page is redacted: their hashes are in the policy."""
@@ -137,6 +138,7 @@ def page_environment() -> Environment:
     environment.filters["decimal"] = lambda number, digits=4: "" if number is None else f"{number:.{digits}f}"
     environment.filters["clinician_headline"] = clinician_headline
     environment.filters["grouped"] = lambda number: f"{number:,}"
+    environment.filters["rubric_headline"] = rubric_headline
     return environment
 
 
