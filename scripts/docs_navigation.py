@@ -25,6 +25,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "kubernetes.md": "an example: a suite as an Indexed Job",
         "custom-benchmarks.md": "a benchmark of your own: a YAML file, a prompt, a table",
         "rubrics.md": "answers judged by physicians' criteria: HealthBench, or a rubric of your own",
+        "question-sets.md": "MedXpertQA, CareQA, AfriMed-QA, MetaMedQA, LongHealth: their data, and how they are read",
         "any-helm-benchmark.md": "HELM's other 300 run specs",
         "clinicians.md": "a score corrected by people who rate a sample of the answers",
         "judges.md": "juries, keys, tokens (OAuth), certificates and proxies, NVIDIA Cloud Functions",
