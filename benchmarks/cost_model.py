@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one process on one core, by benchmarks/scale.py, benchmarks/memory.py and benchmarks/slurm_suite.py."""
+    """Of one process tree, on one machine; the figures stand in benchmarks/README.md."""
 
-    request_s: float = 0.00075
-    """Of the processor, for a request: a process asks no faster than one in this time."""
+    request_s: float = 0.00055
+    """Of the processor, for a request: a process asks no faster than one in this time (benchmarks/request_phase.py)."""
     start_s: float = 1.0
-    """From the command to the first request."""
+    """From the command to the first request (benchmarks/throughput.py)."""
     task_s: float = 0.1
-    """A task of Slurm, over its own time."""
+    """A task of Slurm, over its own time: 1,200 tasks on six places."""
     after_s: float = 0.0012
-    """An instance, from the last answer to the end: HELM's metrics and files, collecting."""
-    base_mb: float = 110.0
-    instance_kb: float = 26.0
-    """Memory of helm-run: of itself, and of each instance."""
+    """An instance, from the last answer to the end: HELM's metrics and files, collecting (benchmarks/scale.py)."""
+    base_mb: float = 152.0
+    instance_kb: float = 7.3
+    """Memory of the tree: of itself, and of each instance of 500 characters (benchmarks/memory.py)."""
     disk_kb: float = 8.0
     """An instance on disk: the journal of requests and the files of the result."""
 

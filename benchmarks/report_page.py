@@ -2,6 +2,7 @@
 """The page of results with many instances: its size, and how fast Debian's chromium paints, filters and opens.
 
 `PYTHONPATH=tests python benchmarks/report_page.py`: the tests' browser is used, so it needs their packages.
+`--criteria 11 --judges 1` makes them conversations of a rubric, as HealthBench's are.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from made_up_answers import instances
+from made_up_rubrics import conversations
 
 from chromium import Chromium
+from eval_factory.core.results import InstanceRecord
 from stored_results import result, written
 
 READY = "document.documentElement.dataset.ready === arguments[0]"
@@ -54,15 +57,15 @@ class Measured:
     seconds: dict[str, float]
 
 
-def measured(browser: Chromium, count: int, repeat: int) -> Measured:
+def measured(browser: Chromium, records: list[InstanceRecord], repeat: int) -> Measured:
     with tempfile.TemporaryDirectory() as name:
-        made = result(list(instances(count)))
+        made = result(records)
         start = time.monotonic()
         page = written(Path(name) / "run", made) / "report.html"
         write_s = time.monotonic() - start
         found = [_once(browser, page) for _ in range(repeat)]
         medians = {step: statistics.median(one[step] for one in found) for step in found[0]}
-        return Measured(count, write_s, page.stat().st_size / 1e6, medians)
+        return Measured(len(records), write_s, page.stat().st_size / 1e6, medians)
 
 
 def _once(browser: Chromium, page: Path) -> dict[str, float]:
@@ -79,7 +82,7 @@ def _once(browser: Chromium, page: Path) -> dict[str, float]:
 
     steps = {"first paint": paint, "table": table, "all texts read": texts, "filter": timed(PRESS, "[data-flag=wrong]")}
     timed(PRESS, "[data-flag=wrong]")  # off again: the search goes through all instances
-    return {**steps, "search": timed(TYPE, "nab"), "open": timed(OPEN)}
+    return {**steps, "search": timed(TYPE, "id7"), "open": timed(OPEN)}
 
 
 def table_of(rows: list[Measured]) -> str:
@@ -95,11 +98,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--criteria", type=int, default=0, help="of each instance, as of a rubric")
+    parser.add_argument("--judges", type=int, default=1, help="that say something of each criterion")
     arguments = parser.parse_args()
+
+    def records(count: int) -> list[InstanceRecord]:
+        if not arguments.criteria:
+            return list(instances(count))
+        return list(conversations(count, arguments.criteria, arguments.judges))
+
     with tempfile.TemporaryDirectory() as profile:
         browser = Chromium(Path(profile))
         try:
-            print(table_of([measured(browser, count, arguments.repeat) for count in arguments.instances]))
+            print(table_of([measured(browser, records(count), arguments.repeat) for count in arguments.instances]))
         finally:
             browser.close()
 

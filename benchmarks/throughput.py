@@ -136,6 +136,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1, help="the median run is shown")
     parser.add_argument("--output", type=Path, help="also write the table here")
     arguments = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every start compiles every source, of each tool
     rows: list[Measured] = []
     for setting in arguments.settings:
         latency, concurrency = setting.split(":")

@@ -25,6 +25,8 @@ CHOSEN = {
     ("clear", "condition"): "alcohol_dependence",
     ("ehrshot", "subject"): "guo_readmission",
     ("med_dialog", "subset"): "icliniq",
+    ("mmlu_clinical_afr", "language"): "zu",
+    ("mmlu_clinical_afr", "subject"): "virology",
     ("n2c2_ct_matching", "subject"): "ABDOMINAL",
 }
 """Task and parameter -> a value, where framework.yml says that the user chooses one."""
@@ -56,7 +58,7 @@ def _text(framework: Framework, task: Task) -> str:
 def _params(framework: Framework, task: Task) -> dict[str, Any]:
     rules = task.helm.parameters
     chosen = {name: value for name in rules if (value := CHOSEN.get((task.name, name)))}
-    paths = {name: _path(task, rule) for name, rule in rules.items() if rule.path}
+    paths = {name: _path(task, rule) for name, rule in rules.items() if rule.path and rule.required}
     keys = [framework.judges[judge].api_key for judge in task.helm.judges]
     extra = {**chosen, **paths, **{key: key.upper() for key in keys}}
     return {"limit_samples": INSTANCES, "parallelism": 4, **({"extra": extra} if extra else {})}

@@ -15,6 +15,9 @@ from eval_factory.core.results import (
     JudgeCounts,
     Judgements,
     JuryReport,
+    PairAgreement,
+    RubricReport,
+    RubricVotes,
     Score,
     Stats,
     TaskResult,
@@ -76,6 +79,18 @@ def of_a_jury(**changes: Any) -> TaskResult:
         )},
     )  # fmt: skip
     return replace(described, **changes)
+
+
+def of_a_rubric() -> TaskResult:
+    """The same answers and judges, asked about 12 criteria, of which the stricter one left three open."""
+    made = of_a_jury()
+    report = RubricReport(
+        RubricVotes(12, 5, 4, 1, 2),
+        {"kind": RubricVotes(12, 8, 4, 0, 0, 1.0), "strict": RubricVotes(12, 4, 5, 3, 0, 0.25)},
+        {"kind/strict": PairAgreement(9, 0.6666, 0.4)}, 0.0635, 0.3333,
+    )  # fmt: skip
+    judges = {"kind": JudgeCounts(12, 12, 0), "strict": JudgeCounts(12, 9, 3)}
+    return replace(made, validity=replace(made.validity, jury=None, judges=judges, rubric=report))
 
 
 def hostile() -> TaskResult:

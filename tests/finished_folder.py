@@ -22,15 +22,20 @@ RUN = "helm/runs/s/r"
 
 
 def finished_folder(
-    root: Path, flags: dict[str, Any] | None = None, states: list[dict[str, Any]] | None = None, **env: str
-) -> RunDir:
+    root: Path, flags: dict[str, Any] | None = None, states: list[dict[str, Any]] | None = None,
+    values: list[float | None] | None = None, **env: str,
+) -> RunDir:  # fmt: skip
     """Of four instances, two of them right, and an answer of the model each."""
     plan = make_plan(evaluation({"config.output_dir": str(root), **(flags or {})}, file=None, **env))
     rundir = plan.rundir
     rundir.create()
     ctx, argv = context(rundir), ["helm-run", "--suite", "s"]
     prepare(ctx, plan, argv, HelmRunSettings(), {}, fresh=False, debug=False)
-    write_run(rundir.root / RUN, states=states or [state(i, "yes") for i in range(4)], values={"exact_match": [*FOUR]})
+    write_run(
+        rundir.root / RUN,
+        states=states or [state(i, "yes") for i in range(4)],
+        values={"exact_match": values or [*FOUR]},
+    )
     (rundir.helm / names.PATCHES_FILE).write_text('{"applied": []}', "utf-8")
     cache = ResponseCache(rundir.cache_db, "run")
     for number in range(4):

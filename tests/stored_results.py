@@ -12,7 +12,9 @@ from eval_factory.core.results import (
     AskedEndpoint,
     InstanceRecord,
     Instances,
+    JudgeCounts,
     Provenance,
+    RubricReport,
     Score,
     Spent,
     SpentByRole,
@@ -80,3 +82,23 @@ def right_or_wrong(folder: Path, values: str, **changes: Any) -> Path:
     """A folder with an instance a character: 1, 0, or x for one that failed; ids q0, q1 ..."""
     records = [instance(f"q{number}", None if one == "x" else float(one)) for number, one in enumerate(values)]
     return written(folder, result(records, **changes))
+
+
+def criterion(points: float, verdict: str, *tags: str, text: str = "Says why", **judges: Any) -> dict[str, Any]:
+    """One criterion of results.jsonl; a judge that says a text gave it as the reason for no decision."""
+    said = {
+        name: {"error": one} if isinstance(one, str) else {"criteria_met": one, "explanation": f"words of {name}"}
+        for name, one in judges.items()
+    }
+    return {"criterion": text, "points": points, "tags": list(tags), "verdict": verdict, "judges": said}
+
+
+def rubric_result(records: Sequence[InstanceRecord], report: RubricReport, groups: Sequence[str] = ()) -> TaskResult:
+    """Of a rubric: `axis:accuracy` is a group."""
+    made = result(records, ("rubric_score",), task="custom.mine")
+    found: dict[str, dict[str, Any]] = {}
+    for field, value in (one.split(":") for one in groups):
+        found.setdefault(field, {})[value] = dict(made.scores)
+    counts = {name: JudgeCounts(votes.asked, votes.asked - votes.unjudged, votes.unjudged)
+              for name, votes in report.judges.items()}  # fmt: skip
+    return replace(made, groups=found, validity=replace(made.validity, rubric=report, judges=counts))

@@ -32,6 +32,7 @@ TESTED_ELSEWHERE = {
     "demo/benchmark.py": "tests/integration/test_package_install.py",  # imports HELM
     "executors/server_guard.py": "tests/integration/executors/test_server_process.py",
     "helm/disguised_text.py": "tests/unit/helm/test_judge_output_injections.py",
+    "helm_plugin/choice_scenario.py": "tests/integration/test_published_choices.py",  # imports HELM
     "helm_plugin/judge_prompts.py": "tests/helm/helm_plugin/test_jury_annotator.py",
     "helm_plugin/log_filter.py": "tests/integration/test_real_data.py",  # its import begins a helm-run
     "helm_plugin/patches/confined_worker.py": "tests/helm/helm_plugin/patches/test_confined_process.py",
@@ -51,6 +52,7 @@ TESTED_ELSEWHERE = {
 """Modules without a test file of their name -> the tests that reach them, through the module that uses them."""
 NOTHING_TO_TEST = {
     "core/roles.py": "one name",
+    "core/clinician_results.py": "records",
     "core/results.py": "records",
     "workflows/options.py": "records",
     "workflows/suite/suite_options.py": "records",

@@ -168,6 +168,8 @@ def test_ls_of_one_task_is_a_config_to_begin_with(tmp_path: Path) -> None:
 HEAVY = {"helm", "torch", "scipy", "numpy", "pandas", "datasets", "requests", "jsonschema", "asyncio", "filelock"}
 RECORDS = {"rich", "jinja2", "sqlite3", "eval_factory.core.results", "eval_factory.tasks.custom.definition"}
 """What a run needs, and takes long to import."""
+JOBS = {"eval_factory.config.slurm_model"}
+"""What runs on Slurm need alone: pydantic parses its source for the descriptions."""
 MODELS = {"pydantic", "yaml"}
 """What even a list of names needs."""
 
@@ -187,7 +189,7 @@ BOARD = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h
         (["ls", "aci_bench"], HEAVY | RECORDS | {"eval_factory.config.model"}),
         (["ls", "--all"], HEAVY | RECORDS),
         (["ls", "helm:mmlu"], HEAVY | RECORDS),
-        (CONFIG, HEAVY | RECORDS),
+        (CONFIG, HEAVY | RECORDS | JOBS),
         (SUITE, HEAVY),
         (["leaderboard", "ls"], HEAVY),
         (BOARD, HEAVY),

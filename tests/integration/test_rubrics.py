@@ -68,6 +68,8 @@ def test_healthbench_is_scored_as_published(medical_data: Path, run_program: Run
     assert {name: round(score, 9) for name, score in scored.items()} == {
         name: round(one["score"], 9) for name, one in recorded.items()
     }
+    rounded = [round(score, 10) for score in scored.values()]
+    assert sum(rounded) / len(rounded) == pytest.approx(PUBLISHED_MEAN, abs=1e-13), "the mean of rounded scores"
     document = outcome.document()
     groups = document["results"]["groups"]["healthbench"]["groups"]
     assert {"accuracy", "completeness"} <= set(groups["axis"]["groups"])
@@ -240,6 +242,7 @@ def assert_whole(outcome: Outcome) -> None:
     stats = document["results"]["tasks"]["custom.mine"]["metrics"]["score"]["scores"]["rubric_score"]["stats"]
     assert (stats["count"], stats["clusters"]) == (4, 2)
     assert "invented canary" in (outcome.output_dir / "instances.jsonl").read_text("utf-8")
+    assert '"extra.theme": "fever"' in (outcome.output_dir / "instances.jsonl").read_text("utf-8")
     assert "invented canary" not in text_of_logs(outcome.output_dir)
     assert "Since Monday" not in text_of_logs(outcome.output_dir)
 

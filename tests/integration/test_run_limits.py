@@ -74,7 +74,9 @@ def test_a_run_stops_at_each_limit_and_goes_on_where_it_stopped(
     judged = run("--max_cost", str(ROWS * OF_MODEL + 2 * OF_JUDGE))  # the judge takes from the same purse
     assert judged.returncode == 1, judged.stderr
     assert (charging.count(MODEL), charging.count(KIND)) == (ROWS, 2)
-    assert f"{ROWS} of {ROWS} instances are answered; of {ROWS} answers the judges saw: kind 2;" in judged.stderr
+    assert (
+        f"{ROWS} of {ROWS} instances are answered; of {ROWS} requests to judges are answered: kind 2;" in judged.stderr
+    )
     assert re.search(
         r"stopped: max_cost \(0.75\) is reached; sent so far: 10 requests, \d+ tokens, 0.7500 USD", judged.stderr
     )

@@ -289,6 +289,7 @@ cli.add_command(LazyGroup("suite", "eval_factory.cli.suite_command:suite", "Look
 cli.add_command(import_config)
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("export", "eval_factory.cli.export:export", "Results in the formats of other programs."))
+cli.add_command(LazyGroup("annotate", "eval_factory.cli.annotate_command:annotate", "People rate a sample of answers."))
 cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboard", "Run HELM's public leaderboards."))
 
 

@@ -330,6 +330,7 @@ def _with_benchmark(
 
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """The task that a benchmark is: `custom` with what the benchmark says of itself."""
+    from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC
     from eval_factory.tasks.custom.table_check import CLUSTER
     from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
 
@@ -342,6 +343,9 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
     defaults = task.defaults
     if benchmark.is_rubric:
         helm |= {"run_spec": RUBRIC_RUN_SPEC, "rubric": True, "zero_shot": True}
+    elif benchmark.has_turns:
+        helm |= {"run_spec": CONVERSATION_RUN_SPEC, "zero_shot": True}
+    if benchmark.is_rubric or benchmark.has_turns:
         defaults = {**defaults, "config": {**defaults["config"], "supported_endpoint_types": ["chat"]}}
     about = {"source": str(benchmark.path), "instances": benchmark.instances, "notes": benchmark.notes}
     return task.model_copy(

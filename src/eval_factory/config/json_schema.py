@@ -13,8 +13,8 @@ from typing import Any
 
 from eval_factory.config import foreign_keys
 from eval_factory.config.model import DEMO_URLS, RunConfig
-from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM, RunExecutorSection
-from eval_factory.config.slurm_model import SlurmSection
+from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
+from eval_factory.config.slurm_model import RunExecutorSection, SlurmSection
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.tasks.framework import Framework
 

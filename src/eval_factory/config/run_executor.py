@@ -9,27 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from pydantic import ConfigDict, ValidationError
-
 from eval_factory.config.merge import Layer
-from eval_factory.config.slurm_model import SlurmSection, slurm_of
-from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks.framework import Framework
 
 EXECUTOR, SLURM = "executor", "slurm"
 KEYS = (EXECUTOR, SLURM)
 Executor = Literal["local", "slurm"]
-
-
-class RunExecutorSection(StrictModel):
-    """The two keys, for the JSON Schema."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    executor: Executor
-    """Where the run happens: on this machine, or as a job of Slurm. Flag: --executor."""
-    slurm: SlurmSection
-    """What the job asks of Slurm; with executor slurm."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +44,14 @@ def take_out(layers: Sequence[Layer], framework: Framework, problems: list[str])
     return RunExecutor(name, slurm_of(defaults[SLURM], *sections))
 
 
+def slurm_of(defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Every key with its value: the sections, the strongest last, over the defaults. A null leaves the default."""
+    said: dict[str, Any] = {}
+    for section in sections:
+        said |= section or {}
+    return {**defaults, **{key: value for key, value in said.items() if value is not None}}
+
+
 def _wrong_name(name: Any) -> list[str]:
     known = get_args(Executor)
     if name is None or name in known:
@@ -71,6 +64,10 @@ def _wrong_name(name: Any) -> list[str]:
 def _wrong_section(section: Any) -> list[str]:
     if section is None:
         return []
+    from pydantic import ValidationError
+
+    from eval_factory.config.slurm_model import SlurmSection  # takes long to import, and few run configs say it
+
     try:
         SlurmSection.model_validate(section)
     except ValidationError as error:

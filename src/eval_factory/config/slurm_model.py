@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from eval_factory.config.model import Line, Positive
+from eval_factory.config.run_executor import Executor
 from eval_factory.core.redaction import looks_like_key
 from eval_factory.core.strict_model import StrictModel
 
@@ -108,9 +108,12 @@ class SlurmSection(StrictModel):
     """Cells of one endpoint that run at once. Each gets its part of the endpoint's limits."""
 
 
-def slurm_of(defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Every key with its value: the sections, the strongest last, over the defaults. A null leaves the default."""
-    said: dict[str, Any] = {}
-    for section in sections:
-        said |= section or {}
-    return {**defaults, **{key: value for key, value in said.items() if value is not None}}
+class RunExecutorSection(StrictModel):
+    """`executor` and `slurm` at the top of a run config, for the JSON Schema."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    executor: Executor
+    """Where the run happens: on this machine, or as a job of Slurm. Flag: --executor."""
+    slurm: SlurmSection
+    """What the job asks of Slurm; with executor slurm."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Request
+from eval_factory.config.run_executor import slurm_of
 from eval_factory.config.serve_model import problems_of_serve, serve_of, served_target
-from eval_factory.config.slurm_model import slurm_of
 from eval_factory.config.suite_cells import Combination, combinations, document_of, limit_group_of
 from eval_factory.config.suite_layers import SuiteLayer, SuiteSources, read_layers
 from eval_factory.config.suite_parts import merged, normal_form

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eval_factory.core.clinician_results import Clinicians
 from eval_factory.core.cost import Cost
 from eval_factory.core.roles import MODEL_ROLE as MODEL_ROLE  # others know it from here
 
@@ -474,3 +475,5 @@ class TaskResult:
     """Whether the same command would ask for anything again."""
     comparability: Comparability | None = None
     """None: of a version that did not say it."""
+    clinicians: Clinicians | None = None
+    """None: nobody rated its answers."""

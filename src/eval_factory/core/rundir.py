@@ -115,6 +115,18 @@ class RunDir:
         return (self.cache_db, *(self.root / f"{self.cache_db.name}{suffix}" for suffix in ("-wal", "-shm")))
 
     @property
+    def annotations(self) -> Path:
+        """What people rated, and which answers their sheets are about."""
+        return self.root / "annotations"
+
+    @property
+    def ratings(self) -> Path:
+        return self.annotations / "ratings.jsonl"
+
+    def sample(self, sheet: str) -> Path:
+        return self.annotations / f"sample-{sheet}.json"
+
+    @property
     def shards(self) -> Path:
         """A folder for each part of an evaluation that several processes ask."""
         return self.root / "shards"

@@ -17,6 +17,7 @@ from eval_factory.core.rundir import sha256_of
 from eval_factory.data.bundle import FILE_LISTS, NLTK_DATA, PRESENTATION, SCENARIOS, TIKTOKEN, file_list_text, staging
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.manifest import Manifest, files_under
+from eval_factory.data.published_check import look_through_folder
 from eval_factory.data.sources import HubDataset, Sources, clashes, relative_path
 
 SUMS = "SHA256SUMS"
@@ -43,6 +44,8 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: Say) -> Manif
         raise ConfigError(f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import")
     _check_names(folder, names)
     check_sums(folder, names, say)
+    for found in look_through_folder(folder / SCENARIOS, sources):
+        say(found)
     source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
     with staging(root, sources) as stage:
         for name in names:

@@ -27,6 +27,7 @@ from eval_factory.data.content import Blob
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
 from eval_factory.data.hub import pull_dataset
+from eval_factory.data.published_check import looked_through
 from eval_factory.data.sources import HubDataset, Listing, Nltk, Sources, relative_path
 
 AT_ONCE = 8
@@ -95,6 +96,8 @@ def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, sa
             fetcher.file(url, target, sha256=file.sha256)
         else:
             _stage_member(file.member, url, target, stage.folder / MEMBERS_OF, fetcher)
+        if file.form is not None:
+            notes.append(looked_through(target, file.form, url))
     shutil.rmtree(stage.folder / MEMBERS_OF, ignore_errors=True)
     if task.files:
         notes.append(f"{len(task.files)} files" if len(task.files) > 1 else "1 file")

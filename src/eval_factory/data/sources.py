@@ -87,6 +87,8 @@ class SourceFile(StrictModel):
     instead: RelativePath | None = None
     when: str | None = None
     member: RelativePath | None = None
+    form: str | None = None
+    """The published form of a multiple-choice benchmark that it has to have."""
 
 
 class Listing(StrictModel):

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import requests
-from filelock import FileLock, Timeout
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
@@ -128,6 +127,8 @@ class OAuthSignIn:
 
     def _shared(self, refused: str | None) -> _Token:
         """The token that the file holds, or a new one that is put there; one process at a time."""
+        from filelock import FileLock, Timeout  # loads asyncio, and most runs sign in with a key
+
         try:
             with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
                 kept = _read(self._file)

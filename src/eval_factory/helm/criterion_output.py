@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any
 
 from eval_factory.helm.disguised_text import readings, squeezed, undisguised
@@ -20,6 +19,15 @@ ERROR = "error"
 """In the place of a decision: why there is none."""
 
 READY_MADE = "a ready-made judgement"
+_SIGNS = {
+    "a tag of the judges' prompt": re.compile(r"</?\s*(?:criteri(?:on|a)|reference)\s*>", re.IGNORECASE),
+    "instructions to the judges": re.compile(
+        r"\b(?:mark|rate|grade|score|treat|count|judge|deem|consider)\b(?: \w{1,12}){0,4} criteri(?:on|a)"
+        r" (?:as|to be) (?:met|satisfied|fulfilled|true)\b",
+        re.IGNORECASE,
+    ),
+}
+"""Beside those that `injection_signs` knows, of which they are two."""
 _SQUEEZED_DECISION = re.compile(r"criteriamet(?:true|false|yes)")
 
 
@@ -54,10 +62,12 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
 
 def decision_signs(answer: str) -> list[str]:
     """How an answer speaks to its judges, if it does; a decision of theirs that it holds is a ready-made one."""
-    found = injection_signs(answer)
-    if READY_MADE not in found and any(_SQUEEZED_DECISION.search(squeezed(one)) for one in readings(answer)):
-        return [READY_MADE, *found]
-    return found
+    found = set(injection_signs(answer))
+    for reading in readings(answer):
+        if _SQUEEZED_DECISION.search(squeezed(reading)):
+            found.add(READY_MADE)
+        found |= {sign for sign, pattern in _SIGNS.items() if pattern.search(reading)}
+    return [sign for sign in (READY_MADE, *_SIGNS) if sign in found]
 
 
 def _own(text: str, count: int, judged: str) -> list[Decision]:
@@ -116,23 +126,22 @@ def _decision(found: Mapping[str, Any]) -> Decision:
 
 
 def _standing_in(judged: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether a decision stands in the judged answer already: in any layout, order of its fields, escape or disguise,
-    read forwards or backwards."""
+    """Whether a decision stands in the judged answer already, read forwards or backwards: with its explanation, in any
+    layout, escape or disguise that `disguised_text` knows, whatever stands between the two."""
     squeezes = [squeezed(reading) for reading in readings(judged)]
     squeezes += [squeeze[::-1] for squeeze in squeezes]
 
     def stands(found: Mapping[str, Any]) -> bool:
-        return any(form in squeeze for form in _forms_of(found) for squeeze in squeezes)
+        parts = _parts_of(found)
+        return any(all(part in squeeze for part in parts) for squeeze in squeezes)
 
     return stands
 
 
-def _forms_of(found: Mapping[str, Any]) -> set[str]:
-    """The decision as it may have been written down."""
+def _parts_of(found: Mapping[str, Any]) -> list[str]:
+    """The decision and its explanation as they may have been written down."""
     met = found.get(MET)
     fields = [f"{MET} {str(met).lower() if isinstance(met, bool) else met}"]
     if isinstance(found.get(EXPLANATION), str):
         fields.append(f"{EXPLANATION} {found[EXPLANATION]}")
-    if NUMBER in found:
-        fields.append(f"{NUMBER} {found[NUMBER]}")
-    return {squeezed(undisguised(" ".join(order))) for order in permutations(fields)}
+    return [squeezed(undisguised(field)) for field in fields]

@@ -109,9 +109,7 @@ def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
         "prompt_file": str(own.prompt_file),
         "dataset_file": str(own.dataset_file),
     }
-    if own.max_tokens is not None:
-        document["max_tokens"] = own.max_tokens
-    return _dump({**document, "metrics": metrics})
+    return _dump({**document, **_where_said(own), "metrics": metrics})
 
 
 def _rubric_benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
@@ -122,9 +120,13 @@ def _rubric_benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
         "dataset_file": str(own.dataset_file),
         "metric": own.main_metric,
     }
-    if own.max_tokens is not None:
-        document["max_tokens"] = own.max_tokens
-    return _dump({**document, "judges": _named(judges)})
+    return _dump({**document, **_where_said(own), "judges": _named(judges)})
+
+
+def _where_said(own: Benchmark) -> dict[str, Any]:
+    """`has_clusters` is not for HELM, which passes over it, but for whoever collects the folder without the data."""
+    tokens = {} if own.max_tokens is None else {"max_tokens": own.max_tokens}
+    return {**tokens, **({"has_clusters": True} if own.has_clusters else {})}
 
 
 def quiet_logging() -> str:

@@ -12,6 +12,7 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 
 from eval_factory.core import events
+from eval_factory.helm_plugin.judge_requests import requests_to_each
 from eval_factory.helm_plugin.runner import EvalRunner, NoInstancesError
 
 
@@ -36,6 +37,7 @@ class MeasuringRunner(EvalRunner):
             requests=len(requests),
             prompt_bytes=sum(map(size_of, requests)),
             most_tokens=sum(request.max_tokens * request.num_completions for request in requests),
+            judge_requests=requests_to_each(state),
         )
         raise _Measured
 

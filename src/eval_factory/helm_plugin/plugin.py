@@ -12,6 +12,8 @@ import sys
 
 import eval_factory.demo.benchmark  # registers sample_medical_qa
 import eval_factory.helm_plugin.choice_order_expander  # registers shuffle_choices
+import eval_factory.helm_plugin.choice_scenario  # registers the published multiple-choice benchmarks
+import eval_factory.helm_plugin.conversation_scenario  # registers the run spec of conversations
 import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - registers the run specs of rubric benchmarks
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError

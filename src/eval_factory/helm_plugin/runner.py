@@ -29,6 +29,7 @@ from eval_factory.helm import names
 from eval_factory.helm_plugin import entry_failures, judge_prompts, network_guard
 from eval_factory.helm_plugin.capabilities import needed_capability
 from eval_factory.helm_plugin.client import EndpointStopped
+from eval_factory.helm_plugin.judge_requests import requests_to_judges
 from eval_factory.helm_plugin.patches import apply, execution_record, hub_revisions
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
@@ -191,7 +192,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _before_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
         if state.annotator_specs:
-            self._session.events.emit(events.PHASE, phase=events.JUDGING, total=len(state.request_states))
+            self._session.events.emit(events.PHASE, phase=events.JUDGING, total=requests_to_judges(state))
 
     def _after_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)

@@ -62,6 +62,11 @@ class Session:
         with self.lock:
             self.counters.setdefault(role, Counters()).total = total
 
+    def expect_more(self, role: str) -> None:
+        """One request that nobody expected: a question that is asked again."""
+        with self.lock:
+            self.counters.setdefault(role, Counters()).total += 1
+
     def count(
         self,
         role: str,

@@ -145,7 +145,8 @@ def make_plan(evaluation: Evaluation) -> Plan:
     for name in (*SCENARIO_PARAMETERS, "max_length"):
         value = getattr(extra, name)
         if name in declared and value is not None:
-            arguments[name] = value
+            rule = declared[name]
+            arguments[rule.helm_name or name] = value
     return Plan(
         evaluation=evaluation,
         rundir=RunDir(evaluation.output_dir.absolute()),

@@ -6,6 +6,8 @@ SOURCES = {
     "helm": "P. Liang et al., Holistic Evaluation of Language Models, TMLR, 2023, arXiv:2211.09110",
     "medhelm": "S. Bedi et al., MedHELM: Holistic Evaluation of Large Language Models for Medical Tasks, 2025,"
     " arXiv:2505.23802",
+    "healthbench": "R. K. Arora et al., HealthBench: Evaluating Large Language Models Towards Improved Human Health,"
+    " 2025, arXiv:2505.08775",
     "mmlu_pro": "Y. Wang et al., MMLU-Pro, NeurIPS, 2024, arXiv:2406.01574",
     "wilson": "E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22:209-212,"
     " 1927",

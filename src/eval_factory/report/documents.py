@@ -53,6 +53,7 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
         "main_metric": result.main_metric,
         "results": {"tasks": _task(result), "groups": _groups(result)},
         "validity": _validity(result),
+        **_clinicians(result),
         "comparability": _comparability(result.comparability),
         "usage": laid_out(usage(result.usage)),
         "provenance": _provenance(result.provenance),
@@ -136,6 +137,20 @@ def _comparability(record: Comparability | None) -> dict[str, Any] | None:
         "remarks": list(record.remarks),
     }
     return {"medhelm_settings": record.medhelm_settings, **{name: found for name, found in told.items() if found}}
+
+
+def _clinicians(result: TaskResult) -> dict[str, Any]:
+    """Absent where nobody rated; what is not defined is left out."""
+    if result.clinicians is None:
+        return {}
+    record = asdict(result.clinicians)
+    judges = {judge: rounded_fields(without_nulls(one)) for judge, one in record["judges"].items()}
+    parts = {name: None if record[name] is None else rounded_fields(without_nulls(record[name]))
+             for name in ("corrected", "too_few", "agreement")}  # fmt: skip
+    told = {**record, **parts, "judges": judges}
+    filled = {name: value for name, value in told.items() if value not in (None, {}, ())}
+    written: dict[str, Any] = laid_out(filled)
+    return {"clinicians": written}
 
 
 def _provenance(record: Provenance) -> dict[str, Any]:

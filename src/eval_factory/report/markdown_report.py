@@ -12,8 +12,10 @@ from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import Provenance, Score, Scores, TaskResult
 from eval_factory.report.choice_order_text import choice_order_line
+from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
 from eval_factory.report.markdown_text import code, prose, table
+from eval_factory.report.rubric_lines import markdown_lines
 from eval_factory.report.run_facts import counted, number
 from eval_factory.tasks.errata import CORRECTED
 
@@ -49,6 +51,8 @@ def _headline(result: TaskResult) -> Iterator[str]:
     corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
     if corrected is not None:
         yield f"\nCorrected for a known defect: **{number(corrected.value)}**"
+    if result.clinicians is not None:
+        yield f"\n{prose(clinician_headline(result.clinicians))}"
     floor = result.validity.floors.get(result.main_metric)
     if floor is not None:
         yield f"\nBest answer that needs no model: {prose(floor.best)}, {number(floor.value)}"
@@ -105,6 +109,7 @@ def _validity(result: TaskResult) -> Iterator[str]:
         yield f"\nAgreement of the judges (Krippendorff's alpha): {jury.krippendorff_alpha:.3f}"
     if (line := choice_order_line(result)) is not None:
         yield f"\n{prose(line[:1].upper() + line[1:])}"
+    yield from markdown_lines(result.validity.rubric)
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:
         unlike = ", ".join(prose(one.setting) for one in record.deviations)

@@ -11,6 +11,7 @@ from typing import Any
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import Score, Stats
 from eval_factory.report.bibliography import Citations
+from eval_factory.report.rubric_lines import agreement_sentences, of_criteria, rests_on
 from eval_factory.report.run_facts import RunFacts, counted, listed, number
 
 INTERVALS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -212,7 +213,11 @@ def jury(facts: RunFacts, cite: Citations) -> Iterator[str]:
     scale = facts.main.scale if facts.main is not None else None
     on_scale = "" if scale is None else f" on a scale from {scale[0]:g} to {scale[1]:g}"
     size = counted(len(validity.judges), "language model")
-    yield f"The answers were rated{on_scale} by a jury of {size}: {_judges(facts)}."
+    if validity.rubric is None:
+        yield f"The answers were rated{on_scale} by a jury of {size}: {_judges(facts)}."
+    else:
+        yield from rests_on(validity, validity.rubric, cite)
+        yield f"The judges: {_judges(facts)}."
     hashes = sorted({digest for asked in facts.judges.values() for digest in asked.prompt_sha256 or ()})
     if hashes:
         yield f"The SHA-256 of the judges' prompt template: {listed([one_line(one) for one in hashes])}."
@@ -227,12 +232,19 @@ def _judges(facts: RunFacts) -> str:
         asked = facts.judges.get(role)
         model_id = "" if asked is None else f" ({one_line(asked.model)}"
         how = f"; {settings(asked.sampling[0])})" if asked is not None and asked.sampling else ")" if asked else ""
-        named.append(f"{one_line(role)}{model_id}{how}, {counts.scored:,} of {counted(counts.asked, 'answer')}")
+        asked_of = of_criteria if facts.result.validity.rubric is not None else _of_answers
+        named.append(f"{one_line(role)}{model_id}{how}, {counts.scored:,} of {asked_of(counts.asked)}")
     return "; ".join(named)
 
 
+def _of_answers(count: int) -> str:
+    return counted(count, "answer")
+
+
 def agreement(facts: RunFacts, cite: Citations) -> Iterator[str]:
-    found = facts.result.validity.jury
+    rubric, found = facts.result.validity.rubric, facts.result.validity.jury
+    if rubric is not None:
+        yield from agreement_sentences(rubric, cite)
     if found is None:
         return
     if found.krippendorff_alpha is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from eval_factory.core.clinician_results import Clinicians
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import (
@@ -81,6 +82,7 @@ def result_of(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) 
         status=document["status"],
         something_to_ask=document["status"] == "partial",
         comparability=_COMPARABILITY(document.get("comparability")),
+        clinicians=_CLINICIANS(document.get("clinicians")),
     )
 
 
@@ -171,6 +173,7 @@ def _reader_of(kind: Any) -> Callable[[Any], Any]:
 
 _VALIDITY, _PROVENANCE, _SPENT, _SCORE = map(_reader_of, (Validity, Provenance, Spent, Score))
 _COMPARABILITY = _reader_of(Comparability | None)
+_CLINICIANS = _reader_of(Clinicians | None)
 _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
 
 

@@ -8,7 +8,9 @@ from eval_factory.core.failure_causes import line_of
 from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.choice_order_text import choice_order_line
+from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
+from eval_factory.report.rubric_lines import screen_lines
 from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5
@@ -22,12 +24,14 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
     lines = [
         _main_score(result),
         *(f"  {told}" for told in _corrected(result)),
+        *_clinicians(result),
         *_floor(result),
         *(f"  {line}" for line in [choice_order_line(result)] if line is not None),
         *_other_splits(result),
         _instances(result),
         *_failures(validity.failures),
         *_jury(validity.jury),
+        *screen_lines(validity.rubric),
         *_usage(result.usage),
         *_comparability(result.comparability),
         *(f"  note: {note}" for note in validity.notes[:MOST_NOTES]),
@@ -61,6 +65,11 @@ def _corrected(result: TaskResult) -> Iterator[str]:
         count = score.stats.count
         over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
         yield f"corrected = {score.value:.4f}{over}{_interval(score)}"
+
+
+def _clinicians(result: TaskResult) -> Iterator[str]:
+    if result.clinicians is not None:
+        yield f"  {clinician_headline(result.clinicians)}"
 
 
 def _floor(result: TaskResult) -> Iterator[str]:

@@ -111,7 +111,8 @@ def _annotators(run: Run) -> Iterator[str]:
     validity = run.facts.result.validity
     if validity.judges:
         judges = [f"{one_line(name)} {one.scored:,} of {one.asked:,}" for name, one in validity.judges.items()]
-        yield f"Of the answers: {counted(len(judges), 'judge')} rated them ({', '.join(judges)})."
+        what = "rated them" if validity.rubric is None else "judged them criterion by criterion"
+        yield f"Of the answers: {counted(len(judges), 'judge')} {what} ({', '.join(judges)})."
     if validity.judgements is not None:
         yield f"{validity.judgements.given:,} of {validity.judgements.due:,} judgements were given."
     yield from say.agreement(run.facts, run.cite)

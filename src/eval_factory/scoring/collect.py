@@ -18,6 +18,7 @@ from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.helm.rubric_annotations import ANNOTATION
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.choice_order_check import ChoiceOrderCheck
+from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.clusters import notes_on_clusters
 from eval_factory.scoring.comparability import RunFacts, comparability_of
 from eval_factory.scoring.corrections import Corrections
@@ -137,7 +138,7 @@ def collect(
         else Groups()
     )
     if rubric is not None:
-        grouped = rubric.with_tags(grouped, main_values)
+        grouped = rubric.with_tags(grouped, main_values, failed_as_zero=failed_as_zero)
     usage, adjustments = usage_of(plan.rundir.cache_db, run_id, wall_s)
     told = () if remembered is None else remembered.notes
     notes.extend([*notes_of(plan, run, instances, tally, scored.scores), *notes_on_data(plan, told)])
@@ -157,7 +158,7 @@ def collect(
     provenance = provenance_of(plan, scenario, tally.prompts.hexdigest(), git_hash, data_bundle, asked, run_id)
     if remembered is not None:
         provenance = remembered.completed(plan, provenance)
-    return TaskResult(
+    made = TaskResult(
         task=plan.task_name,
         main_metric=main,
         scores={name: scored.scores[name] for name in sorted(scored.scores, key=lambda name: name != main)}
@@ -198,6 +199,7 @@ def collect(
             RunFacts(plan, run.run_spec.adapter_spec, instances, sum(map(len, tally.splits.values())), provenance)
         ),
     )
+    return with_clinicians(made, plan.rundir)
 
 
 def _is_complete(instances: Instances, tally: Tally) -> bool:

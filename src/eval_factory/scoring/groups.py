@@ -93,10 +93,12 @@ def _scores_by_value(
 
 
 def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[str, Values]) -> dict[str, Score]:
-    """With the p-values of the groups that are large enough; of two groups there is one difference, and one test."""
+    """With the p-values of the groups that are large enough; of two groups there is one difference, and one test, where
+    no instance is in both."""
     tested = [value for value, score in scores.items() if score.stats.count >= SMALLEST_GROUP]
     p_values = [_p_value(metric, value, values) for value in tested]
-    corrected = p_values if len(values) == 2 else holm(p_values)
+    one_test = len(values) == 2 and sum(map(len, values.values())) == len(set().union(*values.values()))
+    corrected = p_values if one_test else holm(p_values)
     found = dict(scores)
     for value, p_value, p_holm in zip(tested, p_values, corrected, strict=True):
         stats = replace(found[value].stats, p_value=p_value, p_holm=p_holm)
@@ -105,5 +107,6 @@ def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[s
 
 
 def _p_value(metric: MetricValues, group: str, values: Mapping[str, Values]) -> float | None:
-    rest = {key: one for value, kept in values.items() if value != group for key, one in kept.items()}
+    """An instance that is in several groups is no part of the rest of any of them."""
+    rest = {key: one for kept in values.values() for key, one in kept.items() if key not in values[group]}
     return p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest))

@@ -46,7 +46,7 @@ def provenance_of(
         eval_factory=__version__,
         helm=_version("crfm-helm"),
         python=run_environment.python_version(),
-        packages={name: version for name in RECORDED_PACKAGES if (version := _version(name))},
+        packages=versions_of_packages(),
         dataset_files=data,
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
@@ -90,6 +90,11 @@ def _code_execution(plan: Plan) -> dict[str, Any] | None:
     if found is None or plan.evaluation.task.helm.run_spec not in found.run_specs:
         return None
     return {"confined_by": list(found.by), "still_can": list(found.still_can)}
+
+
+def versions_of_packages() -> dict[str, str]:
+    """Of `RECORDED_PACKAGES`, those that are installed."""
+    return {name: version for name in RECORDED_PACKAGES if (version := _version(name))}
 
 
 @cache

@@ -111,7 +111,7 @@ class InstanceRecords:
             perturbation=key[2],
             prompt=prompt_of(state),
             references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
-            categories=categories_of(state.instance),
+            categories=self._categories(state, key),
             completion=None if failed or not result or not result.completions else result.completions[0].text,
             metrics={} if failed else self._metrics(key),
             finish_reason=finish_reason_of(state),
@@ -130,6 +130,11 @@ class InstanceRecords:
             judgements={} if failed else self._judgements(state),
             criteria=() if self.rubric is None else self.rubric.criteria_in(state),
         )
+
+    def _categories(self, state: output.RequestState, key: InstanceKey) -> dict[str, Any]:
+        """With the tags of a case of a rubric, by which it is grouped."""
+        tags = {} if self.rubric is None else self.rubric.fields_of(key)
+        return {**tags, **categories_of(state.instance)}
 
     def _judges(self, key: InstanceKey) -> dict[str, float]:
         return self.tally.ratings.means_of(key) if self.rubric is None else self.rubric.scores_by_judge(key)

@@ -48,9 +48,17 @@ class JudgedCase:
         ]  # fmt: skip
         return case_bounds(self.criteria, ranges)
 
-    def score_of_tag(self, tag: str) -> float | None:
-        """Over the criteria with this tag alone, as HealthBench's axes are computed."""
-        pairs = [(one, share) for one, share in zip(self.criteria, self.shares(), strict=True) if tag in one.tags]
+    def tags_of_criteria(self) -> set[str]:
+        return {tag for one in self.criteria for tag in one.tags}
+
+    def score_of_tag(self, tag: str, *, failed_as_zero: bool = False) -> float | None:
+        """Over the criteria with this tag alone, as HealthBench's axes are computed.
+
+        Args:
+            failed_as_zero: 0 where the answer did not come, as in the score of the whole.
+        """
+        shares = [0.0] * len(self.criteria) if failed_as_zero and self.votes is None else self.shares()
+        pairs = [(one, share) for one, share in zip(self.criteria, shares, strict=True) if tag in one.tags]
         return case_score([one for one, _ in pairs], [share for _, share in pairs])
 
 
@@ -79,16 +87,23 @@ def bounds_over_criteria(cases: Cases) -> tuple[float, float] | None:
     return _in_range(helm_mean(low)), _in_range(helm_mean(high))
 
 
-def scores_by_tag(metric: MetricValues, cases: Cases) -> dict[str, dict[str, dict[str, Score]]]:
+def scores_by_tag(
+    metric: MetricValues, cases: Cases, *, failed_as_zero: bool = False
+) -> dict[str, dict[str, dict[str, Score]]]:
     """Field -> value -> metric -> score over the criteria with that tag: `axis:accuracy` is value accuracy of field
     axis. A case has one value in each, so intervals are over conversations."""
+    by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
+    for key, case in cases.items():
+        for tag in case.tags_of_criteria():
+            score = case.score_of_tag(tag, failed_as_zero=failed_as_zero)
+            if score is not None:
+                by_tag[tag][key] = score
     found: dict[str, dict[str, dict[str, Score]]] = defaultdict(dict)
-    for tag in sorted({tag for case in cases.values() for one in case.criteria for tag in one.tags}):
-        values = {key: score for key, case in cases.items() if (score := case.score_of_tag(tag)) is not None}
+    for tag, values in sorted(by_tag.items()):
         if len(values) >= SMALLEST_GROUP:
             field, value = field_of(tag)
             found[field][value] = {metric.label: clipped(mean_score(metric, values))}
-    return {field: by_value for field, by_value in found.items() if by_value}
+    return dict(found)
 
 
 def field_of(tag: str) -> tuple[str, str]:

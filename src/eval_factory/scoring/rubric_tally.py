@@ -109,13 +109,13 @@ class RubricTally:
         if found is not None:
             bounds[self.metric] = found
 
-    def with_tags(self, groups: Groups, metric: MetricValues | None) -> Groups:
+    def with_tags(self, groups: Groups, metric: MetricValues | None, *, failed_as_zero: bool = False) -> Groups:
         """The groups of cases, clipped as published, and those of criteria."""
         scores = {
             name: {value: {label: clipped(score) for label, score in of.items()} for value, of in by_value.items()}
             for name, by_value in groups.scores.items()
         }
-        of_criteria = {} if metric is None else scores_by_tag(metric, self.cases)
+        of_criteria = {} if metric is None else scores_by_tag(metric, self.cases, failed_as_zero=failed_as_zero)
         for name, by_value in of_criteria.items():  # a field of cases and of criteria: the cases' is the plainer one
             scores[name if name not in scores else f"criterion_{name}"] = by_value
         return Groups(scores, groups.hidden)
@@ -167,6 +167,14 @@ class RubricTally:
             told = {**one.as_dict(), "verdict": VERDICTS[share_met(vote.values())], "judges": words}
             found.append(told if agreement is None else {**told, "agreement": agreement})
         return tuple(found)
+
+    def fields_of(self, key: InstanceKey) -> dict[str, str]:
+        """Field -> its value in a case, by its tags; several values in one text."""
+        found: dict[str, list[str]] = {}
+        for tag in self.cases[key].tags:
+            name, value = field_of(tag)
+            found.setdefault(name, []).append(value)
+        return {name: ", ".join(values) for name, values in found.items()}
 
     def scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
         """Judge -> the score of a case by it alone; without those that left a criterion undecided."""

@@ -97,6 +97,8 @@ class ScenarioParameter(StrictModel):
     """Another key of `params.extra` that means the same, for this task."""
     about: str | None = None
     """What it does, where its name does not say."""
+    helm_name: str | None = None
+    """What HELM calls it, where that is no key of `params.extra`."""
     layout: tuple[FileLayout, ...] = ()
 
     @property

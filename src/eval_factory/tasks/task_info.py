@@ -114,7 +114,8 @@ def erratum_record(erratum: Erratum) -> dict[str, Any]:
 def _parameter(task: Task, name: str) -> ParameterInfo:
     rule = task.helm.parameters[name]
     layout = tuple(entry.model_dump(exclude_defaults=True) for entry in rule.layout)
-    return ParameterInfo(**rule.model_dump(exclude={"layout"}), layout=layout, default=task.default_of(name))
+    values = rule.model_dump(exclude={"layout", "helm_name"})
+    return ParameterInfo(**values, layout=layout, default=task.default_of(name))
 
 
 def list_tasks(tag: str | None = None, *, framework: Framework | None = None) -> tuple[TaskInfo, ...]:

@@ -30,6 +30,7 @@ from eval_factory.workflows.estimate_figures import (
 )
 from eval_factory.workflows.prompt_sizes import BYTES_A_TOKEN, PromptSizes, prompt_sizes
 
+_AGAIN = "again where it says nothing usable"
 RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
 Look = Callable[[Plan, Mapping[str, str]], PromptSizes]
 
@@ -132,13 +133,17 @@ def estimate(
     plan = make_plan(evaluation)
     figures = {one.role: _earlier(plan, one) for one in plan.endpoints}
     before = _asked_before(plan)
-    unknown = before is None or figures[MODEL_ROLE].prompt_tokens is None
+    helm, extra = evaluation.task.helm, evaluation.run.config.params.extra
+    grouped = helm.rubric and (extra.criteria_per_request or 1) > 1  # results tell criteria, not requests
+    unknown = before is None or figures[MODEL_ROLE].prompt_tokens is None or grouped
     sizes = (look or prompt_sizes)(plan, env) if unknown and look_at_data else None
     requests, source = _requests(plan, before, sizes)
+    of_judges = _of_judges(plan, before, sizes, requests, source)
     known = prices_of(plan).known
     roles = []
     for one in plan.endpoints:
-        asked = _Asked(requests, source, figures[one.role], sizes if one is plan.model else None)
+        count, where = (requests, source) if one is plan.model else of_judges
+        asked = _Asked(count, where, figures[one.role], sizes if one is plan.model else None)
         roles.append(_of_role(plan, one, asked, known.get(one.role)))
     return Estimate(plan.task_name, tuple(roles), sum(one.answers for one in figures.values()), budget_of(plan))
 
@@ -190,6 +195,22 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
     return min(limit or instances, instances) * trials * (orders or 1), told
 
 
+def _of_judges(
+    plan: Plan, before: int | None, sizes: PromptSizes | None, requests: int | None, source: str
+) -> tuple[int | None, str]:
+    """How many requests each judge gets, and where that is from."""
+    if not plan.evaluation.task.helm.rubric:
+        return requests, f"{source}; a judge is asked once for each answer, {_AGAIN}"
+    by_criterion = f"a judge is asked about each criterion of each answer, {_AGAIN}"
+    if sizes is not None and sizes.requests is not None:
+        return sizes.judge_requests, f"criteria counted in the data; {by_criterion}"
+    if before is not None and (plan.evaluation.run.config.params.extra.criteria_per_request or 1) == 1:
+        due = load_result(plan.rundir.root).result.validity.judgements
+        if due is not None and plan.judges:
+            return due.due // len(plan.judges), f"the criteria of the result in the output folder; {by_criterion}"
+    return None, f"unknown: nobody has counted the criteria; {by_criterion}"
+
+
 def _trials(evaluation: Evaluation) -> int:
     """How often each instance is asked: more than once only where prompts hold examples, which are drawn anew."""
     spec = load_index().run_specs.get(evaluation.task.helm.run_spec)
@@ -199,15 +220,12 @@ def _trials(evaluation: Evaluation) -> int:
 
 
 def _of_role(plan: Plan, endpoint: EndpointPlan, asked: _Asked, price: Price | None) -> RoleEstimate:
-    judge = (
-        "" if endpoint is plan.model else "; a judge is asked once for each answer, again where it says nothing usable"
-    )
     prompt, completion, of_tokens = _tokens(asked)
     cost, of_cost = _cost(endpoint, asked, prompt, completion, price)
     hours, of_hours = _time(plan, endpoint, asked, prompt, completion)
     return RoleEstimate(
         endpoint.role, endpoint.model_id, asked.requests, prompt, completion, cost, hours,
-        {"requests": asked.source + judge, "tokens": of_tokens, "cost": of_cost, "time": of_hours},
+        {"requests": asked.source, "tokens": of_tokens, "cost": of_cost, "time": of_hours},
     )  # fmt: skip
 
 
@@ -243,7 +261,8 @@ def _time(
     count, latency = asked.requests, asked.figures.latency_s
     if count is None or latency is None:
         return None, RUN_FIRST if count is not None else "unknown, as the requests are"
-    at_once = min(endpoint.parallelism, plan.model.parallelism)
+    by_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric  # all answers' side by side
+    at_once = endpoint.parallelism if by_criterion else min(endpoint.parallelism, plan.model.parallelism)
     seconds = {f"{latency:.3g} s a request, {at_once} at once": count * latency / at_once}
     if endpoint.requests_per_minute is not None:
         seconds[f"{endpoint.requests_per_minute} requests a minute"] = (

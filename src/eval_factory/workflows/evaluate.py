@@ -46,16 +46,12 @@ from eval_factory.workflows.limit_stop import raise_if_limit_reached
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
+from eval_factory.workflows.report_ahead import FOUND_AHEAD, NEEDED_TO_REPORT
 from eval_factory.workflows.resume import DataRead, digest_of_state, finished_run, read_state, remember
 from eval_factory.workflows.unchanged import Written, digest_of_inputs, unchanged_result, written_before
 
 if TYPE_CHECKING:
     from eval_factory.workflows.sharding.ask_in_shards import Asked
-
-NEEDED_TO_REPORT = (
-    "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write", "scipy.special", "scipy.stats",
-)  # fmt: skip
-"""The last two by some results only."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +115,7 @@ def evaluate(
             settings, shared = ask_in_shards(context, plan, settings, read, debug=options.debug, asked_as=elsewhere)
             in_suite = options.limits is not None
             raise_if_not_asked(context, plan, shared, in_suite=in_suite)
-            ahead = ImportsAhead(NEEDED_TO_REPORT if options.own_process else ())
+            ahead = ImportsAhead(NEEDED_TO_REPORT, FOUND_AHEAD) if options.own_process else ImportsAhead(())
             ahead.begin()
             ended = run_helm(context, evaluation, argv, settings, run_id=shared.run_id)
             ahead.wait()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 
 class ImportsAhead:
@@ -15,28 +16,32 @@ class ImportsAhead:
     before `wait` has returned.
     """
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    def __init__(self, modules: Sequence[str], then: Sequence[Callable[[], object]] = ()) -> None:
+        """`then`: what is called when they are there, one after the other; each keeps for itself what it finds."""
         self._modules = tuple(modules)
+        self._then = tuple(then)
         self._thread: threading.Thread | None = None
         self._enough = threading.Event()
 
     def begin(self) -> None:
         """In a thread of its own."""
-        if self._modules:
-            self._thread = threading.Thread(target=self._import, daemon=True)
+        if self._modules or self._then:
+            self._thread = threading.Thread(target=self._do_all, daemon=True)
             self._thread.start()
 
-    def _import(self) -> None:
-        for name in self._modules:
+    def _do_all(self) -> None:
+        imports = [partial(importlib.import_module, name) for name in self._modules]
+        steps: list[Callable[[], object]] = [*imports, *self._then]
+        for step in steps:
             if self._enough.is_set():
                 return
             try:
-                importlib.import_module(name)
-            except Exception:  # noqa: S112 - whoever needs it imports it again, and fails in the open
+                step()
+            except Exception:  # noqa: S112 - whoever needs it does it again, and fails in the open
                 continue
 
     def wait(self) -> None:
-        """Until the module that is being imported is there; none is begun any more."""
+        """Until what is being done is done; nothing is begun any more."""
         self._enough.set()
         if self._thread is not None:
             self._thread.join()

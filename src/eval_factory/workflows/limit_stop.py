@@ -78,7 +78,7 @@ def missing(events: Events, answered: Mapping[str, int]) -> list[str]:
     if event_names.JUDGING in totals:
         of = totals[event_names.JUDGING]
         judges = [f"{role} {count}" for role, count in sorted(answered.items()) if role != MODEL_ROLE]
-        lines.append(f"of {of} answers the judges saw: {', '.join(judges) or 'none'}")
+        lines.append(f"of {of} requests to judges are answered: {', '.join(judges) or 'none'}")
     return lines
 
 

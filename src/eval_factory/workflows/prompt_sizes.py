@@ -36,6 +36,8 @@ class PromptSizes:
     most_tokens: int = 0
     """That all answers together may have."""
     reason: str = ""
+    judge_requests: int = 0
+    """To each judge of a rubric, which is asked by criterion; 0 where there is none."""
 
 
 def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
@@ -52,7 +54,8 @@ def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
     """What the events of a measuring helm-run say."""
     for event in events:
         if event["event"] == event_names.MEASURED:
-            return PromptSizes(event["requests"], event["prompt_bytes"], event["most_tokens"])
+            of_judges = event.get("judge_requests", 0)
+            return PromptSizes(event["requests"], event["prompt_bytes"], event["most_tokens"], judge_requests=of_judges)
     failed = [event["error"] for event in events if event["event"] == event_names.RUN_FAILED]
     kind = failed[0].partition(":")[0] if failed else "HELM made no requests"
     return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")

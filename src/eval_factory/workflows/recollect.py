@@ -25,6 +25,7 @@ from eval_factory.plan.run_plan import make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config, to_yaml
 from eval_factory.report.reader import StoredResult
+from eval_factory.tasks.custom.conversation_table import holds_conversations
 from eval_factory.tasks.custom.definition import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.user_data.layout import DATA_PATH
@@ -133,19 +134,24 @@ def _benchmark_of_folder(rundir: RunDir, path: Path, recorded: Mapping[str, str]
     file = rundir.model_configs / names.BENCHMARK
     try:
         document = parse_own(file.read_text(encoding="utf-8"))
-        judges = next((one["prompt_file"] for one in document["metrics"] if one["name"] == JURY), None)
+        is_rubric = "metric" in document  # it has one, and neither prompt nor metrics
+        metrics = [{"name": document["metric"]}] if is_rubric else document["metrics"]
+        judges = next((one["prompt_file"] for one in metrics if one["name"] == JURY), None)
         return Benchmark(
             path=path,
             name=document["name"],
             description=document["description"],
-            prompt_file=Path(document["prompt_file"]),
+            prompt_file=Path(document["dataset_file" if is_rubric else "prompt_file"]),
             dataset_file=Path(document["dataset_file"]),
             max_tokens=document.get("max_tokens"),
-            metrics=tuple(one["name"] for one in document["metrics"]),
+            metrics=tuple(one["name"] for one in metrics),
             judge_prompt_file=None if judges is None else Path(judges),
             instances=0,
             sha256=dict(recorded),
             notes=(),
+            has_clusters=document.get("has_clusters", False),
+            has_turns=not is_rubric and holds_conversations(document["dataset_file"]),
+            is_rubric=is_rubric,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{file}: cannot be read, nor the benchmark {path}: {error}") from error
@@ -171,6 +177,7 @@ def _mirror(rundir: RunDir, shadow: RunDir) -> None:
     """What the collector reads: HELM's files and logs as they lie there; the cache copied: SQLite writes beside it."""
     shadow.helm.symlink_to(rundir.helm.absolute(), target_is_directory=True)
     shadow.logs.symlink_to(rundir.logs.absolute(), target_is_directory=True)
+    shadow.annotations.symlink_to(rundir.annotations.absolute(), target_is_directory=True)
     originals = [*rundir.answers, rundir.own_data]
     for original in originals:
         if original.is_file():

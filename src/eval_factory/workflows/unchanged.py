@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import eval_factory
@@ -59,7 +60,7 @@ def digest_of_inputs(
 
     made_after = {file.name for file in (plan.rundir.run_state, plan.rundir.attestation)}
     inputs = {
-        "program": program_sha256(Path(eval_factory.__file__).parent),
+        "program": program_of_this(),
         "framework": sha256_of(framework_path()),
         "packages": run_environment.installed_packages(),
         "machine": [eval_factory.__version__, run_environment.python_version(), run_environment.platform_of_this()],
@@ -70,6 +71,12 @@ def digest_of_inputs(
         "files": {name: digest for name, digest in digests.items() if name not in made_after},
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@cache
+def program_of_this() -> str:
+    """Read once in a process: a program that is changed meanwhile is not the one that is at work."""
+    return program_sha256(Path(eval_factory.__file__).parent)
 
 
 def program_sha256(package: Path) -> str:

@@ -39,7 +39,9 @@ def measuring(told: list[dict[str, Any]]) -> Any:
 def test_a_run_ends_where_it_would_begin_to_ask(told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     made = measuring(told)
     requests = [request("abcd"), request("abcdef", num_completions=3)]
-    state: Any = SimpleNamespace(request_states=[SimpleNamespace(request=one) for one in requests])
+    state: Any = SimpleNamespace(
+        request_states=[SimpleNamespace(request=one) for one in requests], annotator_specs=None
+    )
 
     def run_one(self: Any, _run_spec: Any) -> None:
         self._before_asking(state)
@@ -47,7 +49,7 @@ def test_a_run_ends_where_it_would_begin_to_ask(told: list[dict[str, Any]], monk
 
     monkeypatch.setattr(EvalRunner, "run_one", run_one)
     made.run_one(None)
-    assert told == [{"event": "measured", "requests": 2, "prompt_bytes": 10, "most_tokens": 20}]
+    assert told == [{"event": "measured", "requests": 2, "prompt_bytes": 10, "most_tokens": 20, "judge_requests": 0}]
 
 
 def test_data_without_instances_are_no_run_of_nothing(told: list[dict[str, Any]]) -> None:

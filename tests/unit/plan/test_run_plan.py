@@ -52,6 +52,19 @@ def test_max_length_is_the_scenarios_where_it_has_one() -> None:
 LIMITS = {"target.api_endpoint.requests_per_minute": 20, "target.api_endpoint.tokens_per_minute": 9000}
 
 
+def test_a_parameter_goes_to_helm_under_helms_name() -> None:
+    african = plan(
+        {
+            "config.type": "mmlu_clinical_afr",
+            "config.params.extra.language": "zu",
+            "config.params.extra.subject": "virology",
+        }
+    )
+    assert african.scenario_arguments == {"lang": "zu", "subject": "virology"}
+    spanish = plan({"config.type": "careqa", "config.params.extra.language": "es"})
+    assert spanish.scenario_arguments == {"language": "es"}
+
+
 def test_the_targets_limits_are_its_own() -> None:
     here = plan({"config.type": "aci_bench", **LIMITS})
     assert (here.model.requests_per_minute, here.model.tokens_per_minute) == (20, 9000)

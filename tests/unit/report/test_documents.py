@@ -8,9 +8,12 @@ import jsonschema
 import pytest
 import yaml
 
+from eval_factory.core.clinician_results import TooFewRated
 from eval_factory.core.results import Floor, Judgements, JuryReport, Score, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.report import documents
+from eval_factory.report.reader import result_of as result_of_document
 from unit.builders import plan
+from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import spent
 from unit.scoring.test_collect import FOUR, result_of, state
 
@@ -33,6 +36,34 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
         "target", "command",
     ]  # fmt: skip
     assert document["schema_version"] == 2
+
+
+def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskResult) -> None:
+    rated = replace(result, clinicians=FOUND)
+    document = documents.evaluation_config(rated, plan().evaluation.as_dict(), "helm-run x")
+    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    names = list(document)
+    assert names[names.index("clinicians") - 1] == "validity"
+    assert document["clinicians"] == {
+        "rated": 40, "answers": 200, "raters": 2, "ratings": 80,
+        "corrected": {
+            "metric": "jury", "value": 3.51234, "ci_low": 3.2, "ci_high": 3.8, "ci_method": "ppi++-stratified",
+            "power": 0.8, "judge_value": 4.5,
+        },
+        "agreement": {"n": 38, "alpha": 0.5, "icc": 0.625, "ac1": 0.7},
+        "judges": {
+            "kind": {"n": 40, "icc": 0.4, "weighted_kappa": 0.3, "bias": 1.0, "bias_low": 0.8, "bias_high": 1.2}
+        },
+        "notes": ["a note"],
+    }  # fmt: skip
+    assert result_of_document(yaml.safe_load(documents.to_yaml(document)), ()).clinicians == FOUND
+    few = replace(FOUND, corrected=None, too_few=TooFewRated(3, 30), agreement=None, judges={}, notes=())
+    document = documents.evaluation_config(replace(result, clinicians=few), plan().evaluation.as_dict(), "x")
+    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    assert document["clinicians"] == {
+        "rated": 40, "answers": 200, "raters": 2, "ratings": 80, "too_few": {"rated": 3, "needed": 30},
+    }  # fmt: skip
+    assert result_of_document(document, ()).clinicians == few
 
 
 @pytest.mark.parametrize("name", [documents.EVALUATION_CONFIG_SCHEMA, documents.RESULTS_SCHEMA])

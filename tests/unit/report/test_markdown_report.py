@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from described_runs import ODD, hostile, of_a_jury, plain
+from described_runs import ODD, hostile, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import Comparability, FailureCause, Instances, JuryReport, TaskResult
 from eval_factory.report.markdown_report import markdown_report
+from unit.report.test_clinician_lines import FOUND
 from unit.report.test_markdown_text import MARKDOWN
 
 
@@ -41,6 +42,12 @@ def test_a_score_that_may_not_be_reported_says_why() -> None:
     assert "- 2 of 3 instances have a score\n" in markdown_report(gaps)
     few = plain(reportable=False)
     assert "**Not reportable.** Status: complete.\n\n- 19 of 20 instances have a score\n" in markdown_report(few)
+
+
+def test_what_people_say_stands_below_the_score() -> None:
+    told = markdown_report(replace(plain(), clinicians=FOUND))
+    corrected = "corrected by clinicians = 3.5123 (95 % interval 3.2000 .. 3.8000); without correction 4.5000"
+    assert f"19 instances\n\n{corrected}; 40 of 200 answers rated by 2 raters\n\nBest answer" in told
 
 
 def test_the_main_score_stands_first_and_a_corrected_one_is_named() -> None:
@@ -134,3 +141,11 @@ def test_hostile_names_and_notes_make_nothing() -> None:
     headings = [token for token in tokens if token.type == "heading_open"]
     assert [token.tag for token in headings] == ["h1", "h2", "h2", "h2", "h2", "h2"]
     assert ODD not in told
+
+
+def test_a_rubric_has_its_counts_by_judge_and_pair() -> None:
+    told = markdown_report(of_a_rubric())
+    assert "\n\nCriteria: 5 of 12 criteria met, 4 not met, 2 tied, 1 unjudged; agreement of the judges" in told
+    assert "| majority | 12 | 5 | 4 | 2 | 1 |  |\n| `kind` | 12 | 8 | 4 | 0 | 0 | 1.0000 |" in told
+    assert "| `kind/strict` | 9 | 66.7 % | 0.400 |" in told
+    assert "Criteria" not in markdown_report(of_a_jury())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from described_runs import CONFIG, TARGET, of_a_jury, plain
+from described_runs import CONFIG, TARGET, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import Comparability, Instances, Score, TaskResult
 from eval_factory.report import method_sentences as say
 from eval_factory.report.bibliography import Citations
@@ -253,3 +253,13 @@ def test_nothing_that_was_asked_or_answered_is_told(of: Callable[[RunFacts], Ite
     told = text(of(facts()))
     assert "What is q" not in told
     assert "answer to" not in told
+
+
+def test_a_rubric() -> None:
+    told = text(say.jury(facts(of_a_rubric()), Citations()))
+    assert told.startswith(
+        "The answers were judged criterion by criterion (12 criteria, 4.0 for an answer in the mean)"
+    )
+    assert " The judges: kind (judge/one; temperature = 0.0), 12 of 12 criteria; strict (judge/two), 9 of 12 cr" in told
+    assert told.endswith("kind/strict say the same of 66.7 % of 9 criteria, Cohen's kappa 0.400.")
+    assert "rated" not in told

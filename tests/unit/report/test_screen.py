@@ -15,14 +15,18 @@ from eval_factory.core.results import (
     Floor,
     JudgeCounts,
     JuryReport,
+    RubricReport,
+    RubricVotes,
     Score,
     Spent,
     SpentByRole,
     TaskResult,
     Usage,
 )
+from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.screen import headline, summary
 from unit.builders import plan
+from unit.report.test_clinician_lines import FOUND
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
@@ -47,6 +51,12 @@ def changed(result: TaskResult, **validity: Any) -> TaskResult:
 
 def shown(result: TaskResult) -> list[str]:
     return summary(result, plan().rundir).split("\n")
+
+
+def test_what_people_say_stands_below_the_score(result: TaskResult) -> None:
+    lines = shown(replace(result, clinicians=FOUND))
+    assert lines[1] == f"  {clinician_headline(FOUND)}"
+    assert [*lines[:1], *lines[2:]] == shown(result)
 
 
 def test_the_best_trivial_answer_stands_below_the_score(result: TaskResult) -> None:
@@ -261,3 +271,10 @@ def test_answers_that_say_nothing_are_shown(result: TaskResult) -> None:
     counts = replace(result.validity.instances, unreadable=3)
     assert f"; {said}\n" in summary(changed(result, instances=counts), plan().rundir)
     assert said not in summary(result, plan().rundir)
+
+
+def test_a_rubric_has_one_line(result: TaskResult) -> None:
+    report = RubricReport(RubricVotes(3, 2, 1, 0), {}, {})
+    lines = shown(changed(result, rubric=report))
+    assert "  criteria: 2 of 3 criteria met, 1 not met" in lines
+    assert len(lines) == len(shown(result)) + 1

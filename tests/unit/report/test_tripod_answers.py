@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
+from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import Instances, Score, TaskResult
 from eval_factory.report.bibliography import Citations
 from eval_factory.report.run_facts import RunFacts
@@ -119,3 +119,15 @@ def test_each_says_what_it_does_not_know_and_is_an_item() -> None:
 def test_hostile_values_are_one_printable_line(config: dict[str, Any]) -> None:
     for answer in answers_of(hostile(), config, {}).values():
         assert all(sentence.isprintable() for sentence in answer.known)
+
+
+@pytest.mark.parametrize(
+    ("item", "truth"),
+    [
+        ("7b", "by Krippendorff's alpha [3], is 0.064."), ("7d", "criterion by criterion (12 criteria, 4.0 for"),
+        ("7d", "2 language models, of which the majority counts"),
+        ("8b", "2 judges judged them criterion by criterion (kind 12 of 12, strict 9 of 12)."),
+    ],
+)  # fmt: skip
+def test_of_a_rubric(item: str, truth: str) -> None:
+    assert truth in told(item, of_a_rubric())

@@ -132,6 +132,33 @@ def test_two_groups_are_one_test() -> None:
     assert tested["a"][0] == tested["a"][1] == pytest.approx(stats.fisher_exact([[10, 0], [2, 12]]).pvalue)
 
 
+def test_an_instance_of_several_groups_is_in_the_rest_of_none_of_them() -> None:
+    """A case may carry two themes; two samples that share it would not be independent."""
+    values = {key(number): float(number % 3 == 0 or number > 30) for number in range(40)}
+    members = {"theme": {"a": keys(0, 25), "b": keys(15, 40)}}
+    found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["theme"]
+    of_a, of_b = ([values[one] for one in members["theme"][name]] for name in "ab")
+    p_a, p_b = (
+        stats.fisher_exact([[sum(group), len(group) - sum(group)], [sum(rest), len(rest) - sum(rest)]]).pvalue
+        for group, rest in ((of_a, of_b[10:]), (of_b, of_a[:15]))
+    )
+    assert [found[name]["m"].stats.count for name in "ab"] == [25, 25]
+    assert found["a"]["m"].stats.p_value == pytest.approx(p_a)
+    assert found["b"]["m"].stats.p_value == pytest.approx(p_b)
+    assert p_a != pytest.approx(p_b), "two tests"
+    assert sorted(found[name]["m"].stats.p_holm or 0 for name in "ab") == pytest.approx(
+        sorted([2 * min(p_a, p_b), max(2 * min(p_a, p_b), p_a, p_b)])
+    )
+
+
+def test_a_group_of_all_has_nothing_to_be_tested_against() -> None:
+    values = {key(number): float(number % 2) for number in range(30)}
+    members = {"theme": {"all": keys(0, 30), "some": keys(0, 12), "others": keys(12, 30)}}
+    found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["theme"]
+    assert found["all"]["m"].stats.p_value is None
+    assert found["some"]["m"].stats.p_value == pytest.approx(found["others"]["m"].stats.p_value)
+
+
 def test_groups_of_clustered_instances_have_clustered_intervals_and_tests() -> None:
     values = {key(number): float(number % 20 < 13) for number in range(40)}
     members = {"ward": {"a": keys(0, 20), "b": keys(20, 40)}}

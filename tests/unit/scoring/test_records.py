@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from eval_factory.helm import output
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
-from eval_factory.scoring.readability import Raw, thought_of
-from eval_factory.scoring.records import KeptAnswers
+from eval_factory.scoring.readability import Raw, Readability, thought_of
+from eval_factory.scoring.records import InstanceRecords, KeptAnswers
+from eval_factory.scoring.request_states import key_of
+from eval_factory.scoring.rubric_tally import RubricTally
+from eval_factory.scoring.tally import Tally
 from unit.builders import plan
 from unit.scoring.test_collect import JURY, state, write_run
 from unit.scoring.test_collect import result_of as jury_result_of
@@ -153,3 +157,29 @@ def test_what_each_judge_said_is_in_the_record(tmp_path: Path) -> None:
     first, failed = result.instances
     assert first.judgements == {"a": given, "b": {"error": "HTTP 500: boom"}}
     assert failed.judgements == {}
+
+
+def test_a_case_of_a_rubric_is_grouped_by_its_tags(here: Plan) -> None:
+    extra = {
+        "rubrics": [{"criterion": "good", "points": 8, "tags": []}],
+        "tags": ["theme:care", "urgent"],
+        "canary": "c",
+    }
+    case = state(0, "yes")
+    case["instance"]["extra_data"] = extra
+    folder = here.rundir.helm / "runs" / "s" / "r"
+    write_run(folder, [case], {"exact_match": [1.0]})
+    made = output.RequestState.model_validate(case)
+    tally = RubricTally("exact_match", (), {})
+    tally.add(key_of(made), made)
+    records = InstanceRecords(
+        output.read_run(folder),
+        (),
+        KeptAnswers.of(here),
+        Tally(),
+        None,
+        Readability(None, lambda _: None),
+        rubric=tally,
+    )
+    assert [one.categories for one in records] == [{"theme": "care", "tag": "urgent", "canary": "c"}]
+    assert [one.categories for one in replace(records, rubric=None)] == [{"canary": "c"}]

@@ -91,6 +91,8 @@ def test_scores_by_tag_are_of_the_criteria_with_it() -> None:
     assert accuracy.value == near((1 + 3 / 8) / 2)
     assert "completeness" not in found["axis"], "one case alone has no interval"
     assert found["tag"]["urgent"]["rubric_score"].value == 1.0
+    as_zero = scores_by_tag(METRIC, cases, failed_as_zero=True)["axis"]["accuracy"]["rubric_score"]
+    assert (as_zero.stats.count, as_zero.value) == (3, near((1 + 3 / 8) / 3)), "the answer that did not come, too"
     two = scores_by_tag(METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)})
     assert two["axis"]["accuracy"]["rubric_score"].value == 0.0, "clipped"
     assert two["axis"]["completeness"]["rubric_score"].value == 1.0

@@ -42,6 +42,13 @@ def state(name: str, *said: Said, failed: bool = False) -> output.RequestState:
     )  # fmt: skip
 
 
+def test_tags_of_a_case_are_fields_of_it(two: RubricTally) -> None:
+    assert two.fields_of(("x", 0, None)) == {"theme": "care", "tag": "urgent"}
+    case = replace(two.cases["x", 0, None], tags=("theme:care", "theme:fever", "one", "two"))
+    two.cases["x", 0, None] = case
+    assert two.fields_of(("x", 0, None)) == {"theme": "care, fever", "tag": "one, two"}
+
+
 def near(value: float) -> Any:
     """Equal but for rounding."""
     return pytest.approx(value)
@@ -135,6 +142,12 @@ def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> Non
     assert found.scores["axis"]["accuracy"]["rubric_score"].value == near((1 + 0.5 + 1) / 3)
     assert found.hidden == {"x": [1]}
     assert two.with_tags(Groups(), None).scores == {}
+    metric = MetricValues("rubric_score", "rubric_score", None, merged=True)
+    counts = [
+        two.with_tags(Groups(), metric, failed_as_zero=zero).scores["axis"]["accuracy"]["rubric_score"].stats.count
+        for zero in (False, True)
+    ]
+    assert counts[1] == counts[0] + 1, "one failed"
 
 
 def test_the_line_of_a_case(two: RubricTally) -> None:

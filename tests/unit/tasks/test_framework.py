@@ -145,6 +145,6 @@ def test_a_cluster_is_found_in_one_way() -> None:
 def test_tasks_whose_instances_share_sources() -> None:
     declared = {task.name for task in load_framework().evaluations if task.helm.cluster is not None}
     assert declared == {
-        "medcalc_bench", "ehr_sql", "race_based_med", "medhallu", "medi_qa", "dischargeme",
+        "medcalc_bench", "ehr_sql", "race_based_med", "medhallu", "medi_qa", "dischargeme", "longhealth",
         "med_dialog", "med_dialog_healthcaremagic", "med_dialog_icliniq",
     }  # fmt: skip

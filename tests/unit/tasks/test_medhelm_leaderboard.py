@@ -12,6 +12,8 @@ from eval_factory.tasks.run_specs import load_index
 
 NOT_ON_IT = {
     "medbullets_freetext", "sample_medical_qa", "custom", "healthbench", "healthbench_hard", "healthbench_consensus",
+    "medxpertqa_text", "careqa", "afrimed_qa", "metamedqa", "longhealth", "mmlu_pro_health", "med_qa", "med_mcqa", "healthqa_br",
+    "mmlu_clinical_afr",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.failures import raise_if_stopped
 from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.options import Options
+from eval_factory.workflows.report_ahead import FOUND_AHEAD, NEEDED_TO_REPORT
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.unchanged import written_before
 from finished_folder import finished_folder
@@ -83,8 +84,8 @@ def test_what_is_of_the_whole_process_is_left_alone_where_others_work_in_it(
     told: list[object] = []
 
     class Ahead:
-        def __init__(self, modules: Sequence[str]) -> None:
-            told.append(tuple(modules))
+        def __init__(self, modules: Sequence[str], then: Sequence[Callable[[], None]] = ()) -> None:
+            told.append((tuple(modules), tuple(then)))
 
         def begin(self) -> None:
             told.append("begun")
@@ -105,7 +106,7 @@ def test_what_is_of_the_whole_process_is_left_alone_where_others_work_in_it(
     options = Options(no_preflight=True, own_process=own_process)
     done = workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
     assert done is reported
-    assert told == ([workflow.NEEDED_TO_REPORT, "begun", "rarely"] if own_process else [(), "begun"])
+    assert told == ([(NEEDED_TO_REPORT, FOUND_AHEAD), "begun", "rarely"] if own_process else [((), ()), "begun"])
     assert Options().own_process is False
 
 

@@ -32,6 +32,37 @@ def test_after_waiting_a_module_is_there_as_a_whole(slow_module: str) -> None:
     assert "never_begun" not in sys.modules
 
 
+def test_what_comes_after_the_modules_is_done_in_its_order_and_may_fail(slow_module: str) -> None:
+    done: list[object] = []
+    both = threading.Event()
+
+    def fail() -> None:
+        done.append(slow_module in sys.modules)
+        raise ValueError("whoever needs it sees it")
+
+    ahead = ImportsAhead([slow_module], [fail, lambda: done.append("next"), both.set])
+    ahead.begin()
+    assert both.wait(10)
+    ahead.wait()
+    assert done == [True, "next"]
+
+
+def test_nothing_is_begun_once_somebody_waits(slow_module: str) -> None:
+    done: list[int] = []
+    ahead = ImportsAhead([slow_module], [lambda: done.append(1)])
+    ahead.begin()
+    ahead.wait()
+    assert done == []
+
+
+def test_without_modules_something_can_be_done_too() -> None:
+    done = threading.Event()
+    ahead = ImportsAhead([], [done.set])
+    ahead.begin()
+    assert done.wait(10)
+    ahead.wait()
+
+
 def test_what_is_not_begun_imports_nothing(slow_module: str) -> None:
     ImportsAhead([slow_module]).wait()
     assert slow_module not in sys.modules

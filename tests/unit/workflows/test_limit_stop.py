@@ -110,10 +110,11 @@ def test_a_cost_is_told_beside_another_limit_too() -> None:
 def test_how_far_the_judges_came() -> None:
     assert missing([LOADING], {}) == ["0 of 0 instances are answered"]
     assert missing([ASKING, JUDGING], {"model": 12}) == [
-        "12 of 12 instances are answered", "of 12 answers the judges saw: none",
+        "12 of 12 instances are answered", "of 12 requests to judges are answered: none",
     ]  # fmt: skip
     assert (
-        missing([ASKING, JUDGING], {"odd": 2, "model": 12, "gpt": 3})[1] == "of 12 answers the judges saw: gpt 3, odd 2"
+        missing([ASKING, JUDGING], {"odd": 2, "model": 12, "gpt": 3})[1]
+        == "of 12 requests to judges are answered: gpt 3, odd 2"
     )
 
 

@@ -12,6 +12,7 @@ MEASURED = {"event": "measured", "requests": 3, "prompt_bytes": 400, "most_token
 
 def test_a_run_that_was_measured() -> None:
     assert sizes_in([{"event": "phase", "phase": "loading data"}, MEASURED]) == PromptSizes(3, 400, 15)
+    assert sizes_in([{**MEASURED, "judge_requests": 7}]) == PromptSizes(3, 400, 15, judge_requests=7)
 
 
 def test_data_that_are_not_here() -> None:

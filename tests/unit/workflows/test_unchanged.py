@@ -114,7 +114,7 @@ def test_another_program_or_machine_collects_again(
     other = tmp_path / "framework.yml"
     other.write_text("x: 1")
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {
-        "program": (unchanged, "program_sha256", lambda _: "0" * 64),
+        "program": (unchanged, "program_of_this", lambda: "0" * 64),
         "framework": (unchanged, "framework_path", lambda: other),
         "packages": (run_environment, "installed_packages", lambda: "numpy==0\n"),
         "python": (run_environment, "python_version", lambda: "3.0.0"),

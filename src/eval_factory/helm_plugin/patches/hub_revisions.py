@@ -46,6 +46,10 @@ def _watch() -> None:
 
     def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
         _refuse_what_lies_here(str(path))
+        if kwargs.get("cache_dir") is not None and datasets.config.HF_HUB_OFFLINE:
+            kwargs["cache_dir"] = (
+                None  # the Hub may not be asked: what was prepared lies in HF_HOME, not with the scenario
+            )
         pinned = _pinned.get(str(path)) if kwargs.get("revision") is None else None
         try:
             builder = build(path, *args, **(kwargs | ({"revision": pinned} if pinned else {})))

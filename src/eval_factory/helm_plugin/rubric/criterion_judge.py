@@ -159,8 +159,10 @@ def said_by(judge: Any, question: _Question, ask: Callable[[Request], RequestRes
     )  # fmt: skip
     asked: list[Request] = []
     reason = ""
-    for _ in range(TRIES):
+    for number in range(TRIES):
         asked.append(request)
+        if number > 0:
+            current_session().expect_more(judge.role)
         try:
             result = ask(request)
         except Exception as error:  # a judge that cannot be asked at all said so already; the others go on
@@ -168,6 +170,8 @@ def said_by(judge: Any, question: _Question, ask: Callable[[Request], RequestRes
                 raise
             return _not_judged(one_line(str(error)), count)
         if not result.success or not result.completions:
+            if result.error == FILTERED_MESSAGE:  # of the model it is an answer; a judge has decided nothing
+                current_session().clients[judge.role].forget(request, FILTERED_MESSAGE)
             return _not_judged(result.error or "it gave no answer", count)
         try:
             return [one.as_dict() for one in parse_decisions(result.completions[0].text, count, answer)]

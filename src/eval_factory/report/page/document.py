@@ -19,12 +19,14 @@ from markupsafe import Markup
 
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
+from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
 from eval_factory.report.page import plain_words
 from eval_factory.report.page.instance_data import InstanceBlocks
 from eval_factory.report.page.usage_rows import usage_rows
 from eval_factory.report.plots.result_plots import plots_of
-from eval_factory.report.plots.svg_plot import page_css, svg
+from eval_factory.report.plots.svg_plot import compile_template, page_css, svg
+from eval_factory.report.rubric_lines import rubric_headline
 
 STYLE, SCRIPT = "\0style\0", "\0script\0"
 """Stand for what must not be altered when the page is redacted: their hashes are in the policy."""
@@ -134,8 +136,21 @@ def page_environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
     environment.filters["decimal"] = lambda number, digits=4: "" if number is None else f"{number:.{digits}f}"
+    environment.filters["clinician_headline"] = clinician_headline
     environment.filters["grouped"] = lambda number: f"{number:,}"
+    environment.filters["rubric_headline"] = rubric_headline
     return environment
+
+
+TEMPLATES = ("page.html.j2", "run.html.j2", "beside.html.j2", "instances.html.j2")
+"""Of a page of results."""
+
+
+def compile_templates() -> None:
+    """Ahead of the first page: jinja keeps what it compiled."""
+    for name in TEMPLATES:
+        page_environment().get_template(name)
+    compile_template()
 
 
 def _finalized(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,14 @@ from eval_factory.core.jsonl import json_line
 from eval_factory.core.redaction import REDACTED
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.page.data_blocks import BlockWriter
+from eval_factory.report.page.rubric_data import (
+    SIGNS,
+    Lost,
+    LostPoints,
+    criteria_rows,
+    criterion_signs,
+    judges_differ,
+)
 from eval_factory.report.plots.result_plots import InstanceNumbers
 from eval_factory.report.reader import instance_record
 
@@ -31,6 +39,7 @@ QUESTION = "Question:"
 FLAGS = (
     "wrong", "right", "failed", "empty", "cut_off", "disagree", "unparsed", "refused", "thinking_stripped",
     "thinking_unfinished", "filtered", "unjudged", "prompt_truncated", "injection",
+    *SIGNS,
 )  # fmt: skip
 """What an instance can be filtered by, each a bit of the index in this order."""
 _SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
@@ -51,6 +60,8 @@ class InstanceBlocks:
     """What is below it (above it, where lower is better) is told as low; None where values are right or wrong."""
     prompts: Mapping[Key, bytes]
     """A short hash of each prompt with its references, so that another result on the page need not repeat them."""
+    lost: Sequence[Lost] = ()
+    """Tags and criteria that cost most points, in the order in which the index numbers them."""
 
 
 @dataclass
@@ -63,6 +74,7 @@ class _Row:
     tokens: int | None
     preview: str
     answer: str
+    lost: tuple[int, ...]
 
 
 @dataclass
@@ -76,15 +88,19 @@ class InstancePacker:
     with_texts: bool = True
     known_prompts: Mapping[Key, bytes] = field(default_factory=dict)
     """Of another result on the page."""
+    tags: Collection[str] = ()
+    """Of criteria, those that are shown without texts."""
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)
     _prompts: dict[Key, bytes] = field(default_factory=dict)
     _beginning: str | None = None
     _writer: BlockWriter = field(init=False)
+    _lost: LostPoints = field(init=False)
 
     def __post_init__(self) -> None:
         self._writer = BlockWriter(self.run)
+        self._lost = LostPoints(self.with_texts, self.tags)
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
@@ -103,8 +119,10 @@ class InstancePacker:
             if row.value is not None:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
-        blocks = self._writer.finish(self._index(middle))
-        return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts)
+        most = self._lost.most()
+        blocks = self._writer.finish(self._index(middle, most))
+        lost = tuple(most.values())
+        return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts, lost)
 
     def _pack(self) -> None:
         """What all prompts of the first chunk begin with (the examples) is not what a table should show of each."""
@@ -129,6 +147,7 @@ class InstancePacker:
             tokens=record.completion_tokens,
             preview=first_words(prompt.rpartition(QUESTION)[2], PREVIEW) if self.with_texts else "",
             answer=first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
+            lost=() if record.error is not None else self._lost.add(record.criteria),
         )
 
     def _count(self, record: InstanceRecord) -> None:
@@ -147,6 +166,7 @@ class InstancePacker:
             "metrics": dict(record.metrics), "finish_reason": record.finish_reason, "cached": record.cached,
             "prompt_tokens": record.prompt_tokens, "cluster": record.cluster, "sub_split": record.sub_split,
             "marks": dict(record.judges), "injection": list(record.injection),
+            "criteria": criteria_rows(record.criteria, with_texts=self.with_texts, tags=self.tags),
         }  # fmt: skip
         if self.with_texts:
             found |= self._texts(record)
@@ -180,21 +200,25 @@ class InstancePacker:
             return sum(self.main.scale) / 2
         return sum(values) / len(values)
 
-    def _index(self, middle: float | None) -> Iterator[str]:
-        """A line that says what the others hold, then a line an instance."""
+    def _index(self, middle: float | None, most: Mapping[int, Lost]) -> Iterator[str]:
+        """A line that says what the others hold, then a line an instance, which ends with what cost it points."""
         names: list[dict[str, int]] = [{} for _ in self.fields]
         numbered = [
             [None if one is None else known.setdefault(one, len(known)) for one, known in zip(row.groups, names)]  # noqa: B905
             for row in self._rows
         ]
         groups = [[name, list(known)] for name, known in zip(self.fields, names, strict=True)]
+        lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
         yield json_line({
             "chunk": CHUNK, "flags": FLAGS, "groups": groups, "middle": middle, "texts": self.with_texts,
-            "metric": None if self.main is None else self.main.metric,
+            "metric": None if self.main is None else self.main.metric, **lost,
         })  # fmt: skip
+        numbers = {place: number for number, place in enumerate(most)}
         for row, members in zip(self._rows, numbered, strict=True):
             bits = sum(1 << place for place, flag in enumerate(FLAGS) if flag in row.flags)
-            yield json_line([*row.key, row.value, bits, members, row.latency_s, row.tokens, row.preview, row.answer])
+            cost = [[numbers[place] for place in row.lost if place in numbers]] if numbers else []
+            shown = [row.latency_s, row.tokens, row.preview, row.answer]
+            yield json_line([*row.key, row.value, bits, members, *shown, *cost])
 
 
 def flags_of(record: InstanceRecord) -> Iterator[str]:
@@ -206,12 +230,13 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
     if record.finish_reason == CUT_OFF:
         yield "cut_off"
     marks = record.judges.values()
-    if marks and max(marks) - min(marks) >= FAR_APART:
+    if (marks and max(marks) - min(marks) >= FAR_APART) or judges_differ(record):
         yield "disagree"
     if record.unjudged:
         yield "unjudged"
     if record.injection:
         yield "injection"
+    yield from criterion_signs(record)
     yield from (sign for sign in _SIGNS if sign in record.signs)
 
 

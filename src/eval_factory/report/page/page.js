@@ -13,8 +13,9 @@
     disagree: ["judges disagree"], unparsed: ["not in the form asked for"], refused: ["refused"],
     thinking_stripped: ["thinking taken out"], thinking_unfinished: ["thinking unfinished"], filtered: ["filtered"],
     unjudged: ["unjudged"], prompt_truncated: ["prompt cut"], injection: ["speaks to its judges"],
+    criterion_not_met: ["a wanted criterion not met"], harm_met: ["an unwanted criterion met"], criterion_undecided: ["a judge gave no decision"],
   };
-  const UNTOLD = new Set(["right", "thinking_stripped"]);  // no trouble: not among the signs of a row
+  const UNTOLD = new Set(["right", "thinking_stripped", "criterion_not_met"]);  // no trouble, or nearly everywhere: not among the signs of a row
   const byId = (id) => document.getElementById(id);
 
   // ---- small helpers -----------------------------------------------------------------------------------------------------
@@ -137,8 +138,8 @@
       this.byKey = new Map(this.rows.map((row) => [row.key, row]));
     }
 
-    row([id, trial, perturbation, split, value, bits, groups, latency, tokens, prompt, answer], place) {
-      return { id, trial, perturbation, split, value, bits, groups, latency, tokens, prompt, answer, place, run: this.number,
+    row([id, trial, perturbation, split, value, bits, groups, latency, tokens, prompt, answer, lost], place) {
+      return { id, trial, perturbation, split, value, bits, groups, latency, tokens, prompt, answer, lost: lost || [], place, run: this.number,
         key: JSON.stringify([id, trial, perturbation, split]), text: null };
     }
 
@@ -177,7 +178,7 @@
 
   const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const letter = (at) => LETTERS[at % 26] + (at >= 26 ? String(Math.floor(at / 26) + 1) : "");
-  const state = { flags: new Set(), groups: new Map(), words: "", order: "asked", limit: PAGE_OF_ROWS, open: null };
+  const state = { flags: new Set(), groups: new Map(), lost: null, words: "", order: "asked", limit: PAGE_OF_ROWS, open: null };
   let all = [];      // an entry for each instance: the rows of it in all runs
   let found = [];    // those that the filters leave, in order
   let searched = 0;  // chunks whose texts are known already
@@ -208,10 +209,14 @@
     for (const [field, member] of state.groups) {
       if (!entry.rows.some((row, at) => row && runs[at].head.groups[field] && memberOf(runs[at], row, field) === member)) return false;
     }
+    if (state.lost !== null && !entry.rows.some((row, at) => row && row.lost.some((place) => nameOfLost(runs[at], place) === state.lost))) return false;
     return !state.words || matchesWords(entry, state.words);
   }
 
   const memberOf = (run, row, field) => row.groups[field] === null ? null : run.head.groups[field][1][row.groups[field]];
+
+  // A tag, or the words of a criterion, which two results number in different ways.
+  const nameOfLost = (run, place) => JSON.stringify(run.head.lost[place]);
 
   // What is not known comes last, whichever way.
   const by = (get, way) => (a, b) => {
@@ -320,6 +325,7 @@
     for (const [name, [label]] of Object.entries(ORDERS)) byId("order").append(element("option", { value: name }, label));
     byId("order").addEventListener("change", (event) => { state.order = event.target.value; filter(); });
     runs[0].head.groups.forEach(showGroup);
+    if (runs[0].head.lost) showLost(runs[0]);
     byId("search").addEventListener("input", later(() => { state.words = byId("search").value.trim().toLowerCase(); filter(); }));
     byId("filters").addEventListener("submit", (event) => event.preventDefault());
   }
@@ -334,6 +340,16 @@
     });
     byId("group-filters").append(element("label", {}, inline(name), select));
   }
+
+  function showLost(run) {
+    const select = element("select", { id: "lost" }, element("option", { value: "" }, "all"));
+    run.head.lost.forEach(([label], place) => select.append(element("option", { value: String(place) }, short(label))));
+    select.addEventListener("change", () => { state.lost = select.value === "" ? null : nameOfLost(run, Number(select.value)); filter(); });
+    byId("group-filters").append(element("label", {}, "loses points on", select));
+  }
+
+  // In one line, odd characters as their names.
+  const short = (text) => shown(text.length > 90 ? text.slice(0, cut(text, 90)) + "\u2026" : text).map((node) => node.textContent).join("");
 
   function toggle(flag) {
     if (state.flags.has(flag)) state.flags.delete(flag); else state.flags.add(flag);
@@ -355,6 +371,13 @@
         filter();
       });
     }
+    for (const link of document.querySelectorAll("a[data-lost]")) {
+      link.addEventListener("click", () => {
+        closeDetail();
+        byId("lost").value = link.dataset.lost;
+        byId("lost").dispatchEvent(new Event("change"));
+      });
+    }
   }
 
   // All texts, lower-case, so that a search looks through them at once. Read in the background, chunk after chunk.
@@ -374,7 +397,7 @@
 
   function searchable(detail) {
     const parts = [detail.prompt, ...(detail.turns || []).map((turn) => contentOf(turn)), detail.answer, detail.reasoning, detail.error,
-      ...(detail.references || []).map((one) => one[0])];
+      ...(detail.references || []).map((one) => one[0]), ...(detail.criteria || []).map((one) => one[1])];
     return parts.filter(Boolean).join("\n").toLowerCase();
   }
 
@@ -498,8 +521,34 @@
       parts.push(element("details", {}, element("summary", {}, "Reasoning, which was not scored (" + counted(detail.reasoning.length) + " characters)"),
         block(detail.reasoning, "thought", "reasoning")));
     }
-    parts.push(...judgeParts(detail), heading("Figures"), facts(run, row, detail));
+    parts.push(...criteriaParts(detail), ...judgeParts(detail), heading("Figures"), facts(run, row, detail));
     return parts;
+  }
+
+  // ---- criteria of a rubric: number, words, points, tags, verdict, points lost, judges ------------------------------------------
+
+  const signed = (points) => (points > 0 ? "+" : "\u2212") + number(Math.abs(points)) + (Math.abs(points) === 1 ? " point" : " points");
+
+  function criteriaParts(detail) {
+    const rows = detail.criteria;
+    if (!rows) return [];
+    const count = (verdict) => rows.filter((row) => row[4] === verdict).length;
+    const told = ["met", "not met", "tied", "unjudged"].filter((verdict) => verdict === "met" || count(verdict)).map((verdict) => count(verdict) + " " + verdict);
+    const best = rows.reduce((sum, row) => sum + Math.max(0, row[2]), 0), lost = rows.reduce((sum, row) => sum + (row[5] || 0), 0);
+    return [heading("Criteria: " + told.join(", ") + "; " + number(lost) + " points lost, of " + number(best) + " that can be won"),
+      element("ol", { class: "criteria" }, ...rows.map(criterion))];
+  }
+
+  function criterion([place, words, points, tags, verdict, lost, judges]) {
+    const sign = lost === null ? "?" : lost === 0 ? "\u2713" : verdict === "tied" ? "\u00bd" : "\u2715";
+    const long = words !== null && words.length > 600;
+    const summary = element("summary", {}, element("span", { class: "sign " + (lost === 0 ? "right" : "wrong") }, sign + " " + verdict),
+      " ", element("span", { class: "points" }, signed(points) + (points < 0 ? ", unwanted" : "") + (lost ? ", costs " + number(lost) : "")),
+      " ", words === null || long ? "Criterion " + place : inline(words));
+    const list = element("ul", {}, ...judges.map(([judge, met, said]) => element("li", {}, element("b", {}, inline(judge)), ": ",
+      met === null ? "no decision" : met ? "met" : "not met", ...(said ? [". ", inline(said)] : []))));
+    const inside = [...(long ? [block(words, "", "criterion")] : []), ...(tags.length ? [element("p", { class: "tags" }, ...tags.map((tag) => element("span", {}, inline(tag))))] : []), list];
+    return element("li", { value: String(place) }, element("details", lost === 0 ? {} : { open: "" }, summary, ...inside));
   }
 
   function judgeParts(detail) {

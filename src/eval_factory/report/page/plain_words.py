@@ -69,7 +69,8 @@ def measured(result: TaskResult, who: str = "The model") -> str:
     where = f" of the {next(iter(splits))} set" if len(splits) == 1 else ""
     judged = ""
     if result.validity.judges:
-        judged = f" Its answers were rated by {counted(len(result.validity.judges), 'judge')} (other language models)."
+        how = "rated" if result.validity.rubric is None else "judged criterion by criterion"
+        judged = f" Its answers were {how} by {counted(len(result.validity.judges), 'judge')} (other language models)."
     return f"{who} was given {counted(asked, 'question')}{where}{repeated}.{judged}"
 
 
@@ -81,6 +82,7 @@ def meaning(result: TaskResult) -> str:
     counts = {
         _SHARE: "a share: 0 is the worst, 1 the best",
         "rating": "the mean rating of the judges",
+        "share of points": "the share of a rubric's points that answers win: 0 is the worst, 1 the best",
         "overlap": "how much of the wording is that of a reference answer",
         "F1": "F1, which weighs what was found against what was missed",
         "similarity": "how similar the answers are to reference answers",
@@ -121,7 +123,7 @@ def troubles(instances: Instances) -> Iterator[Trouble]:
         (instances.empty, "answered with nothing at all", "empty"),
         (instances.thinking_unfinished, "cut off while the model was still thinking", "thinking_unfinished"),
         (instances.unparsed, "answered in no form that the benchmark can read", "unparsed"),
-        (instances.unjudged, "answered, but no judge gave a usable rating", "unjudged"),
+        (instances.unjudged, "answered, but the judgements that a score needs are missing", "unjudged"),
         (instances.prompt_truncated, "asked with a prompt that was cut", "prompt_truncated"),
         (instances.refused, "declined by the model", "refused"),
         (instances.truncated, "ended at the token limit", "cut_off"),

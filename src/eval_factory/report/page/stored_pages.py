@@ -8,6 +8,7 @@ from eval_factory.report import documents
 from eval_factory.report.methods_text import methods_text
 from eval_factory.report.page.document import Shown, page
 from eval_factory.report.page.instance_data import InstancePacker
+from eval_factory.report.page.rubric_data import tags_of_groups
 from eval_factory.report.reader import StoredResult
 
 
@@ -27,7 +28,7 @@ def shown_of(stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, w
         result = one.result
         packer = InstancePacker(
             result.scores.get(result.main_metric), tuple(result.groups), number, with_texts=with_texts,
-            known_prompts=found[0].instances.prompts if found else {},
+            known_prompts=found[0].instances.prompts if found else {}, tags=tags_of_groups(result.groups),
         )  # fmt: skip
         for record in result.instances:
             packer.add(documents.instance_line(record), documents.result_line(record))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.validation_messages import did_you_mean, expectation
-from eval_factory.tasks.custom import prompt_check, table_check
+from eval_factory.tasks.custom import conversation_table, prompt_check, table_check
 from eval_factory.tasks.file_problems import Findings
 
 JURY = "jury_score"
@@ -80,6 +80,8 @@ class Benchmark:
     notes: tuple[str, ...]
     has_clusters: bool = False
     """Whether the table has a column that names the source of each row."""
+    has_turns: bool = False
+    """Whether its rows are conversations, sent turn by turn; there is no prompt then."""
     is_rubric: bool = False
     """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and there is no prompt."""
 
@@ -102,6 +104,9 @@ def load_benchmark(path: Path) -> Benchmark:
     if "kind" in document:
         return _of_kind(path, document)
     found = Findings()
+    has_turns = conversation_table.holds_conversations(document.get("dataset_file"))
+    if has_turns:
+        document = _without_prompt(path, document, found)
     shape, readable = _shape(path, document, found)
     folder = path.parent
     instances, header = _check_files(path, readable, found)
@@ -123,7 +128,17 @@ def load_benchmark(path: Path) -> Benchmark:
         sha256={Path(os.path.relpath(file, folder)).as_posix(): sha256_of(file) for file in files},
         notes=tuple(found.notes),
         has_clusters=table_check.CLUSTER in header,
+        has_turns=has_turns,
     )
+
+
+def _without_prompt(path: Path, document: dict[str, Any], found: Findings) -> dict[str, Any]:
+    """Of a benchmark whose rows are conversations: they are what is sent."""
+    if "prompt_file" in document:
+        found.problems.append(
+            f"{path}: prompt_file: leave it out; the messages of {document['dataset_file']} are what is sent"
+        )
+    return {**document, "prompt_file": document["dataset_file"]}
 
 
 def _of_kind(path: Path, document: dict[str, Any]) -> Benchmark:
@@ -182,6 +197,8 @@ def _check_files(path: Path, readable: _Readable, found: Findings) -> tuple[int,
     """Look at the files that are named, and at what one says of another; the rows and columns of the table."""
     folder, metrics = path.parent, [metric.name for metric in readable.metrics.values()]
     _check_metrics(path, readable.metrics, found)
+    if conversation_table.holds_conversations(readable.dataset_file):
+        return _check_conversations(path, readable, found)
     columns = header = None
     if readable.prompt_file is not None:
         columns = prompt_check.columns_of_prompt(path, _absolute(folder, readable.prompt_file), found)
@@ -195,14 +212,30 @@ def _check_files(path: Path, readable: _Readable, found: Findings) -> tuple[int,
     needing = next((name for name in metrics if name != JURY), None)
     prompt_file = _absolute(folder, readable.prompt_file or "")
     table_check.check_columns(prompt_file, dataset_file, columns, header, needing, found)
+    _check_incorrect_answers(dataset_file, metrics, header, found)
+    rows = table_check.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
+    return rows, header
+
+
+def _check_conversations(path: Path, readable: _Readable, found: Findings) -> tuple[int, list[str]]:
+    metrics = [metric.name for metric in readable.metrics.values()]
+    file = _absolute(path.parent, readable.dataset_file or "")
+    needing = next((name for name in metrics if name != JURY), None)
+    read = conversation_table.check_conversations(path, file, needing, found, quasi=EXACT_MATCH in metrics)
+    header = read.fields()
+    for judge_prompt in readable.judge_prompts(path.parent):
+        prompt_check.check_judge_prompt(path, judge_prompt, header if read.rows else None, found)
+    _check_incorrect_answers(file, metrics, header, found)
+    return len(read.rows), header
+
+
+def _check_incorrect_answers(file: Path, metrics: Sequence[str], header: Sequence[str], found: Findings) -> None:
     misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
     if misled and table_check.INCORRECT in header:
         found.problems.append(
-            f"{dataset_file}: HELM's {misled} counts an incorrect answer as right, like the correct one;"
+            f"{file}: HELM's {misled} counts an incorrect answer as right, like the correct one;"
             f" leave out the column {table_check.INCORRECT} or the metric"
         )
-    rows = table_check.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
-    return rows, header
 
 
 def _explained(path: Path, detail: Any) -> str:

@@ -6,16 +6,20 @@ without which no score can be computed; in a file of the user's own whatever loo
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, not_utf8, other_kind
-from eval_factory.tasks.rubric.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
+from eval_factory.tasks.message_fields import (
+    message_problems,
+    name_problems,
+    object_in,
+    text_problems,
+    unknown_fields,
+)
+from eval_factory.tasks.rubric.rubric_case import Criterion, RubricCase, positive_points
 
 Form = Literal["rubric", "healthbench"]
 OWN: Form = "rubric"
@@ -86,14 +90,9 @@ def shortened(problems: list[str]) -> list[str]:
 
 def _add_line(found: RubricFile, line: str, number: int, form: Form, first: dict[str, int]) -> None:
     where = f"line {number}"
-    try:
-        row = json.loads(line, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it holds NaN, Infinity or too many levels"
-        found.problems.append(f"{where}: is not JSON ({reason}); each line is one JSON object")
-        return
-    if not isinstance(row, dict):
-        found.problems.append(f'{where}: must be a JSON object such as {{"{_ID[form]}": ...}}')
+    row = object_in(line, _ID[form])
+    if isinstance(row, str):
+        found.problems.append(f"{where}: {row}")
         return
     problems = list(_problems_of(row, form))
     name = row.get(_ID[form])
@@ -104,10 +103,6 @@ def _add_line(found: RubricFile, line: str, number: int, form: Form, first: dict
     found.problems += [f"{where}: {problem}" for problem in problems]
     if not problems:
         found.cases.append(_case(row, form))
-
-
-def _no_number(_name: str) -> float:
-    raise ValueError
 
 
 def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
@@ -127,60 +122,16 @@ def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
 
 
 def _problems_of(row: Mapping[str, Any], form: Form) -> Iterator[str]:
-    yield from _name_problems(_ID[form], row.get(_ID[form]), LONGEST_ID)
-    yield from _message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=form == OWN)
+    yield from name_problems(_ID[form], row.get(_ID[form]), LONGEST_ID)
+    yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=form == OWN)
     yield from _rubric_problems(row.get("rubrics"), own=form == OWN)
     yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
     if form == OWN:
-        yield from _unknown(row, ("id", "messages", "rubrics", "reference", "cluster", "tags", "canary"))
+        yield from unknown_fields(row, ("id", "messages", "rubrics", "reference", "cluster", "tags", "canary"))
         if row.get("reference") is not None:
-            yield from _text_problems("reference", row["reference"])
+            yield from text_problems("reference", row["reference"])
         if row.get("cluster") is not None:
-            yield from _name_problems("cluster", row["cluster"], LONGEST_ID)
-
-
-def _unknown(row: Mapping[str, Any], known: Iterable[str], where: str = "") -> Iterator[str]:
-    known = tuple(known)
-    for name in row:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; known here: {', '.join(known)}"
-            yield f"{where}{name}: is no known field{hint}"
-
-
-def _text_problems(where: str, value: Any) -> Iterator[str]:
-    if value is None:
-        yield f"{where}: is missing"
-    elif not isinstance(value, str):
-        yield f"{where}: must be text"
-    elif not value.strip():
-        yield f"{where}: is empty"
-
-
-def _name_problems(where: str, value: Any, longest: int) -> Iterator[str]:
-    problems = list(_text_problems(where, value))
-    if not problems and (len(value) > longest or any(ord(letter) < 32 for letter in value)):
-        problems.append(f"{where}: must be one line of at most {longest} characters")
-    yield from problems
-
-
-def _message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
-    if not isinstance(value, list) or not value:
-        yield f'{where}: must be a list of messages such as [{{"role": "user", "content": "..."}}]'
-        return
-    for number, message in enumerate(value):
-        if not isinstance(message, dict):
-            yield f"{where}.{number}: must be an object with role and content"
-            continue
-        role = message.get("role")
-        if role not in ROLES:
-            yield f"{where}.{number}.role: must be one of {', '.join(ROLES)}"
-        elif role == SYSTEM and number > 0:
-            yield f"{where}.{number}.role: a system message can only be the first"
-        if own or not isinstance(message.get("content"), str):
-            yield from _text_problems(f"{where}.{number}.content", message.get("content"))
-    last = value[-1]
-    if isinstance(last, dict) and last.get("role") in ROLES and last["role"] != USER:
-        yield f"{where}.{len(value) - 1}.role: the last message must be the user's: it is what the model answers"
+            yield from name_problems("cluster", row["cluster"], LONGEST_ID)
 
 
 def _rubric_problems(value: Any, *, own: bool) -> Iterator[str]:
@@ -193,7 +144,7 @@ def _rubric_problems(value: Any, *, own: bool) -> Iterator[str]:
         problems = list(_criterion_problems(where, one, own=own))
         whole = whole and not problems
         yield from problems
-    if own and whole and positive_points(Criterion("", one["points"]) for one in value) <= 0:
+    if whole and positive_points(Criterion("", one["points"]) for one in value) <= 0:
         yield "rubrics: no criterion has positive points, so no score can be computed"
 
 
@@ -201,17 +152,17 @@ def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:
     if not isinstance(one, dict):
         yield f"{where}: must be an object with criterion and points"
         return
-    yield from _text_problems(f"{where}.criterion", one.get("criterion"))
+    yield from text_problems(f"{where}.criterion", one.get("criterion"))
     points = one.get("points")
     if points is None:
         yield f"{where}.points: is missing"
-    elif isinstance(points, bool) or not isinstance(points, (int, float)) or not math.isfinite(points):
+    elif isinstance(points, bool) or not isinstance(points, (int, float)):
         yield f"{where}.points: must be a number; negative points are for what an answer should not do"
     elif abs(points) > LARGEST_POINTS or (own and points == 0):
         yield f"{where}.points: must not be 0, nor beyond {LARGEST_POINTS}"
     yield from _tag_problems(f"{where}.tags", one.get("tags"))
     if own:
-        yield from _unknown(one, _CRITERION_KEYS, f"{where}.")
+        yield from unknown_fields(one, _CRITERION_KEYS, f"{where}.")
 
 
 def _tag_problems(where: str, value: Any) -> Iterator[str]:
@@ -221,4 +172,4 @@ def _tag_problems(where: str, value: Any) -> Iterator[str]:
         yield f'{where}: must be a list of texts such as ["axis:accuracy"]'
         return
     for number, tag in enumerate(value):
-        yield from _name_problems(f"{where}.{number}", tag, LONGEST_TAG)
+        yield from name_problems(f"{where}.{number}", tag, LONGEST_TAG)

@@ -13,6 +13,8 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from eval_factory.tasks.choices.published_files import read_choice_file
+from eval_factory.tasks.choices.published_forms import FORMS
 from eval_factory.tasks.custom.csv_table import LONGEST_CELL
 from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, not_utf8
 from eval_factory.tasks.framework import FileLayout
@@ -66,7 +68,14 @@ def _rubric_faults(file: Path, _entry: FileLayout) -> Iterator[str]:
     yield from read_rubric_file(file, HEALTHBENCH).problems
 
 
+def _choice_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    yield from read_choice_file(file, str(entry.format)).problems
+
+
 def _looks(entry: FileLayout) -> Iterator[Callable[[Path, FileLayout], Iterable[str]]]:
+    if entry.format in FORMS:
+        yield _choice_faults
+        return
     if entry.format == HEALTHBENCH:
         yield _rubric_faults
         return

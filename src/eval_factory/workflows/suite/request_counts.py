@@ -18,6 +18,9 @@ class RequestCount:
     to_judges: int
     at_most: bool = False
     """Whether there may be fewer: the limit on the instances is known, and not how many there are."""
+    by_criterion: bool = False
+    """Whether judges are asked about each criterion of an answer, of which there may be more than the one that counts
+    here."""
 
     @property
     def total(self) -> int | None:
@@ -31,7 +34,7 @@ def count_of(plan: Plan) -> RequestCount:
         return RequestCount(None, 0)
     asked = instances * (plan.evaluation.run.config.params.extra.num_train_trials or 1)
     judges = len(plan.judges) + len(plan.prescribed)
-    return RequestCount(asked, asked * judges, at_most)
+    return RequestCount(asked, asked * judges, at_most, plan.evaluation.task.helm.rubric)
 
 
 def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
@@ -52,6 +55,7 @@ def sum_of(counts: Iterable[RequestCount]) -> RequestCount:
         sum(count.to_model or 0 for count in known),
         sum(count.to_judges for count in known),
         any(count.at_most for count in known),
+        any(count.by_criterion for count in known),
     )
 
 
@@ -60,5 +64,6 @@ def in_words(count: RequestCount) -> str:
     if count.to_model is None:
         return "an unknown number of requests"
     bound = "at most " if count.at_most else ""
-    judges = f", {count.to_judges:,} to judges" if count.to_judges else ""
+    more = " or more" if count.by_criterion else ""
+    judges = f", {count.to_judges:,}{more} to judges" if count.to_judges else ""
     return f"{bound}{count.to_model:,} request{'' if count.to_model == 1 else 's'} to the model{judges}"

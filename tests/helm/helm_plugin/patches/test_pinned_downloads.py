@@ -74,6 +74,18 @@ for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/ot
 print(json.dumps(asked))
 """
 
+KEEPS_THEM_ELSEWHERE = """
+from types import SimpleNamespace
+import datasets.load
+def build(path, *args, **kwargs):
+    print(kwargs.get("cache_dir"))
+    return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
+datasets.load.load_dataset_builder = build
+from eval_factory.helm_plugin.patches import hub_revisions
+hub_revisions.record_hub_revisions()
+datasets.load.load_dataset_builder("org/other", cache_dir="/scenario/data")
+"""
+
 
 ASKS_THE_HUB = """
 import datasets, json
@@ -229,3 +241,9 @@ def test_a_folder_of_a_data_sets_name_is_not_read_instead_of_it(
     monkeypatch.chdir(folder)  # from elsewhere the Hub is asked
     assert "DataInTheWay" not in run(READS_WHAT_LIES_HERE, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})
     assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize(("offline", "expected"), [("1", "None"), ("0", "/scenario/data")])
+def test_where_the_hub_may_not_be_asked_a_scenario_finds_what_was_prepared(offline: str, expected: str) -> None:
+    """healthqa_br names a folder of its own for what it downloads; a bundle's data sets lie in HF_HOME."""
+    assert run(KEEPS_THEM_ELSEWHERE, {"HF_HUB_OFFLINE": offline}).split() == [expected]

@@ -41,8 +41,9 @@ class Judges:
         self.forgotten: list[str] = []
         client = SimpleNamespace(forget=lambda _request, reason: self.forgotten.append(reason))
         self.session = SimpleNamespace(
-            clients={f"role-{name}": client for name in said}, limit_reached=None, expect=self.expected.__setitem__
-        )
+            clients={f"role-{name}": client for name in said}, limit_reached=None, expect=self.expected.__setitem__,
+            expect_more=lambda role: self.expected.update({role: self.expected[role] + 1}),
+        )  # fmt: skip
         monkeypatch.setattr(criterion_judge, "current_session", lambda: self.session)
         monkeypatch.setattr(
             criterion_judge,
@@ -108,6 +109,7 @@ def test_what_cannot_be_used_is_asked_once_more_with_the_fault(monkeypatch: pyte
     (found,) = judges.annotate(state())
     assert [one["a"]["criteria_met"] for one in found] == [True] * 3
     assert (len(judges.prompts), judges.forgotten) == (6, [])
+    assert judges.expected == {"role-a": 6}, "those that are asked again are among what the screen expects"
 
 
 def test_then_it_is_unjudged_and_asked_anew_in_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +139,13 @@ def test_a_judge_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, said: Any
     assert all(one["b"]["criteria_met"] for one in found)
     assert len(judges.prompts) == 6
     assert all("<reference>\nSo." in prompt for prompt in judges.prompts)
+
+
+def test_a_judge_whose_answer_a_filter_withheld_is_asked_anew_in_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    judges = Judges(monkeypatch, a=result("", FILTERED_MESSAGE), b=result("", "HTTP 500"))
+    (found,) = judges.annotate(state())
+    assert [one["a"] for one in found] == [{"error": FILTERED_MESSAGE}] * 3
+    assert judges.forgotten == [FILTERED_MESSAGE] * 3, "what failed was never kept"
 
 
 def test_a_limit_of_the_run_ends_the_judging(monkeypatch: pytest.MonkeyPatch) -> None:

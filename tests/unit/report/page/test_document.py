@@ -19,6 +19,9 @@ from eval_factory.core.results import (
     Floor,
     JudgeCounts,
     JuryReport,
+    PairAgreement,
+    RubricReport,
+    RubricVotes,
     SpentByRole,
     TaskResult,
     Usage,
@@ -26,6 +29,8 @@ from eval_factory.core.results import (
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, Shown, page, page_script, page_style, policy
 from eval_factory.report.page.instance_data import InstancePacker
+from eval_factory.report.page.rubric_data import Lost
+from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import causes, changed, spent, with_corrected
 from unit.scoring.test_collect import FOUR, result_of, state
 
@@ -297,3 +302,48 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
         < text.index('id="B-scores"')
     )
     assert "These results cannot be compared" in page(both, beside=Beside("x", (), (), ("not <the> same",)))
+
+
+def test_what_people_say_has_a_part_of_its_own(result: TaskResult) -> None:
+    rated = html(replace(result, clinicians=replace(FOUND, notes=("<b>a note</b>",))))
+    part = rated[rated.index('id="clinicians"') :]
+    part = part[: part.index("</section>")]
+    assert "corrected by clinicians = 3.5123" in part
+    assert "scores were used to 80 %" in part
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", part)[8:]
+    assert cells[:8] == ["the raters with each other", "38", "0.500", "0.625", "", "0.700", "", ""]
+    assert cells[8:16] == ["kind with the raters", "40", "", "0.400", "0.300", "", "1.000", "0.800 to 1.200"]
+    assert "&lt;b&gt;a note" in part
+    assert 'id="clinicians"' not in html(result)
+
+
+def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskResult) -> None:
+    votes = {"<gpt>": RubricVotes(1200, 700, 500, 0, 0, 0.25), "llama": RubricVotes(1200, 600, 590, 10)}
+    report = RubricReport(RubricVotes(1200, 650, 540, 1, 9), votes, {"<gpt>/llama": PairAgreement(1190, 0.91234, None)})
+    counts = {"<gpt>": JudgeCounts(1200, 1200, 0, same_family=False)}
+    lost = (Lost("axis:<a>", True, 1200, 700, 12345.5), Lost("a <criterion>", False, 3, 2, 0.1 + 0.2))
+    one = shown(changed(result, rubric=report, judges=counts))
+    one = replace(one, instances=replace(one.instances, lost=lost))
+    text = page([one])
+    cell = '<td class="n">{}</td>'.format
+    majority = "".join(map(cell, ("1,200", "650", "540", "9", "1", "")))
+    assert f'<tr class="main"><th scope="row">the majority</th>{majority}<td></td></tr>' in text
+    gpt = "".join(map(cell, ("1,200", "700", "500", "0", "0", "0.2500")))
+    assert f'<th scope="row">&lt;gpt&gt;</th>{gpt}<td>no</td></tr>' in text
+    assert f"&lt;gpt&gt;/llama</th>{''.join(map(cell, ('1,190', '91.2 %', '')))}" in text
+    assert 'axis:&lt;a&gt;</th><td class="n">1,200</td><td class="n"><a href="#instances" data-lost="0"' in text
+    assert '<td class="n">12,345.5</td>' in text
+    assert 'data-lost="1" aria-label="The 2 instances that lose points on it">2</a></td><td class="n">0.3</td>' in text
+    assert '<a href="#rubric">Criteria</a>' in text
+    assert '<h2 id="jury">' not in text
+    assert "650 of 1,200 criteria met, 540 not met, 9 tied, 1 unjudged." in text
+    assert "rubric" not in html(result).replace(page_script(), "").replace(page_style(), "")
+
+
+def test_one_judge_is_no_majority_and_groups_of_a_rubric_are_open(result: TaskResult) -> None:
+    votes = RubricVotes(3, 2, 1, 0)
+    rubric = changed(result, rubric=RubricReport(votes, {"gpt": votes}, {}))
+    assert "the majority" not in html(rubric)
+    assert "Where points are lost" not in html(rubric)
+    assert "<details open><summary>The same as tables" in html(replace(rubric, groups={"axis": {"a": result.scores}}))
+    assert "<details><summary>The same as tables" in html(replace(result, groups={"axis": {"a": result.scores}}))

@@ -22,7 +22,7 @@ from eval_factory.report.page.instance_data import (
     first_words,
     flags_of,
 )
-from stored_results import instance
+from stored_results import criterion, instance
 
 STATS = Stats(4, 0.5, None, None, None, None, None)
 SHARE = Score(0.5, STATS, "exact_match", "test", None, True, (0.0, 1.0), "share")
@@ -286,3 +286,45 @@ STEMS = [
     "resect",
     "biops",
 ]
+
+
+CRITERIA = (
+    criterion(4, "not met", "axis:a", "private", text="shared", one=False),
+    criterion(2, "met", "axis:b", text="other", one=True),
+)
+
+
+def test_criteria_of_a_rubric_are_in_the_chunks_and_what_they_cost_in_the_index() -> None:
+    made = packed([
+        instance("a", 0.5, criteria=CRITERIA), instance("b", 1.0, criteria=CRITERIA[1:]),
+        instance("c", 0.5, criteria=CRITERIA[:1]), instance("d", None, criteria=CRITERIA[:1]),
+    ])  # fmt: skip
+    assert [one.label for one in made.lost] == ["axis:a", "private", "shared"]
+    assert made.lost[0].times == 2  # not the one whose request failed
+    assert lines_of(made, 0)[0]["lost"] == [["axis:a", True], ["private", True], ["shared", False]]
+    assert [row[10:] for row in rows(made)] == [["answer to a", [0, 1, 2]], ["answer to b", []],
+                                                ["answer to c", [0, 1, 2]], ["", []]]  # fmt: skip
+    assert [row[1] for row in lines_of(made, 1)[0]["criteria"]] == ["shared", "other"]
+    assert made.counts["criterion_not_met"] == 2
+    assert made.counts["criterion_undecided"] == 0
+
+
+def test_without_texts_only_tags_of_groups_and_numbers_of_criteria_are_packed() -> None:
+    made = packed([instance(key, 0.5, criteria=CRITERIA) for key in "ab"], with_texts=False, tags={"axis:a"})
+    assert lines_of(made, 0)[0]["lost"] == [["axis:a", True]]
+    assert lines_of(made, 1)[0]["criteria"][0] == [1, None, 4, ["axis:a"], "not met", 4, [["one", 0, None]]]
+    assert not any(word in unpacked("".join(made.blocks)) for word in ("private", "shared", "other", "words of"))
+
+
+def test_instances_without_criteria_have_no_column_of_them() -> None:
+    made = packed([instance("a", 1.0)])
+    assert made.lost == ()
+    assert "lost" not in lines_of(made, 0)[0]
+    assert len(rows(made)[0]) == 11
+    assert "criteria" not in lines_of(made, 1)[0]
+
+
+def test_judges_that_differ_about_a_criterion_disagree() -> None:
+    record = instance("a", 1.0, judges={"one": 1.0, "two": 0.5}, criteria=(criterion(1, "tied", one=True, two=False),))
+    assert "disagree" in set(flags_of(record))
+    assert "disagree" not in set(flags_of(replace(record, criteria=CRITERIA)))

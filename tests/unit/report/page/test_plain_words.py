@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Comparability, Deviation, Floor, Instances, JudgeCounts, Score, Stats, TaskResult
+from eval_factory.core.results import (
+    Comparability,
+    Deviation,
+    Floor,
+    Instances,
+    JudgeCounts,
+    RubricReport,
+    RubricVotes,
+    Score,
+    Stats,
+    TaskResult,
+)
 from eval_factory.report.page import plain_words
 from stored_results import instance, result
 
@@ -136,3 +147,13 @@ def test_a_task_is_described_where_it_is_known() -> None:
     assert plain_words.about("pubmed_qa") == "Yes/no/maybe questions about PubMed abstracts"
     assert plain_words.about("custom.mine") == ""
     assert (plain_words.counted(1, "note"), plain_words.counted(1200, "note")) == ("1 note", "1,200 notes")
+
+
+def test_a_rubric_is_no_rating() -> None:
+    rubric = RubricReport(RubricVotes(3, 2, 1, 0), {}, {})
+    assert "Its answers were judged criterion by criterion by 1 judge" in plain_words.measured(
+        made(judges={"one": JudgeCounts(3, 3, 0)}, rubric=rubric)
+    )
+    assert "Its answers were rated by 1 judge" in plain_words.measured(made(judges={"one": JudgeCounts(3, 3, 0)}))
+    points = replace(SHARE, unit="share of points")
+    assert "the share of a rubric's points that answers win" in plain_words.meaning(made(points))

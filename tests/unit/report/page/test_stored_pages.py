@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from eval_factory.core.results import RubricReport, RubricVotes
 from eval_factory.report.page.data_blocks import unpacked
 from eval_factory.report.page.stored_pages import page_of, shown_of
 from eval_factory.report.reader import load_result
-from stored_results import instance, result, right_or_wrong, written
+from stored_results import criterion, instance, result, right_or_wrong, rubric_result, written
 
 SECRET = "Mrs Miller of ward 7"
 
@@ -36,3 +37,17 @@ def test_what_another_result_asked_is_there_once(tmp_path: Path) -> None:
     assert "same_prompt" in unpacked("".join(second.instances.blocks))
     assert 'data-run="1"' in second.instances.blocks[0]
     assert first.methods
+
+
+def test_without_texts_criteria_are_numbers_and_tags_of_groups(tmp_path: Path) -> None:
+    one = criterion(4, "not met", "axis:accuracy", f"ward:{SECRET}", text=f"Says {SECRET}", gpt=False)
+    votes = RubricVotes(2, 0, 2, 0)
+    made = rubric_result(
+        [instance(key, 0.0, "rubric_score", criteria=(one,)) for key in "ab"],
+        RubricReport(votes, {"gpt": votes}, {}), ("axis:accuracy",),
+    )  # fmt: skip
+    stored = load_result(written(tmp_path / "a", made))
+    text = unpacked(page_of(stored, with_texts=False))
+    assert '"criteria": [[1, null, 4, ["axis:accuracy"], "not met", 4.0, [["gpt", 0, null]]]]' in text
+    assert not any(word in text for word in (SECRET, "words of gpt", "Says"))
+    assert all(word in unpacked(page_of(stored)) for word in (f"ward:{SECRET}", "words of gpt"))

@@ -52,11 +52,17 @@ def test_the_published_form(tmp_path: Path) -> None:
 
 def test_of_published_data_only_that_is_refused_which_cannot_be_scored(tmp_path: Path) -> None:
     empty = {**USER, "content": ""}
-    odd = {**PUBLISHED, "prompt": [empty], "rubrics": [{"criterion": "c", "points": 0}], "more": 1}
+    odd = {**PUBLISHED, "prompt": [empty], "more": 1}
+    odd["rubrics"] = [{"criterion": "c", "points": 0}, {"criterion": "d", "points": 1}]
     assert problems(tmp_path, odd, form=HEALTHBENCH) == []
     assert problems(tmp_path, {**PUBLISHED, "prompt": [{"role": "user"}]}, form=HEALTHBENCH) == [
         "line 1: prompt.0.content: is missing"
     ]
+    for points in (0, -4):
+        without = {**PUBLISHED, "rubrics": [{"criterion": "c", "points": points}]}
+        assert problems(tmp_path, without, form=HEALTHBENCH) == [
+            "line 1: rubrics: no criterion has positive points, so no score can be computed"
+        ]
 
 
 def rubric(**one: Any) -> dict[str, Any]:
@@ -100,6 +106,7 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
             "rubrics.0.points: must be a number; negative points are for what an answer should not do",
         ),
         (rubric(points=0), "rubrics.0.points: must not be 0, nor beyond 1000000"),
+        (rubric(points=10**400), "rubrics.0.points: must not be 0, nor beyond 1000000"),
         (rubric(points=1_000_001), "rubrics.0.points: must not be 0, nor beyond 1000000"),
         (rubric(points=-3), "rubrics: no criterion has positive points, so no score can be computed"),
         (rubric(tags="axis:x"), 'rubrics.0.tags: must be a list of texts such as ["axis:accuracy"]'),

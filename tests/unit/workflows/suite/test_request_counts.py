@@ -30,10 +30,17 @@ def test_an_instance_is_a_request_and_one_to_each_judge(flags: dict[str, Any], c
     assert count_of(plan(flags)) == count
 
 
+def test_judges_of_a_rubric_get_one_request_at_least() -> None:
+    judges = [{"name": "gpt", "model_id": "j"}]
+    flags = {"config.type": "healthbench", "config.params.limit_samples": 4, "config.params.extra.judges": judges}
+    assert count_of(plan(flags)) == RequestCount(4, 4, by_criterion=True)
+
+
 def test_the_sum_is_of_those_that_are_known() -> None:
     counts = [RequestCount(5, 10), RequestCount(None, 0), RequestCount(3, 0, at_most=True)]
     assert sum_of(counts) == RequestCount(8, 10, at_most=True)
     assert sum_of(counts[:1]) == RequestCount(5, 10)
+    assert sum_of([*counts[:1], RequestCount(1, 1, by_criterion=True)]) == RequestCount(6, 11, by_criterion=True)
     assert sum_of([]).total == 0
     assert [count.total for count in counts] == [15, None, 3]
 
@@ -43,6 +50,7 @@ def test_the_sum_is_of_those_that_are_known() -> None:
     [
         (RequestCount(1, 0), "1 request to the model"),
         (RequestCount(1200, 3600), "1,200 requests to the model, 3,600 to judges"),
+        (RequestCount(3, 9, by_criterion=True), "3 requests to the model, 9 or more to judges"),
         (RequestCount(0, 0, at_most=True), "at most 0 requests to the model"),
         (RequestCount(None, 0), "an unknown number of requests"),
     ],

@@ -1,0 +1,127 @@
+"""Published multiple-choice benchmarks as HELM's instances, and their run specs. Importing this registers them.
+
+What asks and scores them is HELM's own: its joint multiple-choice adapter and exact match.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT
+from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
+from helm.benchmark.metrics.common_metric_specs import get_exact_match_metric_specs
+from helm.benchmark.run_spec import RunSpec, run_spec_function
+from helm.benchmark.scenarios.scenario import (
+    CORRECT_TAG,
+    TEST_SPLIT,
+    Input,
+    Instance,
+    Output,
+    Reference,
+    Scenario,
+    ScenarioSpec,
+)
+from helm.common.general import ensure_file_downloaded
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.tasks.choices.choice_question import ChoiceQuestion
+from eval_factory.tasks.choices.published_files import PUBLISHED, read_choice_file, shortened
+from eval_factory.tasks.choices.published_forms import EVERY_TIER
+
+MAX_TOKENS = 5
+INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
+
+
+class ChoiceScenario(Scenario):  # type: ignore[misc]
+    """The questions of a published file."""
+
+    tags = ("question_answering", "biomedical", "multiple_choice")
+
+    def __init__(self, name: str, published: str, tier: str = EVERY_TIER, data_path: str | None = None) -> None:
+        """
+        Args:
+            published: which file; its form is the part before a colon.
+            data_path: a file of that form that is read in its place.
+        """
+        super().__init__()
+        self.name, self.description = name, f"Published multiple-choice questions ({name})"
+        self._published, self._tier, self._own = published, tier, data_path
+
+    def get_instances(self, output_path: str) -> list[Instance]:
+        file = self._downloaded(Path(output_path)) if self._own is None else Path(self._own)
+        read = read_choice_file(file, self._published.partition(":")[0])
+        if read.problems:
+            raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(read.problems)])
+        return [_instance(question) for question in read.of_tier(self._tier)]
+
+    def _downloaded(self, folder: Path) -> Path:
+        path, address = PUBLISHED[self._published]
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        ensure_file_downloaded(source_url=f"{address}{path}", target_path=str(file))
+        return file
+
+
+def _instance(question: ChoiceQuestion) -> Instance:
+    references = [
+        Reference(Output(text=text), tags=[CORRECT_TAG] if number == question.right else [])
+        for number, text in enumerate(question.choices)
+    ]
+    return Instance(
+        input=Input(text=question.question),
+        references=references,
+        split=TEST_SPLIT,
+        id=question.id,
+        extra_data=question.extra_data(),
+    )
+
+
+def _run_spec(name: str, arguments: dict[str, str], published: str, *, tier: str, data_path: str | None) -> RunSpec:
+    scenario = {"name": name, "published": published, "tier": tier, "data_path": data_path}
+    adapter_spec = get_multiple_choice_adapter_spec(
+        method=ADAPT_MULTIPLE_CHOICE_JOINT,
+        instructions=INSTRUCTIONS,
+        input_noun="Question",
+        output_noun="Answer",
+        max_tokens=MAX_TOKENS,
+        max_train_instances=0,
+    )
+    told = ",".join(f"{key}={value}" for key, value in arguments.items())
+    return RunSpec(
+        name=f"{name}:{told}" if told else name,
+        scenario_spec=ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=scenario),
+        adapter_spec=adapter_spec,
+        metric_specs=get_exact_match_metric_specs(),
+        groups=[name],
+    )
+
+
+@run_spec_function("medxpertqa_text")  # type: ignore[untyped-decorator]
+def medxpertqa_text(data_path: str | None = None) -> RunSpec:
+    """MedXpertQA Text."""
+    return _run_spec("medxpertqa_text", {}, "medxpertqa", tier=EVERY_TIER, data_path=data_path)
+
+
+@run_spec_function("careqa")  # type: ignore[untyped-decorator]
+def careqa(language: str = "en", data_path: str | None = None) -> RunSpec:
+    """CareQA, the closed questions."""
+    arguments = {"language": language}
+    return _run_spec("careqa", arguments, f"careqa:{language}", tier=EVERY_TIER, data_path=data_path)
+
+
+@run_spec_function("afrimed_qa")  # type: ignore[untyped-decorator]
+def afrimed_qa(subset: str = "expert", data_path: str | None = None) -> RunSpec:
+    """AfriMed-QA, its multiple-choice questions."""
+    return _run_spec("afrimed_qa", {"subset": subset}, "afrimed_qa", tier=subset, data_path=data_path)
+
+
+@run_spec_function("metamedqa")  # type: ignore[untyped-decorator]
+def metamedqa(data_path: str | None = None) -> RunSpec:
+    """MetaMedQA."""
+    return _run_spec("metamedqa", {}, "metamedqa", tier=EVERY_TIER, data_path=data_path)
+
+
+@run_spec_function("longhealth")  # type: ignore[untyped-decorator]
+def longhealth(data_path: str | None = None) -> RunSpec:
+    """LongHealth, task 1 over all documents of a patient."""
+    return _run_spec("longhealth", {}, "longhealth", tier=EVERY_TIER, data_path=data_path)

@@ -1,0 +1,70 @@
+"""Conversations of a custom benchmark as HELM's instances, sent turn by turn. Importing this registers their run spec.
+
+Metrics and juries are those of HELM's configurable benchmark, which by itself sends one prompt an instance.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from helm.benchmark.run_spec import RunSpec, run_spec_function
+from helm.benchmark.scenarios.scenario import (
+    CORRECT_TAG,
+    TEST_SPLIT,
+    Input,
+    Instance,
+    Output,
+    Reference,
+    Scenario,
+    ScenarioSpec,
+)
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.helm_plugin.rubric.rubric_scenario import chat_adapter
+from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC, Conversation, read_conversations
+from eval_factory.tasks.rubric.rubric_case import conversation_text
+from eval_factory.tasks.rubric.rubric_file import shortened
+
+
+class ConversationScenario(Scenario):  # type: ignore[misc]
+    """Conversations, each with the right answer where its file says it."""
+
+    tags = ("biomedical",)
+
+    def __init__(self, name: str, description: str, dataset_file: str) -> None:
+        super().__init__()
+        self.name, self.description, self._file = name, description, Path(dataset_file)
+
+    def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
+        read = read_conversations(self._file)
+        if read.problems:
+            raise PrerequisiteError([f"{self._file}: {problem}" for problem in shortened(read.problems)])
+        return [_instance(row) for row in read.rows]
+
+
+def _instance(row: Conversation) -> Instance:
+    right = [] if row.correct is None else [Reference(Output(text=row.correct), tags=[CORRECT_TAG])]
+    return Instance(
+        input=Input(text=conversation_text(row.messages), messages=[dict(one) for one in row.messages]),
+        references=[*right, *(Reference(Output(text=answer), tags=[]) for answer in row.incorrect)],
+        split=TEST_SPLIT,
+        id=row.id,
+        extra_data=dict(row.others) or None,
+    )
+
+
+@run_spec_function(CONVERSATION_RUN_SPEC)  # type: ignore[untyped-decorator]
+def conversations(config_path: str) -> RunSpec:
+    """A custom benchmark of conversations: the file that eval-factory wrote says what it is."""
+    from helm.benchmark.run_specs.medhelm.benchmark_config import get_benchmark_config_from_path
+
+    own = get_benchmark_config_from_path(config_path)
+    scenario = {"name": own.name, "description": own.description, "dataset_file": own.dataset_file}
+    return RunSpec(
+        name=own.name,
+        scenario_spec=ScenarioSpec(class_name=f"{__name__}.{ConversationScenario.__name__}", args=scenario),
+        adapter_spec=chat_adapter(own.max_tokens),
+        annotators=own.get_annotator_specs(),
+        metric_specs=own.get_metric_specs(),
+        groups=[own.name],
+    )

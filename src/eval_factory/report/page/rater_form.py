@@ -1,0 +1,96 @@
+"""The sheet of one rater as a page: one file, opened without a network, filled in with the keyboard alone.
+
+As in the report (`document.py`), a Content-Security-Policy forbids any connection and any script but the page's own,
+and what others wrote is inserted as text by the script, which shares the report's functions that show odd characters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from markupsafe import Markup
+
+from eval_factory.core.annotations import Choice, Sample
+from eval_factory.core.rated_answers import Shown
+from eval_factory.report.page.document import DATA, SCRIPT, STYLE, page_environment, page_script, policy
+
+TEMPLATE = "rater_form.html.j2"
+SHARED_BEGINS, SHARED_ENDS = "  // ---- small helpers", "  // ---- data ---"
+"""Between these lines of page.js stand the functions that show foreign texts."""
+
+
+def rater_form(
+    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, Shown], *, with_reference: bool
+) -> str:
+    """
+    Args:
+        order: codes of the answers.
+        shown: code -> what the rater sees.
+    """
+    style, script = _file("page.css") + _file("rater_form.css"), form_script()
+    text = page_environment().get_template(TEMPLATE).render(
+        sheet=sample.id, rater=rater, count=len(order), criteria=sample.kind == "criteria",
+        keys=[(key_of(one, place, sample.choices), one.label) for place, one in enumerate(sample.choices)],
+        style=Markup(STYLE), script=Markup(SCRIPT), data=Markup(DATA), policy=policy(style, script),  # noqa: S704
+    )  # fmt: skip
+    told = form_data(sample, rater, order, shown, with_reference=with_reference)
+    for place, part in {STYLE: style, SCRIPT: script, DATA: in_a_script(told)}.items():
+        text = text.replace(place, part)
+    return text
+
+
+def form_data(
+    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, Shown], *, with_reference: bool
+) -> dict[str, Any]:
+    """What the page's script gets: neither a score nor the id of an answer."""
+    questions = {one.code: [asked.name for asked in one.questions] for one in sample.answers}
+    return {
+        "sheet": sample.id,
+        "rater": rater,
+        "choices": [
+            {"label": one.label, "key": key_of(one, place, sample.choices)} for place, one in enumerate(sample.choices)
+        ],
+        "items": [
+            {
+                "code": code,
+                "turns": [list(turn) for turn in shown[code].turns],
+                "answer": shown[code].answer,
+                "references": list(shown[code].references) if with_reference else [],
+                "questions": questions[code],
+            }
+            for code in order
+        ],
+    }
+
+
+def key_of(choice: Choice, place: int, choices: Sequence[Choice]) -> str:
+    """The number key of a rating: the rating itself where all are single digits, else its place from 1."""
+    digits = all(one.label.isascii() and one.label.isdigit() and len(one.label) == 1 for one in choices)
+    if digits:
+        return choice.label
+    return str(place + 1) if place < 9 else ""
+
+
+def in_a_script(value: Any) -> str:
+    """JSON that cannot end the element that it stands in, nor open a comment there."""
+    text = json.dumps(value)  # ASCII alone
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def form_script() -> str:
+    """
+    Raises:
+        ValueError: page.js has no such part.
+    """
+    page = page_script()
+    shared = page[page.index(SHARED_BEGINS) : page.index(SHARED_ENDS)]
+    return "\n" + _file("rater_form.js").replace("  // SHARED\n", shared)
+
+
+def _file(name: str) -> str:
+    return (resources.files("eval_factory.report.page") / name).read_text(encoding="utf-8")

@@ -1,0 +1,257 @@
+"""People's ratings of a sample of the answers -> the result's `clinicians`: corrected score, agreement, bias.
+
+Only ratings of answers that are still the same are used. Who rated an answer in full gives it a score as the main
+metric would (`core/rated_answers.py`); the people's score of an answer is the mean of these. The correction is that of
+`scoring/prediction_powered.py`, over the strata that the sample was drawn from.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from eval_factory.core.annotations import Annotations, AnswerKey, Question, Sample, SampledAnswer, read_annotations
+from eval_factory.core.clinician_results import Clinicians, CorrectedScore, JudgeAgreement, TooFewRated
+from eval_factory.core.rated_answers import HOW_GOOD, IS_CORRECT, Asked
+from eval_factory.core.results import Score, TaskResult
+from eval_factory.core.rundir import RunDir
+from eval_factory.scoring.clinician_agreement import Unit, agreement_among, agreement_with
+from eval_factory.scoring.intervals import clustered
+from eval_factory.scoring.prediction_powered import LEAST_RATED, METHOD, Stratum, TooFewRatedError, corrected_mean
+
+OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other ones now: they are not used"
+OTHER_SHEETS = "the ratings on {count} sheets are of another kind, scale or metric than most are: they are not used"
+IN_PART = "{count} answers are rated in part: they count for the agreement, not for the corrected score"
+NOT_DRAWN_FROM = "{count} answers came after the sample was drawn: no one could rate them"
+
+
+def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
+    """The result with what people's ratings in its folder say; as it is where there are none.
+
+    Raises:
+        PrerequisiteError: ratings.jsonl cannot be read.
+    """
+    annotations = read_annotations(rundir.ratings)
+    if not annotations.ratings:
+        return result
+    return replace(result, clinicians=clinicians_of(result, annotations))
+
+
+def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
+    """The people's score of each answer that they rated; none where nobody rated.
+
+    Raises:
+        PrerequisiteError: ratings.jsonl cannot be read.
+    """
+    annotations = read_annotations(rundir.ratings)
+    score = result.scores.get(result.main_metric)
+    if not annotations.ratings or score is None:
+        return {}
+    return _read(result, annotations, _alike(annotations), score).people()
+
+
+@dataclass
+class RatedAnswer:
+    """An answer that was rated, with what everybody says of it."""
+
+    questions: tuple[Question, ...]
+    by_rater: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Rater -> number of the question, from 0 -> rating."""
+    marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Judge -> the same."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Judge -> its score of the answer."""
+
+    def score(self, asked: Asked) -> float | None:
+        """The people's, of those who rated all of it; None where nobody did."""
+        numbers = range(len(self.questions))
+        whole = [given for given in self.by_rater.values() if len(given) == len(self.questions)]
+        scores = [asked.score_by(self.questions, [given[number] for number in numbers]) for given in whole]
+        return statistics.fmean(scores) if scores else None
+
+    def units(self) -> Iterator[tuple[int, Unit]]:
+        """(number of the question, rater -> rating), of what was rated."""
+        for number in range(len(self.questions)):
+            unit = {rater: given[number] for rater, given in self.by_rater.items() if number in given}
+            if unit:
+                yield number, unit
+
+
+@dataclass
+class RatedResult:
+    """The answers of a result, some of them rated."""
+
+    asked: Asked
+    sample: Sample
+    """The last one of those that are used: its strata hold for all."""
+    values: dict[AnswerKey, float] = field(default_factory=dict)
+    """The main metric's, of every answer."""
+    clusters: list[str] = field(default_factory=list)
+    rated: dict[AnswerKey, RatedAnswer] = field(default_factory=dict)
+    unused: int = 0
+    """Ratings of answers that are not these any more."""
+
+    def people(self) -> dict[AnswerKey, float]:
+        """The people's score of each answer that somebody rated in full."""
+        return {key: score for key, one in self.rated.items() if (score := one.score(self.asked)) is not None}
+
+    def strata(self, values: Mapping[AnswerKey, float], people: Mapping[AnswerKey, float]) -> list[Stratum]:
+        """
+        Args:
+            values: the judge's, of every answer.
+            people: the people's, of those that they rated.
+        """
+        found: list[tuple[list[float], list[tuple[float, float]]]] = [([], []) for _ in [*self.sample.strata, None]]
+        for key, value in values.items():
+            judged, rated = found[self.sample.stratum_of.get(key.as_text(), len(self.sample.strata))]
+            judged.append(value)
+            if key in people:
+                rated.append((people[key], value))
+        return [Stratum(judged, rated) for judged, rated in found if judged]
+
+    @property
+    def design_effect(self) -> float:
+        """Of the answers that share a question or a source."""
+        if len(set(self.clusters)) == len(self.clusters):
+            return 1.0
+        found = clustered(list(self.values.values()), self.clusters)
+        return 1.0 if found is None or found.design_effect is None else max(1.0, found.design_effect)
+
+
+def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
+    """
+    Args:
+        annotations: with at least one rating.
+    """
+    alike = _alike(annotations)
+    score = result.scores.get(result.main_metric)
+    if score is None or (score.metric or result.main_metric) != alike[-1].metric:
+        lost = OTHER_ANSWERS.format(count=len(annotations.ratings))
+        return Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, LEAST_RATED), notes=(lost,))
+    found = _read(result, annotations, alike, score)
+    people = found.people()
+    units = [unit for one in found.rated.values() for _, unit in one.units()]
+    raters = {rater for unit in units for rater in unit}
+    scale = sorted(choice.value for choice in found.asked.choices)
+    corrected, too_few = _corrected(found, people, result.main_metric)
+    return Clinicians(
+        rated=len(people),
+        answers=len(found.values),
+        raters=len(raters),
+        ratings=sum(map(len, units)),
+        corrected=corrected,
+        too_few=too_few,
+        agreement=agreement_among(units, scale) if len(raters) > 1 else None,
+        judges=dict(_judges(found, people, scale)),
+        notes=tuple(_notes(found, people, len(annotations.samples) - len(alike))),
+    )
+
+
+def _alike(annotations: Annotations) -> list[Sample]:
+    """The sheets that ask the same, in the order in which they came; of several kinds the one with most ratings."""
+    times = Counter(one.sheet for one in annotations.ratings)
+    found: dict[tuple[object, ...], list[Sample]] = defaultdict(list)
+    for sample in annotations.samples:
+        found[sample.kind, sample.metric, sample.choices].append(sample)
+    return max(found.values(), key=lambda alike: sum(times[one.id] for one in alike))
+
+
+def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score) -> RatedResult:
+    """One pass over the answers."""
+    sample = samples[-1]
+    names = tuple(question.name for one in sample.answers[:1] for question in one.questions)
+    jury = () if result.validity.jury is None or names in ((IS_CORRECT,), (HOW_GOOD,)) else names
+    found = RatedResult(Asked(sample.kind, sample.metric, score, jury, sample.choices), sample)
+    given = _given(annotations, samples)
+    for record in result.instances:
+        value = found.asked.value_of(record)
+        if value is None:
+            continue
+        key = AnswerKey(record.id, record.trial)
+        found.values[key] = value
+        found.clusters.append(record.cluster or record.id)
+        for drawn, by_rater in given.pop(key, ()):
+            if drawn.shown_sha256 != found.asked.sha256_of(record):
+                found.unused += sum(map(len, by_rater.values()))
+                continue
+            rated = found.rated.setdefault(key, RatedAnswer(drawn.questions))
+            rated.by_rater.update(by_rater)
+            rated.marks, rated.scores = found.asked.marks_of(record), found.asked.scores_of(record)
+    found.unused += sum(len(by) for lost in given.values() for _, by_rater in lost for by in by_rater.values())
+    return found
+
+
+def _given(
+    annotations: Annotations, samples: Sequence[Sample]
+) -> dict[AnswerKey, list[tuple[SampledAnswer, dict[str, dict[int, float]]]]]:
+    """Answer -> of each sheet what was drawn, and rater -> number of the question, from 0 -> rating."""
+    drawn = {(sample.id, one.code): one for sample in samples for one in sample.answers}
+    given: dict[tuple[str, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for one in annotations.ratings:
+        if (one.sheet, one.code) in drawn:
+            given[one.sheet, one.code][one.rater][one.number - 1] = one.value
+    found: dict[AnswerKey, list[tuple[SampledAnswer, dict[str, dict[int, float]]]]] = defaultdict(list)
+    for place, by_rater in given.items():
+        found[drawn[place].key].append((drawn[place], dict(by_rater)))
+    return found
+
+
+def _corrected(
+    found: RatedResult, people: Mapping[AnswerKey, float], label: str
+) -> tuple[CorrectedScore | None, TooFewRated | None]:
+    """A score that leaves the scale (points of a rubric can be lost) is corrected without ends, and clipped then."""
+    ends = found.asked.score.scale
+    low, high = ends or (-math.inf, math.inf)
+    inside = all(low <= value <= high for value in (*found.values.values(), *people.values()))
+    try:
+        made = corrected_mean(found.strata(found.values, people), ends if inside else None, found.design_effect)
+    except TooFewRatedError as error:
+        return None, TooFewRated(error.rated, error.needed)
+    value, start, end, judge = (min(high, max(low, one)) for one in (made.value, made.low, made.high, made.judge_mean))
+    return CorrectedScore(label, value, start, end, METHOD, made.power, judge), None
+
+
+def _judges(
+    found: RatedResult, people: Mapping[AnswerKey, float], scale: Sequence[float]
+) -> Iterator[tuple[str, JudgeAgreement]]:
+    for judge in dict.fromkeys(judge for one in found.rated.values() for judge in (*one.marks, *one.scores)):
+        marks = [
+            (one.marks[judge][number], list(unit.values()))
+            for one in found.rated.values()
+            for number, unit in one.units()
+            if number in one.marks.get(judge, {})
+        ]
+        apart = {
+            key: found.rated[key].scores[judge] - score
+            for key, score in people.items()
+            if judge in found.rated[key].scores
+        }
+        agreement, (bias, low, high) = agreement_with(marks, scale), _bias(found, apart)
+        yield judge, JudgeAgreement(**asdict(agreement), bias=bias, bias_low=low, bias_high=high)
+
+
+def _bias(found: RatedResult, apart: Mapping[AnswerKey, float]) -> tuple[float | None, float | None, float | None]:
+    """With the ends of its interval, by the strata of the sample; the plain mean alone where too few were rated.
+
+    Args:
+        apart: of each answer that was rated, the judge's score less the people's.
+    """
+    if not apart:
+        return None, None, None
+    try:
+        made = corrected_mean(found.strata(dict.fromkeys(found.values, 0.0), apart), None, found.design_effect)
+    except TooFewRatedError:
+        return statistics.fmean(apart.values()), None, None
+    return made.value, made.low, made.high
+
+
+def _notes(found: RatedResult, people: Mapping[AnswerKey, float], other_sheets: int) -> Iterator[str]:
+    late = sum(key.as_text() not in found.sample.stratum_of for key in found.values)
+    counted = {
+        OTHER_ANSWERS: found.unused, OTHER_SHEETS: other_sheets, IN_PART: len(found.rated) - len(people),
+        NOT_DRAWN_FROM: late,
+    }  # fmt: skip
+    yield from (text.format(count=count) for text, count in counted.items() if count)

@@ -1,0 +1,241 @@
+"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made anew with them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eval_factory.analysis.annotation_returns import read_returns
+from eval_factory.analysis.annotation_rows import csv_sheet
+from eval_factory.analysis.annotation_sample import (
+    Candidate,
+    Draw,
+    Layer,
+    drawn,
+    group_field,
+    layers_of,
+    order_of,
+    sample_of,
+)
+from eval_factory.core.annotations import AnswerKey, Sample, read_annotations, read_sample
+from eval_factory.core.clinician_results import Clinicians
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.rated_answers import Asked, Shown, asked_of
+from eval_factory.core.results import InstanceRecord
+from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, write_atomic
+from eval_factory.report.checksums import forget_checksums, write_checksums
+from eval_factory.report.page.rater_form import rater_form
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.workflows.recollect import recollected, state_of
+
+MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
+"""Files of a result that people's ratings change, in the order in which they are written."""
+MOST_RATERS = 50
+
+
+@dataclass(frozen=True)
+class SheetOptions:
+    """What `annotate export` was told."""
+
+    out: Path
+    count: int = 100
+    raters: int = 3
+    seed: int = 0
+    kind: str | None = None
+    """`ratings` or `criteria`; None: criteria where the result has such."""
+    with_reference: bool = True
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Sheets that were written."""
+
+    sample: Sample
+    files: tuple[Path, ...]
+    kept: Path
+    """What links codes to answers."""
+    answers: int
+    """That could have been drawn."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Ratings that were taken in, and what the result says now."""
+
+    ratings: int
+    empty: int
+    """Rows without a rating."""
+    stored: StoredResult
+    notes: tuple[str, ...]
+    """What could not be made again of the result, or was made by another version."""
+
+    @property
+    def clinicians(self) -> Clinicians:
+        found = self.stored.result.clinicians
+        if found is None:
+            raise ValueError("a result with ratings has what they say")
+        return found
+
+
+def export_sheets(folder: Path, options: SheetOptions) -> Exported:
+    """Draw a sample, write a CSV and a form for each rater, and keep in the result's folder what the codes stand for.
+
+    Raises:
+        ConfigError: raters cannot be asked what the main metric measures, or a file is there already.
+        PrerequisiteError: there is no result.
+    """
+    stored = load_result(folder)
+    rundir = RunDir(stored.folder)
+    if not 1 <= options.raters <= MOST_RATERS:
+        raise ConfigError(f"--raters {options.raters}: 1 to {MOST_RATERS} people can rate")
+    names = tuple(str(number) for number in range(1, options.raters + 1))
+    files = [options.out / f"rater_{name}.{kind}" for name in names for kind in ("csv", "html")]
+    there = [str(file) for file in files if file.exists()]
+    if there:
+        raise ConfigError(
+            f"{', '.join(there)}: is there already, and may be filled in: choose another folder with --out"
+        )
+    draw = Draw(options.count, options.seed, names, stored.result.provenance.run_identity)
+    rated = read_annotations(rundir.ratings).rated_answers
+    chosen = _chosen(stored, options, draw, rated)
+    kept = rundir.sample(chosen.sample.id)
+    rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    write_atomic(kept, json.dumps(chosen.sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
+    for name in names:
+        order = order_of([one.code for one in chosen.sample.answers], chosen.sample.id, name)
+        for kind, write in (("csv", csv_sheet), ("html", rater_form)):
+            text = write(chosen.sample, name, order, chosen.shown, with_reference=options.with_reference)
+            write_atomic(options.out / f"rater_{name}.{kind}", text, mode=PRIVATE)
+    return Exported(chosen.sample, tuple(files), kept, len(chosen.sample.stratum_of))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    sample: Sample
+    shown: dict[str, Shown] = field(repr=False)
+    """Code -> what a rater sees."""
+
+
+def _chosen(stored: StoredResult, options: SheetOptions, draw: Draw, rated: frozenset[AnswerKey]) -> _Chosen:
+    """The texts of the chosen alone are held: the answers are gone through twice."""
+    records = [record for record in stored.result.instances if record.metrics]
+    asked = asked_of(stored.result, records, options.kind, system_prompts(stored))
+    layers = _layers(stored, asked, records, draw.count)
+    places = {key: (number, chance) for key, number, chance in drawn(layers, rated, draw)}
+    picked = {AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None}
+    chosen = [(asked.shown(picked[key]), *place) for key, place in places.items()]
+    sample = sample_of(asked, layers, chosen, draw)
+    return _Chosen(sample, {one.code: told for one, (told, _, _) in zip(sample.answers, chosen, strict=True)})
+
+
+def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[Layer]:
+    """
+    Raises:
+        ConfigError: no answer can be rated.
+    """
+    field_of = group_field(stored.result.groups, (one.categories for one in records))
+    candidates = [
+        Candidate(
+            AnswerKey(one.id, one.trial), value, "" if field_of is None else str(one.categories.get(field_of, ""))
+        )
+        for one in records
+        if (value := asked.value_of(one)) is not None and asked.questions(one)
+    ]
+    if not candidates:
+        raise ConfigError(f"{stored.folder}: no answer has a score, so there is nothing to rate")
+    return layers_of(candidates, count)
+
+
+def system_prompts(stored: StoredResult) -> frozenset[str]:
+    """What the user tells every model before each question."""
+    adapter = stored.target.get("api_endpoint", {}).get("adapter_config") or {}
+    prompt = adapter.get("custom_system_prompt")
+    return frozenset([prompt] if isinstance(prompt, str) and prompt else [])
+
+
+def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
+    """Take ratings in, and make the result anew with them; nothing is taken in where any row is wrong.
+
+    Raises:
+        ConfigError: what is wrong, a line each.
+        PrerequisiteError, HelmError: the result cannot be made again; it is as it was.
+        BusyError: a run writes to the folder.
+    """
+    stored = load_result(folder)
+    rundir = RunDir(stored.folder)
+    with rundir.locked():
+        samples = exported_samples(rundir)
+        returned = read_returns(files, samples, stored.folder)
+        if returned.faults:
+            raise ConfigError(
+                [*returned.faults, "nothing was imported: correct these rows, and import all files again"]
+            )
+        if not returned.ratings:
+            raise ConfigError(f"{', '.join(map(str, files))}: no row has a rating, so there is nothing to import")
+        both = read_annotations(rundir.ratings).with_returned(samples, returned.ratings)
+        with _given_back_on_failure(rundir):
+            forget_checksums(rundir)
+            write_atomic(rundir.ratings, both.as_lines(), mode=PRIVATE)
+            notes = make_anew(rundir, stored)
+    return Imported(len(returned.ratings), returned.empty, load_result(folder), notes)
+
+
+def exported_samples(rundir: RunDir) -> dict[str, Sample]:
+    """Id -> each sheet that was exported from a result; those with ratings are in ratings.jsonl, too.
+
+    Raises:
+        PrerequisiteError: none was, or one cannot be read.
+    """
+    found = {one.id: one for one in read_annotations(rundir.ratings).samples}
+    for path in sorted(rundir.annotations.glob(rundir.sample("*").name)):
+        sample = read_sample(path)
+        found[sample.id] = sample
+    if not found:
+        said = f"{rundir.root}: no sheet was exported from this result"
+        raise PrerequisiteError(f"{said}\n  write sheets with: eval-factory annotate export {rundir.root} --out sheet")
+    return found
+
+
+def make_anew(rundir: RunDir, stored: StoredResult) -> tuple[str, ...]:
+    """Collect the folder's result again from its own files, and write what people's ratings change.
+
+    Returns notes on what could not be made again.
+    """
+    runs = [rundir.root / name for name in state_of(rundir).runs]
+    with recollected(rundir, stored) as made:
+        for name in reversed(MADE_ANEW):
+            _copy(made.rundir.root / name, rundir.root / name)
+        notes = made.notes
+    write_checksums(rundir, runs, load_result(rundir.root).result)
+    return notes
+
+
+def _copy(source: Path, target: Path) -> None:
+    write_atomic(target, source.read_text(encoding="utf-8"), mode=source.stat().st_mode & 0o777)
+
+
+@contextmanager
+def _given_back_on_failure(rundir: RunDir) -> Iterator[None]:
+    """What an import changes is as it was where it cannot be finished."""
+    files = [rundir.ratings, *(rundir.root / name for name in MADE_ANEW), rundir.attestation, rundir.checksums]
+    before = rundir.annotations / ".before-import"
+    shutil.rmtree(before, ignore_errors=True)
+    before.mkdir(mode=PRIVATE_FOLDER)
+    there = [file for file in files if file.is_file()]
+    for file in there:
+        shutil.copy2(file, before / file.name)
+    try:
+        yield
+    except BaseException:
+        for file in files:
+            if file in there:
+                shutil.copy2(before / file.name, file)
+            else:
+                file.unlink(missing_ok=True)
+        raise
+    finally:
+        shutil.rmtree(before, ignore_errors=True)

@@ -1,0 +1,116 @@
+"""Invented rows in the published form of each multiple-choice benchmark, and the files that hold them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+LETTERS = "ABCDEFGHIJ"
+
+
+def medxpertqa_row(number: int, choices: int = 10) -> dict[str, Any]:
+    """The right choice of question 9 is J. The question repeats the choices, as published."""
+    options = {letter: f"Choice {letter}{number}" for letter in LETTERS[:choices]}
+    listed = " ".join(f"({letter}) {text}" for letter, text in options.items())
+    return {
+        "id": f"Text-{number}",
+        "question": f"What is right in case {number}?\nAnswer Choices: {listed}",
+        "options": options,
+        "label": LETTERS[number % choices],
+        "medical_task": "Diagnosis" if number % 2 else "Treatment",
+        "body_system": "Nervous",
+        "question_type": "Reasoning" if number < 10 else "Understanding",
+    }
+
+
+def careqa_row(number: int) -> dict[str, Any]:
+    return {
+        "exam_id": number,
+        "question": f"What is right in case {number}?",
+        **{f"op{choice}": f"Choice {choice} of {number}" for choice in (1, 2, 3, 4)},
+        "cop": number % 4 + 1,
+        "year": 2024 - number % 2,
+        "category": "Nursing" if number % 3 else "Biology",
+        "unique_id": f"id-{number}",
+    }
+
+
+def afrimed_row(number: int, **changed: str) -> dict[str, str]:
+    """Every second question has two choices and three that are N/A."""
+    filled = 2 if number % 2 else 5
+    options = {f"option{n}": f"Choice {n} of {number}" if n <= filled else "N/A" for n in range(1, 6)}
+    return {
+        "sample_id": f"s{number}",
+        "question_type": "mcq",
+        "question": f"What is right in case  {number}?",
+        "question_clean": f"What is right in case {number}?",
+        "answer_options": json.dumps(options),
+        "correct_answer": f"option{number % filled + 1}",
+        "answer_rationale": "Because.",
+        "specialty": "Pediatrics" if number % 3 else "Surgery",
+        "country": "NG",
+        "tier": "expert",
+        **changed,
+    }
+
+
+def metamedqa_row(number: int) -> dict[str, Any]:
+    options = {letter: f"Choice {letter}{number}" for letter in "ABCD"}
+    options |= {"E": "None of the above", "F": "I don't know or cannot answer"}
+    letter = "ABCDEF"[number % 6]
+    return {
+        "meta_info": "step1",
+        "answer_idx": letter,
+        "metamap_phrases": "[]",
+        "question": f"What is right in case {number}?",
+        "kind": "original" if number % 2 else "malformed",
+        "answer": options[letter],
+        "options": options,
+    }
+
+
+def longhealth_patients(patients: int = 2, questions: int = 3) -> dict[str, Any]:
+    """With the canary string that the published file holds beside the patients."""
+    found: dict[str, Any] = {"canaray-string": "invented"}
+    for patient in range(1, patients + 1):
+        listed = []
+        for number in range(questions):
+            choices = {f"answer_{letter}": f"Choice {letter} {patient}.{number}" for letter in "abcde"}
+            right = choices[f"answer_{'abcde'[number % 5]}"]
+            asked = f"What is right in case {patient}{number}?"
+            listed.append({"No": number, "question": asked, **choices, "correct": f"{right}.", "answer_location": {}})
+        texts = {"text_0": f"First letter of patient {patient}.", "text_1": f"Second letter of patient {patient}."}
+        found[f"patient_{patient:02d}"] = {"name": "X", "texts": texts, "questions": listed}
+    return found
+
+
+def write_json_lines(file: Path, rows: list[dict[str, Any]]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def write_json(file: Path, document: Any) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(document), encoding="utf-8")
+    return file
+
+
+def write_csv(file: Path, rows: list[dict[str, str]]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return file
+
+
+def write_parquet(file: Path, rows: list[dict[str, Any]]) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    return file

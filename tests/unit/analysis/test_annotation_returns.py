@@ -1,0 +1,132 @@
+"""CSV files as raters give them back, right and wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eval_factory.analysis.annotation_returns import LARGEST, Returned, choice_of, read_returns, text_of
+from eval_factory.core.annotations import AnswerKey, Choice, Question, Rating, SampledAnswer
+from eval_factory.core.rated_answers import YES_NO
+from unit.core.test_annotations import ANSWER, SAMPLE
+
+FIVE = tuple(Choice(float(one), str(one)) for one in range(1, 6))
+ALONE = SampledAnswer("qrstv", AnswerKey("b", 0), "b" * 64, 0, 0.5, (Question("alone"),))
+SHEET = replace(SAMPLE, choices=FIVE, answers=(ANSWER, ALONE))
+HEAD = "sheet,rater,item,number,rating,comment\n"
+
+
+def returned(tmp_path: Path, *texts: str | bytes) -> Returned:
+    files = []
+    for number, text in enumerate(texts):
+        files.append(tmp_path / f"r{number}.csv")
+        files[-1].write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_returns(files, {"sheet": SHEET}, Path("out"))
+
+
+def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str = "1", comment: str = "") -> Rating:
+    return Rating("sheet", code, number, rater, value, comment)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + "sheet,1,bcdfg,1,4,\n",
+        HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
+        HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n",
+        "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
+        (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
+        "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
+        HEAD + "sheet,1,bcdfg,1, 4 \n",
+        HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
+    ],
+)  # fmt: skip
+def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
+    assert returned(tmp_path, text) == Returned([rating()])
+
+
+def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
+    found = returned(
+        tmp_path, HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,2,,\nsheet,1,qrstv,,2,\n",
+        (HEAD + "sheet,B\u00e4r,bcdfg,1,5,sch\u00f6n\n").encode("cp1252"),
+    )  # fmt: skip
+    assert found.ratings == [
+        rating(),
+        rating("qrstv", 1, 2.0),
+        rating(value=5.0, rater="B\u00e4r", comment="sch\u00f6n"),
+    ]
+    assert (found.empty, found.faults) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "said"),
+    [
+        ("other,1,bcdfg,1,4,", "sheet", "'other' is no sheet that was exported from out (known: sheet)"),
+        (",1,bcdfg,1,4,", "sheet", "'' is no sheet that was exported from out (known: sheet)"),
+        ("sheet,1,zzzzz,1,4,", "item", "'zzzzz' is no item of sheet sheet"),
+        ("sheet,,bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
+        (f"sheet,{'x' * 81},bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
+        ("sheet,1,bcdfg,3,4,", "number", "'3' is no question about bcdfg: they are 1 to 2"),
+        ("sheet,1,bcdfg,0,4,", "number", "'0' is no question about bcdfg: they are 1 to 2"),
+        ("sheet,1,bcdfg,,4,", "number", "'' is no question about bcdfg: they are 1 to 2"),
+        ("sheet,1,bcdfg,-1,4,", "number", "'-1' is no question about bcdfg: they are 1 to 2"),
+        ("sheet,1,bcdfg,1,6,", "rating", "'6' is not on the scale: 1, 2, 3, 4, 5"),
+        ("sheet,1,bcdfg,1,4.5,", "rating", "'4.5' is not on the scale: 1, 2, 3, 4, 5"),
+        ("sheet,1,bcdfg,1,good\x1b[31m,", "rating", "'good\\x1b[31m' is not on the scale: 1, 2, 3, 4, 5"),
+    ],
+)
+def test_a_wrong_row_is_named(tmp_path: Path, row: str, column: str, said: str) -> None:
+    found = returned(tmp_path, HEAD + "sheet,1,qrstv,1,2,\n" + row + "\n")
+    assert found.faults == [f"{tmp_path / 'r0.csv'}: row 3, column {column}: {said}"]
+
+
+def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
+    found = returned(
+        tmp_path,
+        HEAD + "sheet,,bcdfg,9,9,\nsheet,1,bcdfg,1,4,\n",
+        HEAD + "sheet,1,bcdfg,1,3,\n",
+        "item,rating\n",
+        b"PK\0\3",
+    )
+    first, second, third, fourth = (str(tmp_path / f"r{number}.csv") for number in range(4))
+    assert [fault.removeprefix(f"{first}: row 2, ") for fault in found.faults[:3]] == [
+        "column rater: write who rated, in 1 to 80 characters",
+        "column number: '9' is no question about bcdfg: they are 1 to 2",
+        "column rating: '9' is not on the scale: 1, 2, 3, 4, 5",
+    ]
+    assert found.faults[3:] == [
+        f"{second}: row 2, column rating: rater 1 rates bcdfg otherwise in row 3 of {first}",
+        f"{third}: row 1: there is no column sheet, rater, number",
+        f"{fourth}: is no text: save the sheet as CSV, or have the form give it",
+    ]
+
+
+def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
+    large = tmp_path / "large.csv"
+    with large.open("wb") as file:
+        file.truncate(LARGEST + 1)
+    found = read_returns([tmp_path / "none.csv", large], {}, Path("out"))
+    assert found.faults == [f"{tmp_path / 'none.csv'}: No such file or directory", f"{large}: is larger than 64 MiB"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("yes", 1), ("No", 0), ("1", 1), ("0.0", 0), ("TRUE", 1), ("n", 0), ("met", 1), ("not met", 0), ("2", None), ("", None)],
+)  # fmt: skip
+def test_ways_to_say_yes(text: str, value: float | None) -> None:
+    assert choice_of(text, YES_NO) == value
+
+
+def test_a_decimal_comma_and_what_is_no_number() -> None:
+    quarters = (Choice(0.25, "0.25"), Choice(0.5, "0.5"))
+    assert [choice_of(text, quarters) for text in ("0,25", ".5", "nan", "inf", "1e400", "yes")] == [
+        0.25,
+        0.5,
+        *[None] * 4,
+    ]
+
+
+def test_a_text_of_no_encoding_that_is_known_is_read_all_the_same() -> None:
+    assert text_of(b"\x81\xe4") == "\ufffd\xe4"

@@ -1,0 +1,137 @@
+"""Strata, their shares, and what is drawn of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from eval_factory.analysis.annotation_sample import (
+    Candidate,
+    Draw,
+    Layer,
+    codes_of,
+    drawn,
+    group_field,
+    layers_of,
+    order_of,
+    parts_of,
+    sample_of,
+    shares_of,
+)
+from eval_factory.core.annotations import AnswerKey
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.rated_answers import Asked, asked_of
+from stored_results import instance
+from unit.core.test_rated_answers import scored
+
+DRAW = Draw(20, 0, ("1", "2"), "identity")
+
+
+def candidates(*values: float, group: str = "") -> list[Candidate]:
+    return [Candidate(AnswerKey(f"{group}{place:03}", 0), value, group) for place, value in enumerate(values)]
+
+
+def sizes(layers: list[Layer]) -> dict[str, int]:
+    return {one.name: len(one.keys) for one in layers}
+
+
+def test_few_values_are_strata_and_many_are_quarters() -> None:
+    assert parts_of([1, 0, 0, 1, 0.5, 0.2]) == [(0, 0), (0.2, 0.2), (0.5, 0.5), (1, 1)]
+    assert parts_of(range(8)) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    assert parts_of([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]) == [(0, 0), (1, 2), (3, 5)]  # quarters of zeros are one
+    assert sizes(layers_of(candidates(*range(40)), 20)) == {
+        "0 to 9": 10,
+        "10 to 19": 10,
+        "20 to 29": 10,
+        "30 to 39": 10,
+    }
+
+
+def test_groups_part_the_scores_and_rare_ones_are_others() -> None:
+    found = layers_of(candidates(0, 0, 1, 1, 1, group="a") + candidates(0, 0, 0, 1, 1, group="b"), 10)
+    assert sizes(found) == {"0, a": 2, "0, b": 3, "1, a": 3, "1, b": 2}
+    many = [one for group in "abcdefgh" for one in candidates(*[1.0] * (20 - ord(group) % 32), group=group)]
+    assert list(sizes(layers_of(many, 100))) == ["1, a", "1, b", "1, c", "1, d", "1, e", "1, f", "1, others"]
+
+
+def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
+    of_three = candidates(*[0.0] * 10, *[1.0] * 3, *[2.0] * 20)
+    assert sizes(layers_of(of_three, 6)) == {"0": 10, "1": 3, "2": 20}
+    assert sizes(layers_of(of_three, 5)) == {"0; 1": 13, "2": 20}
+    assert sizes(layers_of(of_three, 3)) == {"0; 1; 2": 33}
+    assert sizes(layers_of(candidates(0, 1, 1, 1), 4)) == {"0; 1": 4}  # one answer alone is no stratum
+    assert sizes(layers_of(candidates(1.0), 4)) == {"1": 1}
+    with pytest.raises(ConfigError, match="--n 1: rate at least 2 answers"):
+        layers_of(of_three, 1)
+
+
+@pytest.mark.parametrize(
+    ("of", "count", "shares"),
+    [
+        ([10, 30, 60], 10, [2, 3, 5]), ([10, 30, 60], 100, [10, 30, 60]), ([10, 30, 60], 200, [10, 30, 60]),
+        ([50, 50], 7, [3, 4]), ([1, 99], 10, [1, 9]), ([100, 3, 3], 6, [2, 2, 2]), ([0, 20], 5, [0, 5]), ([33, 33, 34], 10, [3, 3, 4]),
+    ],
+)  # fmt: skip
+def test_shares(of: list[int], count: int, shares: list[int]) -> None:
+    found = shares_of(of, count)
+    assert sorted(found) == sorted(shares)
+    assert sum(found) == sum(shares)
+    assert all(given <= size for given, size in zip(found, of, strict=True))
+
+
+def test_every_answer_of_a_stratum_has_the_same_chance() -> None:
+    layers = layers_of(candidates(*[0.0] * 10, *[1.0] * 30), 8)
+    times: Counter[str] = Counter()
+    for seed in range(400):
+        found = drawn(layers, (), Draw(8, seed, ("1",), "x"))
+        assert [place for _, place, _ in found].count(0) == 2
+        assert {chance for _, place, chance in found if place == 0} == {0.2}
+        assert {chance for _, place, chance in found if place == 1} == {0.2}
+        times.update(key.id for key, _, _ in found)
+    assert len(times) == 40
+    assert all(45 < count < 120 for count in times.values())  # 80 of 400, give or take four standard deviations
+
+
+def test_what_is_rated_is_not_drawn_again() -> None:
+    layers = layers_of(candidates(*[0.0] * 10, *[1.0] * 30), 8)
+    first = {key for key, _, _ in drawn(layers, (), DRAW)}
+    assert first == {key for key, _, _ in drawn(layers, (), DRAW)}
+    assert first.isdisjoint(key for key, _, _ in drawn(layers, first, DRAW))
+    everything = {key for one in layers for key in one.keys}
+    with pytest.raises(ConfigError, match="every answer of this result is rated"):
+        drawn(layers, everything, DRAW)
+    last = next(iter(everything))
+    assert [key for key, _, chance in drawn(layers, everything - {last}, DRAW) if chance == 1] == [last]
+
+
+def asked() -> Asked:
+    record = instance("q", 1.0)
+    return asked_of(scored(record, "exact_match", (0, 1)), [record], None, frozenset())
+
+
+def test_codes_say_nothing_and_each_rater_has_an_order_of_its_own() -> None:
+    records = [instance(f"q{one}", 1.0) for one in range(30)]
+    layers = layers_of([Candidate(AnswerKey(one.id, 0), 1.0) for one in records], 10)
+    chosen = [(asked().shown(one), 0, 0.5) for one in records[:10]]
+    sample = sample_of(asked(), layers, chosen, DRAW)
+    assert sample == sample_of(asked(), layers, chosen, DRAW)
+    assert sample.id != sample_of(asked(), layers, chosen[:9], DRAW).id
+    codes = [one.code for one in sample.answers]
+    assert len(set(codes)) == 10
+    assert all(code.isalpha() and not set("aeiouy") & set(code) for code in [*codes, sample.id])
+    assert len(sample.stratum_of) == 30
+    assert sample.answers[3].shown_sha256 == asked().sha256_of(records[3])
+    orders = {tuple(order_of(codes, sample.id, rater)) for rater in "123"}
+    assert len(orders) == 3
+    assert all(sorted(one) == sorted(codes) for one in orders)
+    assert order_of(codes, sample.id, "1") == order_of(codes[::-1], sample.id, "1")
+
+
+def test_codes_are_different() -> None:
+    assert len(set(codes_of(5_000, "x"))) == 5_000
+
+
+def test_the_first_field_that_answers_name_is_the_group() -> None:
+    assert group_field(["theme", "category"], [{}, {"category": 1}]) == "category"
+    assert group_field(["theme"], [{"category": 1}]) is None

@@ -1,0 +1,90 @@
+"""The form of a rater as a file; tests/browser fills it in."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from eval_factory.core.annotations import AnswerKey, Choice, Question
+from eval_factory.core.rated_answers import YES_NO, Shown
+from eval_factory.report.page.rater_form import form_data, form_script, in_a_script, key_of, rater_form
+from hostile_texts import ODD, payloads
+from unit.core.test_annotations import SAMPLE
+
+FIVE = tuple(Choice(float(one), str(one)) for one in range(1, 6))
+
+
+def shown(text: str) -> Shown:
+    return Shown(
+        AnswerKey("secret-id", 7), (("user", text),), text, (text,), (Question("first"), Question(text)), "digest"
+    )
+
+
+def form(text: str, *, with_reference: bool = True) -> str:
+    sample = replace(SAMPLE, answers=(replace(SAMPLE.answers[0], questions=shown(text).questions),))
+    return rater_form(sample, "1", ["bcdfg"], {"bcdfg": shown(text)}, with_reference=with_reference)
+
+
+def test_it_tells_what_is_rated_and_nothing_of_who_answered() -> None:
+    data = form_data(SAMPLE, "2", ["bcdfg"], {"bcdfg": shown("text")}, with_reference=False)
+    assert data == {
+        "sheet": "sheet", "rater": "2",
+        "choices": [{"label": "yes", "key": "1"}, {"label": "no", "key": "2"}],
+        "items": [
+            {"code": "bcdfg", "turns": [["user", "text"]], "answer": "text", "references": [], "questions": ["first", "second"]}
+        ],
+    }  # fmt: skip
+    page = form("text")
+    assert not [secret for secret in ("secret-id", "digest", "stratum", "0.25") if secret in page]
+    assert "Rate 1 answers" in page
+    assert "rater 1" in page
+
+
+def test_the_policy_allows_its_own_script_and_style_alone() -> None:
+    page = form("text")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    script = page.rpartition("<script>")[2].partition("</script>")[0]
+    assert policy is not None
+    for text in (style, script):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"sha256-{digest}" in policy[1].replace("&#39;", "'").replace("&#43;", "+")
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert not re.findall(r'(?:src|href)="(?!#)', page.replace(script, ""))
+
+
+@pytest.mark.parametrize("name", [*payloads("http://127.0.0.1:9"), *ODD])
+def test_no_text_leaves_its_place(name: str) -> None:
+    text = {**payloads("http://127.0.0.1:9"), **ODD}[name]
+    page, plain = form(text), form("plain")
+    assert re.sub(r'(id="sheet">).*?<', r"\1<", page) == re.sub(r'(id="sheet">).*?<', r"\1<", plain)
+    data = re.search(r'id="sheet">(.*?)</script>', page)
+    assert data is not None
+    assert json.loads(data[1])["items"][0]["answer"] == text
+
+
+def test_the_keys_of_ratings() -> None:
+    assert [key_of(one, place, FIVE) for place, one in enumerate(FIVE)] == ["1", "2", "3", "4", "5"]
+    assert [key_of(one, place, YES_NO) for place, one in enumerate(YES_NO)] == ["1", "2"]
+    eleven = tuple(Choice(float(one), str(one)) for one in range(11))
+    assert [key_of(one, place, eleven) for place, one in enumerate(eleven)] == [*"123456789", "", ""]
+    from_zero = tuple(Choice(float(one), str(one)) for one in range(4))
+    assert key_of(from_zero[0], 0, from_zero) == "0"
+
+
+def test_data_cannot_end_its_element() -> None:
+    assert in_a_script(["</script><!--&\u2028"]) == '["\\u003c/script\\u003e\\u003c!--\\u0026\\u2028"]'
+
+
+def test_the_script_shares_what_shows_foreign_texts_with_the_report() -> None:
+    script = form_script()
+    assert "function shown(text)" in script
+    assert "SHARED" not in script
+    assert "localStorage" in script
+    assert "innerHTML" not in script
+    assert "fetch(" not in script

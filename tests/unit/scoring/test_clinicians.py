@@ -1,0 +1,245 @@
+"""Ratings of a sample -> corrected score, bias and agreement of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.annotations import (
+    Annotations,
+    AnswerKey,
+    Choice,
+    Question,
+    Rating,
+    Sample,
+    SampledAnswer,
+)
+from eval_factory.core.clinician_results import Clinicians, TooFewRated
+from eval_factory.core.rated_answers import YES_NO, asked_of
+from eval_factory.core.results import InstanceRecord, JuryReport, TaskResult
+from eval_factory.core.rundir import RunDir
+from eval_factory.scoring.clinicians import clinicians_of, people_scores, with_clinicians
+from eval_factory.scoring.prediction_powered import Stratum, corrected_mean
+from stored_results import instance, result
+from unit.core.test_rated_answers import of_rubric
+
+COUNT, DRAWN = 100, 40
+
+
+def right(number: int) -> float:
+    return float(number % 4 != 0)
+
+
+def yes_no_result(changed: frozenset[int] = frozenset(), **changes: Any) -> TaskResult:
+    records = [
+        instance(f"q{one}", right(one), completion="another" if one in changed else f"answer {one}", **changes)
+        for one in range(COUNT)
+    ]
+    return of(records, "exact_match", (0.0, 1.0))
+
+
+def of(records: list[InstanceRecord], label: str, scale: tuple[float, float], **validity: Any) -> TaskResult:
+    made = result(records, (label,))
+    scores = {label: replace(made.scores[label], scale=scale)}
+    return replace(made, scores=scores, validity=replace(made.validity, **validity))
+
+
+def sample_of(made: TaskResult, drawn: int = DRAWN, *, sheet: str = "sheet", kind: str | None = None) -> Sample:
+    """The first of the answers, in two strata: even and odd numbers."""
+    records = list(made.instances)
+    asked = asked_of(made, records, kind, frozenset())
+    answers = tuple(
+        SampledAnswer(f"c{place}", AnswerKey(one.id, 0), asked.sha256_of(one), place % 2, 0.4, asked.questions(one))
+        for place, one in enumerate(records[:drawn])
+    )
+    stratum_of = {AnswerKey(one.id, 0).as_text(): place % 2 for place, one in enumerate(records)}
+    return Sample(sheet, asked.kind, ("1", "2"), asked.choices, asked.metric, asked.score.scale, ("even", "odd"), stratum_of, answers)  # fmt: skip
+
+
+def rated(sample: Sample, rater: str, says: Callable[[int, int], float | None], sheet: str = "sheet") -> list[Rating]:
+    """`says(place of the answer, number of the question from 0)`."""
+    return [
+        Rating(sheet, one.code, number + 1, rater, value)
+        for place, one in enumerate(sample.answers)
+        for number in range(len(one.questions))
+        if (value := says(place, number)) is not None
+    ]
+
+
+def stricter(place: int, _number: int = 0) -> float:
+    return right(place) if place % 5 else 0.0
+
+
+def test_the_score_is_corrected_by_the_strata_of_the_sample() -> None:
+    made = yes_no_result()
+    sample = sample_of(made)
+    ratings = rated(sample, "1", stricter) + rated(sample, "2", lambda place, _: right(place) if place % 10 else 0.0)
+    found = clinicians_of(made, Annotations((sample,), tuple(ratings)))
+    people = {place: (stricter(place) + (right(place) if place % 10 else 0.0)) / 2 for place in range(DRAWN)}
+    strata = [
+        Stratum(
+            [right(one) for one in range(half, COUNT, 2)], [(people[one], right(one)) for one in range(half, DRAWN, 2)]
+        )
+        for half in (0, 1)
+    ]
+    expected = corrected_mean(strata, (0.0, 1.0))
+    assert found.corrected is not None
+    assert (found.corrected.value, found.corrected.ci_low, found.corrected.ci_high) == pytest.approx(
+        (expected.value, expected.low, expected.high)
+    )
+    assert (found.corrected.judge_value, found.corrected.power) == pytest.approx((0.75, expected.power))
+    assert (found.corrected.metric, found.corrected.ci_method) == ("exact_match", "ppi++-stratified")
+    assert (found.rated, found.answers, found.raters, found.ratings) == (DRAWN, COUNT, 2, 2 * DRAWN)
+    assert (found.too_few, found.notes) == (None, ())
+    assert found.agreement is not None
+    assert found.agreement.n == DRAWN
+    judge = found.judges["exact_match"]
+    halves = [sum(right(one) - people[one] for one in range(half, DRAWN, 2)) / (DRAWN / 2) for half in (0, 1)]
+    assert judge.bias == pytest.approx(sum(halves) / 2)
+    assert judge.bias_low is not None
+    assert judge.bias_high is not None
+    assert judge.bias_low < sum(halves) / 2 < judge.bias_high
+    assert judge.n == DRAWN - sum(people[one] == 0.5 for one in people)
+
+
+def test_too_few_are_counted_and_the_bias_has_no_interval() -> None:
+    made = yes_no_result()
+    sample = sample_of(made, 10)
+    found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
+    assert (found.corrected, found.too_few, found.agreement) == (None, TooFewRated(10, 30), None)
+    judge = found.judges["exact_match"]
+    assert judge.bias == pytest.approx(sum(right(one) - stricter(one) for one in range(10)) / 10)
+    assert judge.bias_low is None
+
+
+def test_ratings_of_other_answers_are_not_used() -> None:
+    sample = sample_of(yes_no_result())
+    now = yes_no_result(frozenset(range(5)))
+    gone = replace(now, instances=[one for one in now.instances if one.id not in ("q7", "q50")])
+    found = clinicians_of(gone, Annotations((sample,), tuple(rated(sample, "1", stricter))))
+    assert (found.rated, found.answers) == (DRAWN - 6, COUNT - 2)
+    assert found.notes == ("6 ratings are of answers, or questions, that are other ones now: they are not used",)
+
+
+def test_answers_that_came_later_are_told() -> None:
+    made = yes_no_result()
+    sample = sample_of(replace(made, instances=list(made.instances)[:90]))
+    found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
+    assert found.answers == COUNT
+    assert found.notes == ("10 answers came after the sample was drawn: no one could rate them",)
+
+
+def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
+    made = yes_no_result()
+    first, second = sample_of(made), sample_of(made, 35, sheet="second")
+    ratings = rated(first, "1", stricter) + rated(second, "2", stricter, "second")
+    found = clinicians_of(made, Annotations((first, second), tuple(ratings)))
+    assert (found.rated, found.raters, found.ratings) == (DRAWN, 2, 75)
+    assert found.agreement is not None
+    assert found.agreement.n == 35
+    other = replace(second, choices=(Choice(1.0, "1"),))
+    alone = clinicians_of(made, Annotations((first, other), tuple(ratings)))
+    assert (alone.rated, alone.raters) == (DRAWN, 1)
+    assert clinicians_of(made, Annotations((other, first), tuple(ratings))) == alone
+    assert alone.notes == (
+        "the ratings on 1 sheets are of another kind, scale or metric than most are: they are not used",
+    )
+
+
+def test_answers_of_one_source_widen_the_interval() -> None:
+    made = yes_no_result()
+    by_source = [replace(one, cluster="right" if one.metrics["exact_match"] else "wrong") for one in made.instances]
+    annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
+    alone, clustered = (clinicians_of(one, annotations).corrected for one in (made, replace(made, instances=by_source)))
+    assert alone is not None
+    assert clustered is not None
+    assert clustered.ci_high - clustered.ci_low > 1.5 * (alone.ci_high - alone.ci_low)
+    assert clustered.value == alone.value
+
+
+def jury(number: int) -> InstanceRecord:
+    marks = {"kind": {"accuracy": {"score": 5}, "clarity": {"score": 4}}, "silent": {"error": "none"}}
+    return instance(f"q{number}", 4.5, "jury", judgements=marks, judges={"kind": 4.5})
+
+
+def test_a_jurys_criteria_are_averaged_and_parts_count_for_agreement_alone() -> None:
+    made = of([jury(one) for one in range(50)], "jury", (1.0, 5.0), jury=JuryReport({}, None, {}, {}))
+    sample = sample_of(made)
+    ratings = rated(sample, "1", lambda place, number: None if place == 3 and number else float(2 + place % 3 + number))
+    found = clinicians_of(made, Annotations((sample,), tuple(ratings)))
+    assert (found.rated, found.ratings) == (DRAWN - 1, 2 * DRAWN - 1)
+    assert found.notes == ("1 answers are rated in part: they count for the agreement, not for the corrected score",)
+    assert found.judges["kind"].n == 2 * DRAWN - 1
+    assert found.judges["silent"].n == 0
+    assert found.corrected is not None
+    assert found.corrected.judge_value == 4.5
+    assert found.corrected.value == pytest.approx(3.5, abs=0.1)
+    assert found.judges["kind"].bias == pytest.approx(1.0, abs=0.1)
+
+
+def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
+    def case(number: int) -> InstanceRecord:
+        met = {"judges": {"one": {"criteria_met": True}}}
+        harm = {"judges": {"one": {"criteria_met": number % 3 == 0}}}
+        value = 1.0 - 2.0 * (number % 3 == 0)
+        record = of_rubric(
+            f"q{number}",
+            value,
+            {"criterion": "helps", "points": 1, **met},
+            {"criterion": "harms", "points": -2, **harm},
+        )
+        return replace(record, judges={"one": value})
+
+    made = of([case(one) for one in range(60)], "rubric_score", (0.0, 1.0))
+    sample = sample_of(made)
+    assert sample.kind == "criteria"
+    harmful = clinicians_of(
+        made, Annotations((sample,), tuple(rated(sample, "1", lambda _place, number: float(number))))
+    )
+    assert harmful.corrected is not None
+    assert (harmful.corrected.value, harmful.corrected.ci_low) == (0.0, 0.0)  # -2 in every case
+    assert harmful.corrected.judge_value == pytest.approx(1 / 3)
+    helpful = clinicians_of(
+        made, Annotations((sample,), tuple(rated(sample, "1", lambda _place, number: 1.0 - number)))
+    )
+    assert helpful.corrected is not None
+    assert helpful.corrected.value == 1.0
+    assert helpful.judges["one"].bias == pytest.approx(-2 / 3, abs=0.05)
+    assert helpful.judges["one"].n == 2 * DRAWN
+    worse = [Rating("sheet", f"c{place}", 1, "1", 0.0) for place in range(DRAWN)]
+    worse += [Rating("sheet", f"c{place}", 2, "1", float(place % 3 == 0)) for place in range(DRAWN)]
+    follows = clinicians_of(made, Annotations((sample,), tuple(worse))).corrected  # a point less in every case
+    assert follows is not None
+    assert follows.value == 0.0  # it is below 0, and no scale ends there
+    assert follows.power == pytest.approx(1.0)
+
+
+def test_another_main_metric_uses_none_of_them() -> None:
+    made = yes_no_result()
+    annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
+    other = of([instance("q1", 1.0, "other")], "other", (0.0, 1.0))
+    expected = Clinicians(
+        0, 0, 0, 0, too_few=TooFewRated(0, 30),
+        notes=("40 ratings are of answers, or questions, that are other ones now: they are not used",),
+    )  # fmt: skip
+    assert clinicians_of(other, annotations) == expected
+    assert clinicians_of(replace(made, scores={}), annotations) == expected
+
+
+def test_a_folders_ratings_are_read(tmp_path: Path) -> None:
+    rundir, made = RunDir(tmp_path), yes_no_result()
+    assert with_clinicians(made, rundir) is made
+    assert people_scores(made, rundir) == {}
+    sample = sample_of(made, 3)
+    kept = Annotations((sample,), tuple(rated(sample, "1", stricter)))
+    rundir.annotations.mkdir()
+    rundir.ratings.write_text("".join(kept.as_lines()), "utf-8")
+    assert with_clinicians(made, rundir).clinicians == clinicians_of(made, kept)
+    assert people_scores(made, rundir) == {AnswerKey(f"q{one}", 0): stricter(one) for one in range(3)}
+    assert people_scores(replace(made, scores={}), rundir) == {}
+    assert sample.choices == YES_NO
+    assert sample.answers[0].questions == (Question("Is the answer correct?"),)

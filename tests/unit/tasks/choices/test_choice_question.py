@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from eval_factory.tasks.choices.choice_question import (
+    LETTERS,
+    ChoiceQuestion,
+    RowFaultError,
+    chosen,
+    groups_of,
+    is_blank,
+    lettered,
+    text_of,
+)
+
+
+def test_a_question_as_a_row_of_a_table() -> None:
+    one = ChoiceQuestion("q1", "What?", ("a", "b", "c"), 2, {"subject": "liver"}, ("patient", "p1"))
+    assert one.table_row() == {
+        "id": "q1", "question": "What?", "A": "a", "B": "b", "C": "c", "correct": "C", "subject": "liver", "patient": "p1",
+    }  # fmt: skip
+    assert ChoiceQuestion("q1", "What?", ("a", "b"), 0).extra_data() == {}
+
+
+@pytest.mark.parametrize("value", [None, math.nan, "", "  "])
+def test_blank(value: Any) -> None:
+    assert is_blank(value)
+    assert not is_blank(0)
+    assert not is_blank(1.5)
+    assert groups_of({"a": value, "b": 2024, "c": " x "}, ("a", "b", "c", "d")) == {"b": "2024", "c": "x"}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [({}, "column q: is missing"), ({"q": " "}, "column q: is empty"), ({"q": 3}, "column q: must be text")],
+)
+def test_a_cell_that_has_to_be_filled(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(RowFaultError, match=f"^{message}$"):
+        text_of(row, "q")
+    assert text_of({"q": " x "}, "q") == "x"
+
+
+def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> None:
+    assert chosen({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
+
+
+@pytest.mark.parametrize(
+    ("choices", "right", "message"),
+    [
+        ({"A": "a"}, "A", "column options: must hold 2 to 26 choices, holds 1"),
+        ({str(n): "x" for n in range(27)}, "1", "column options: must hold 2 to 26 choices, holds 27"),
+        ({"A": "a", "B": 2}, "A", "column options: each choice must be text"),
+        ({"A": "a", "B": "b", "C": ""}, "C", "column label: must be one of A, B"),
+        ({"A": "a", "B": "b"}, "", "column label: must be one of A, B"),
+    ],
+)
+def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str) -> None:
+    with pytest.raises(RowFaultError, match=f"^{message}$"):
+        chosen(choices, right, "label", "options")
+
+
+def test_as_many_choices_as_there_are_letters() -> None:
+    found, right = chosen({letter: letter for letter in LETTERS}, "Z", "label", "options")
+    assert (len(found), right) == (26, 25)
+
+
+@pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])
+def test_what_is_no_mapping_from_letters(value: Any) -> None:
+    with pytest.raises(RowFaultError, match=r"^column options: must be an object such as"):
+        lettered({"options": value}, "options")
+    with pytest.raises(RowFaultError, match=r"^column options: is missing"):
+        lettered({"options": None}, "options")
+
+
+def test_letters_in_their_order() -> None:
+    assert list(lettered({"o": {"C": "c", "A": "a", "B": None}}, "o").items()) == [("A", "a"), ("B", None), ("C", "c")]

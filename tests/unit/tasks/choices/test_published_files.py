@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.data.sources import load_sources
+from eval_factory.tasks.choices.published_files import PUBLISHED, read_choice_file, shortened
+from eval_factory.tasks.choices.published_forms import EVERY_TIER, FORMS
+from eval_factory.tasks.framework import load_framework
+from published_rows import (
+    afrimed_row,
+    careqa_row,
+    longhealth_patients,
+    medxpertqa_row,
+    metamedqa_row,
+    write_csv,
+    write_json,
+    write_json_lines,
+    write_parquet,
+)
+
+
+def test_a_run_downloads_what_data_pull_pulls() -> None:
+    sources = load_sources()
+    pulled = {
+        (file.form, file.path, sources.url(file.url))
+        for task in sources.tasks.values()
+        for file in task.files
+        if file.form
+    }
+    assert pulled == {(name.partition(":")[0], path, f"{where}{path}") for name, (path, where) in PUBLISHED.items()}
+    assert {form for form, _, _ in pulled} == set(FORMS)
+
+
+def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
+    found = {}
+    for task in load_framework().evaluations:
+        rule = task.helm.parameters.get("data_path")
+        for entry in rule.layout if rule else ():
+            if entry.format in FORMS:
+                found[entry.format] = entry.columns
+    assert set(found) == set(FORMS)
+    told = {name: columns for name, columns in found.items() if name != "longhealth"}  # an object, no table
+    assert told == {name: FORMS[name].columns for name in told}
+
+
+def test_json_lines_and_a_list_are_read_alike(tmp_path: Path) -> None:
+    rows = [careqa_row(number) for number in range(3)]
+    lines = read_choice_file(write_json_lines(tmp_path / "a.json", rows), "careqa")
+    listed = read_choice_file(write_json(tmp_path / "b.json", rows), "careqa")
+    marked = tmp_path / "c.json"
+    marked.write_text("\ufeff\n" + json.dumps(rows), "utf-8")
+    assert lines.questions == listed.questions == read_choice_file(marked, "careqa").questions
+    assert [one.letter for one in lines.questions] == ["A", "B", "C"]
+    assert not lines.problems
+
+
+def test_parquet(tmp_path: Path) -> None:
+    found = read_choice_file(write_parquet(tmp_path / "a.parquet", [metamedqa_row(n) for n in (4, 5)]), "metamedqa")
+    assert [(one.id, one.letter) for one in found.questions] == [("row-1", "E"), ("row-2", "F")]
+    (tmp_path / "b.parquet").write_text("no")
+    assert (
+        read_choice_file(tmp_path / "b.parquet", "metamedqa").problems[0].startswith("is not of the published form: ")
+    )
+
+
+def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
+    rows = [
+        afrimed_row(2), afrimed_row(3, tier="crowdsourced"), afrimed_row(4, question_type="saq"),
+        afrimed_row(6, correct_answer="option1,option3"),
+    ]  # fmt: skip
+    found = read_choice_file(write_csv(tmp_path / "a.csv", rows), "afrimed_qa")
+    assert (found.problems, found.left_out) == ([], 2)
+    assert [one.id for one in found.questions] == ["s2", "s3"]
+    assert [one.id for one in found.of_tier("expert")] == ["s2"]
+    assert [one.id for one in found.of_tier("crowdsourced")] == ["s3"]
+    assert found.of_tier(EVERY_TIER) == found.questions
+
+
+def test_questions_of_a_form_without_tiers_are_everybodys(tmp_path: Path) -> None:
+    found = read_choice_file(write_json(tmp_path / "a.json", [careqa_row(1)]), "careqa")
+    assert found.of_tier("expert") == found.of_tier(EVERY_TIER) == found.questions
+
+
+def test_patients_and_their_questions(tmp_path: Path) -> None:
+    found = read_choice_file(write_json(tmp_path / "a.json", longhealth_patients(2, 3)), "longhealth")
+    assert [one.id for one in found.questions] == [f"patient_0{p}-{n}" for p in (1, 2) for n in range(3)]
+    assert {one.cluster for one in found.questions} == {("patient", "patient_01"), ("patient", "patient_02")}
+    assert not found.problems
+
+
+def test_names_that_come_again_get_a_number(tmp_path: Path) -> None:
+    rows = [medxpertqa_row(1), medxpertqa_row(1), medxpertqa_row(2), medxpertqa_row(1)]
+    found = read_choice_file(write_json_lines(tmp_path / "a.jsonl", rows), "medxpertqa")
+    assert [one.id for one in found.questions] == ["Text-1", "Text-1-2", "Text-2", "Text-1-3"]
+
+
+def test_each_mistake_is_told_with_its_row_and_column(tmp_path: Path) -> None:
+    rows = [medxpertqa_row(1), {**medxpertqa_row(2), "label": "K"}, {**medxpertqa_row(3), "question": ""}]
+    found = read_choice_file(write_json_lines(tmp_path / "a.jsonl", rows), "medxpertqa")
+    assert found.problems == [
+        "line 2, column label: must be one of A, B, C, D, E, F, G, H, I, J",
+        "line 3, column question: is empty",
+    ]
+    patients = longhealth_patients()
+    patients["patient_02"]["questions"][1]["correct"] = "secret"
+    (problem,) = read_choice_file(write_json(tmp_path / "b.json", patients), "longhealth").problems
+    assert problem.startswith("patient_02 question 2, column correct: must be one of answer_a")
+    assert "secret" not in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"id": "1", "question": "q"}\n{', "line 1: has no column options, label; it has id, question"),
+        ("{}", "line 1: has no column id, question, options, label; it has none"),
+        ("[3]", "is not of the published form: row 1 must be a JSON object"),
+        ("{", "is not of the published form: line 1 is not JSON"),
+        ("[{", "is not of the published form: it is not JSON"),
+        ("", "has no question"),
+        ("[" * 100_000, "is not of the published form"),
+    ],
+)
+def test_files_of_another_form(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+    (found,) = read_choice_file(tmp_path / "a.jsonl", "medxpertqa").problems
+    assert found.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ([], "it must be a JSON object"),
+        ({"patient_01": {"texts": {}}}, "patient_01: questions must be a list"),
+        ({"patient_01": {"texts": {}, "questions": [1]}}, "patient_01 question 1 must be a JSON object"),
+    ],
+)
+def test_patients_of_another_form(document: Any, problem: str, tmp_path: Path) -> None:
+    (found,) = read_choice_file(write_json(tmp_path / "a.json", document), "longhealth").problems
+    assert found == f"is not of the published form: {problem}"
+
+
+def test_a_file_that_is_no_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"sample_id\n\xe9\n")
+    (problem,) = read_choice_file(tmp_path / "a.csv", "afrimed_qa").problems
+    assert problem.startswith("line 2: is not UTF-8")
+
+
+def test_a_long_list_of_mistakes_is_cut() -> None:
+    assert shortened([str(number) for number in range(10)])[-1] == "9"
+    assert shortened([str(number) for number in range(12)])[9:] == ["9", "2 more mistakes in it"]

@@ -1,0 +1,177 @@
+"""Each converter on invented rows of the published form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eval_factory.tasks.choices.choice_question import RowFaultError
+from eval_factory.tasks.choices.published_forms import FORMS, afrimed_qa, careqa, longhealth, medxpertqa, metamedqa
+from published_rows import afrimed_row, careqa_row, longhealth_patients, medxpertqa_row, metamedqa_row
+
+
+def test_medxpertqa() -> None:
+    found = medxpertqa(medxpertqa_row(9))
+    assert (found.id, found.question, found.letter) == ("Text-9", "What is right in case 9?", "J")
+    assert found.choices == tuple(f"Choice {letter}9" for letter in "ABCDEFGHIJ")
+    assert found.groups == {"medical_task": "Diagnosis", "body_system": "Nervous", "question_type": "Reasoning"}
+    assert found.cluster is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which? Answer Choices: (A) other (B) ones",
+        "Which of the Answer Choices: none repeated",
+        "Answer Choices: (A) a (B) b",
+        "Which? Answer Choices: (A) a (B) b (C) c",
+    ],
+)
+def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
+    row = {**medxpertqa_row(0), "question": question, "options": {"A": "a", "B": "b"}, "label": "B"}
+    assert medxpertqa(row).question == question
+
+
+def test_choices_are_known_however_they_are_spaced() -> None:
+    row = {
+        "id": "1",
+        "question": "Which?\n\nAnswer Choices:\n(A) a  x\n(B) b ",
+        "options": {"A": "a x", "B": "b"},
+        "label": "A",
+    }
+    assert medxpertqa(row).question == "Which?"
+
+
+def test_careqa() -> None:
+    found = careqa(careqa_row(2))
+    assert (found.id, found.question, found.letter) == ("id-2", "What is right in case 2?", "C")
+    assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
+    assert found.groups == {"category": "Nursing", "year": "2024"}
+    assert careqa({**careqa_row(2), "unique_id": None, "cop": "4"}).table_row()["correct"] == "D"
+    assert careqa({**careqa_row(2), "unique_id": None}).id == ""
+
+
+@pytest.mark.parametrize("right", [0, 5, None, True, "x"])
+def test_a_right_option_that_is_none(right: Any) -> None:
+    with pytest.raises(RowFaultError, match=r"^column cop: must be one of 1, 2, 3, 4$"):
+        careqa({**careqa_row(1), "cop": right})
+
+
+def test_afrimed_qa() -> None:
+    whole, two = afrimed_qa(afrimed_row(4)), afrimed_qa(afrimed_row(3))
+    assert whole is not None
+    assert two is not None
+    assert (whole.id, whole.question, whole.letter, len(whole.choices)) == ("s4", "What is right in case 4?", "E", 5)
+    assert (two.choices, two.letter) == (("Choice 1 of 3", "Choice 2 of 3"), "B")
+    assert whole.groups == {"specialty": "Pediatrics", "country": "NG", "tier": "expert"}
+    uncleaned = afrimed_qa(afrimed_row(4, question_clean=""))
+    assert uncleaned is not None
+    assert uncleaned.question == "What is right in case  4?"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"question_type": "saq", "correct_answer": ""},
+        {"question_type": "consumer_queries", "answer_options": ""},
+        {"correct_answer": "option1,option2"},
+    ],
+)
+def test_rows_that_are_no_questions_with_one_right_choice(changed: dict[str, str]) -> None:
+    assert afrimed_qa(afrimed_row(4, **changed)) is None
+    assert afrimed_qa(afrimed_row(4, correct_answer="option1, option1", question_type=" MCQ ")) is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"answer_options": "{"}, "answer_options: must be a JSON object"),
+        ({"answer_options": "[1]"}, "answer_options: must be a JSON object"),
+        ({"answer_options": ""}, "answer_options: is empty"),
+        ({"correct_answer": "option9"}, "correct_answer: must be one of option1, option2, option3, option4, option5"),
+        ({"correct_answer": ""}, "correct_answer: is empty"),
+        ({"correct_answer": ","}, "correct_answer: must be one of"),
+        ({"answer_options": json.dumps({"option1": "n/a ", "option2": "x"})}, "answer_options: must hold 2 to 26"),
+        ({"sample_id": ""}, "sample_id: is empty"),
+    ],
+)
+def test_questions_that_cannot_be_read(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(RowFaultError, match=f"^column {message}"):
+        afrimed_qa(afrimed_row(4, **changed))
+
+
+def test_options_that_are_an_object_already() -> None:
+    row: dict[str, Any] = {
+        **afrimed_row(4),
+        "answer_options": {"option1": "a", "option2": None},
+        "correct_answer": "option1",
+    }
+    with pytest.raises(RowFaultError, match="holds 1"):
+        afrimed_qa(row)
+    found = afrimed_qa({**row, "answer_options": {"option1": "a", "option2": "b"}})
+    assert found is not None
+    assert found.choices == ("a", "b")
+
+
+def test_metamedqa() -> None:
+    found = metamedqa(metamedqa_row(5))
+    assert (found.id, found.letter, found.choices[4:]) == (
+        "", "F", ("None of the above", "I don't know or cannot answer"),
+    )  # fmt: skip
+    assert found.groups == {"kind": "original", "meta_info": "step1"}
+
+
+def row_of_longhealth(**changed: Any) -> dict[str, Any]:
+    patient = longhealth_patients()["patient_02"]
+    return {"patient": "patient_02", "texts": patient["texts"], **patient["questions"][1], **changed}
+
+
+def test_longhealth() -> None:
+    found = longhealth(row_of_longhealth())
+    assert (found.id, found.letter, len(found.choices)) == ("patient_02-1", "B", 5)
+    assert found.cluster == ("patient", "patient_02")
+    assert found.extra_data() == {"patient": "patient_02"}
+    lines = found.question.splitlines()
+    assert lines[0] == "These are the documents of one patient."
+    assert lines.index("First letter of patient 2.") < lines.index("Second letter of patient 2.")
+    assert lines[lines.index("[Document 2]") + 1] == "Second letter of patient 2."
+    assert lines[-1] == "What is right in case 21?"
+    assert longhealth(row_of_longhealth(No=None)).id == ""
+
+
+@pytest.mark.parametrize("written", ["CHOICE a 2.1", "Choice  a 2.1.", "Choice a 2.1"])
+def test_the_right_choice_is_known_by_its_text(written: str) -> None:
+    assert longhealth(row_of_longhealth(correct=written)).letter == "A"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"correct": "Something else"}, "correct: must be one of answer_a, answer_b, answer_c, answer_d, answer_e"),
+        ({"correct": None}, "correct: is empty"),
+        ({"texts": {}}, "texts: must be an object"),
+        ({"texts": ["x"]}, "texts: must be an object"),
+        ({"texts": {"text_0": 1}}, "texts: must be an object"),
+        ({"question": ""}, "question: is empty"),
+        ({"answer_b": None}, "correct: must be one of answer_a, answer_c"),
+    ],
+)
+def test_questions_of_longhealth_that_cannot_be_read(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(RowFaultError, match=f"^column {message}"):
+        longhealth(row_of_longhealth(**changed))
+
+
+def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:
+    rows: dict[str, dict[str, Any]] = {
+        "medxpertqa": medxpertqa_row(1), "careqa": careqa_row(1), "afrimed_qa": dict(afrimed_row(1)),
+        "metamedqa": metamedqa_row(1), "longhealth": row_of_longhealth(),
+    }  # fmt: skip
+    assert set(rows) == set(FORMS)
+    for name, row in rows.items():
+        form = FORMS[name]
+        assert form.name == name
+        assert form.convert(
+            {column: row[column] for column in row if column in form.columns or column[:7] == "answer_"}
+        )

@@ -1,0 +1,146 @@
+"""Conversations in the place of a table: every mistake is said with its line and field, never with what stands there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.custom.conversation_table import Conversation, holds_conversations, read_conversations
+from eval_factory.tasks.custom.definition import Benchmark, load_benchmark
+from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
+from unit.builders import evaluation
+
+SECRET = "Mrs Example, 12 High Street"
+TURNS = [
+    {"role": "user", "content": SECRET},
+    {"role": "assistant", "content": "So?"},
+    {"role": "user", "content": "B?"},
+]
+ROW: dict[str, Any] = {"messages": TURNS, "correct_answer": "B"}
+JUDGE_PROMPT = (
+    "Rate {RESPONSE} to {QUESTION}; right is {GOLD_RESPONSE}.\n"
+    '<rubric_criteria>\n{"accuracy": ["score", "explanation"]}\n</rubric_criteria>\n'
+)
+JURY = {"name": "jury_score", "prompt_file": "judge.txt"}
+
+
+def written(folder: Path, *rows: Any) -> Path:
+    file = folder / "rows.jsonl"
+    file.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows), "utf-8")
+    return file
+
+
+def loaded(folder: Path, *rows: Any, metrics: Any = ({"name": "exact_match"},), **more: Any) -> Benchmark:
+    written(folder, *rows)
+    (folder / "judge.txt").write_text(JUDGE_PROMPT, "utf-8")
+    shape = {"name": "mine", "description": "d", "dataset_file": "rows.jsonl", "metrics": list(metrics), **more}
+    (folder / "bench.yaml").write_text(yaml.safe_dump(shape), "utf-8")
+    return load_benchmark(folder / "bench.yaml")
+
+
+def problems(folder: Path, *rows: Any, **more: Any) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        loaded(folder, *rows, **more)
+    assert SECRET not in str(raised.value)
+    return [problem.replace(f"{folder}/", "") for problem in raised.value.problems]
+
+
+def test_which_files_hold_conversations() -> None:
+    assert [name for name in ("a.jsonl", "A.JSONL", "a.csv", "jsonl", 7, None) if holds_conversations(name)] == [
+        "a.jsonl", "A.JSONL",
+    ]  # fmt: skip
+
+
+def test_a_sound_file(tmp_path: Path) -> None:
+    more = {**ROW, "id": "a", "incorrect_answers": ["A"], "cluster": "n", "age": 71, "well": True, "ward": None}
+    file = written(tmp_path, "", more)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    found = read_conversations(file)
+    others = {"cluster": "n", "age": "71", "well": "True"}
+    assert (found.rows, found.problems) == ([Conversation(tuple(TURNS), "a", "B", ("A",), others)], [])
+    assert (found.lines, found.fields()) == ([2], ["id", "correct_answer", "incorrect_answers", "cluster"])
+
+
+def test_a_benchmark_of_them(tmp_path: Path) -> None:
+    found = loaded(tmp_path, {**ROW, "cluster": "x"}, {**ROW, "cluster": "x", "correct_answer": "A"})
+    assert (found.instances, found.has_turns, found.has_clusters, found.has_jury) == (2, True, True, False)
+    assert set(found.sha256) == {"bench.yaml", "rows.jsonl"}
+    assert found.notes[0] == ("1 of 2 conversations of rows.jsonl are those of an earlier line: counted each time")
+    assert found.notes[1].startswith("1 of 2 lines of rows.jsonl (first: line 2): HELM's quasi metrics")
+    task = evaluation({"config.type": "custom", "config.params.extra.benchmark": str(found.path)}).task
+    assert (task.helm.run_spec, task.helm.zero_shot, task.helm.rubric) == ("eval_factory_conversations", True, False)
+    assert task.helm.run_spec != RUBRIC_RUN_SPEC
+    assert task.endpoint_types == ("chat",)
+
+
+def test_an_endpoint_of_completions_is_refused(tmp_path: Path) -> None:
+    bench = loaded(tmp_path, ROW)
+    given = {"config.type": "custom", "config.params.extra.benchmark": str(bench.path)}
+    with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
+        evaluation({**given, "target.api_endpoint.type": "completions"})
+
+
+def test_a_jury_needs_no_right_answers(tmp_path: Path) -> None:
+    found = loaded(tmp_path, ROW, metrics=[JURY])
+    assert (found.has_jury, found.has_turns, found.has_clusters, found.notes) == (True, True, False, ())
+    assert problems(tmp_path, {"messages": TURNS}, metrics=[JURY]) == [
+        "judge.txt: holds {GOLD_RESPONSE}, but the data have no column correct_answer"
+    ]
+
+
+MISSING = "rows.jsonl: line 2: {}: is missing, and 1 other lines have one; all have it or none has"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "rows.jsonl: has no conversations; each line is a JSON object"),
+        (["{"], "rows.jsonl: line 1: is not JSON (Expecting property name enclosed in double quotes); each line is one JSON object"),
+        (["[1]"], 'rows.jsonl: line 1: must be a JSON object such as {"messages": ...}'),
+        ([{**ROW, "messages": TURNS[:2]}], "rows.jsonl: line 1: messages.1.role: the last message must be the user's: it is what the model answers"),
+        ([{**ROW, "messages": [{"role": "user", "content": [1]}]}], "rows.jsonl: line 1: messages.0.content: must be text"),
+        ([{"messages": TURNS}], "rows.jsonl: line 1: correct_answer: is missing, which exact_match needs"),
+        ([{**ROW, "correct_answer": " "}], "rows.jsonl: line 1: correct_answer: is empty"),
+        ([{**ROW, "incorrect_answers": "A"}], 'rows.jsonl: line 1: incorrect_answers: must be a list of texts such as ["B", "C"]'),
+        ([{**ROW, "incorrect_answers": ["A", 1]}], "rows.jsonl: line 1: incorrect_answers.1: must be text"),
+        ([{**ROW, "incorrect_answers": ["A", " B "]}], "rows.jsonl: line 1: incorrect_answers.1: is the correct_answer"),
+        ([{**ROW, "id": 5}], "rows.jsonl: line 1: id: must be text"),
+        ([{**ROW, "cluster": ""}], "rows.jsonl: line 1: cluster: is empty"),
+        ([{**ROW, "note": ["x"]}], "rows.jsonl: line 1: note: must be text or a number; it stays with the instance as one"),
+        ([{**ROW, "id": "a"}, {**ROW, "id": "a"}], "rows.jsonl: line 2: id: is the same as in line 1; it names the instance in the results"),
+        ([{**ROW, "id": "a"}, ROW], MISSING.format("id")),
+        ([{**ROW, "cluster": "a"}, ROW], MISSING.format("cluster")),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_line_and_field(tmp_path: Path, rows: list[Any], said: str) -> None:
+    assert problems(tmp_path, *rows) == [said]
+
+
+def test_many_mistakes_are_counted(tmp_path: Path) -> None:
+    found = problems(tmp_path, *["{"] * 13)
+    assert len(found) == 11
+    assert found[-1] == "rows.jsonl: 3 more mistakes in its lines"
+
+
+def test_a_prompt_beside_them_is_a_mistake(tmp_path: Path) -> None:
+    assert problems(tmp_path, ROW, prompt_file="prompt.txt") == [
+        "bench.yaml: prompt_file: leave it out; the messages of rows.jsonl are what is sent"
+    ]
+
+
+def test_helm_would_take_incorrect_answers_for_right(tmp_path: Path) -> None:
+    (said,) = problems(tmp_path, {**ROW, "incorrect_answers": ["A"]}, ROW, metrics=[{"name": "rouge_l"}])
+    assert said.startswith("rows.jsonl: HELM's rouge_l counts an incorrect answer as right")
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+    assert "no such file" in problems(tmp_path, ROW, dataset_file="none.jsonl")[0]
+    (tmp_path / "latin.jsonl").write_bytes(json.dumps(ROW).encode() + b"\n\xff\n")
+    assert "latin.jsonl: line 2: is not UTF-8" in problems(tmp_path, ROW, dataset_file="latin.jsonl")[0]
+    (tmp_path / "zip.jsonl").write_bytes(b"PK\x03\x04")
+    assert "zip.jsonl: is an Excel or Word file" in problems(tmp_path, ROW, dataset_file="zip.jsonl")[0]
