@@ -155,8 +155,7 @@ def _choice(value: float) -> Choice:
 
 def criteria_of(record: InstanceRecord) -> Sequence[Mapping[str, Any]]:
     """Of a rubric's case each criterion with its points; none where there is no rubric."""
-    found = getattr(record, "criteria", ())
-    return found or ()
+    return record.criteria
 
 
 def _criteria_of_jury(records: Sequence[InstanceRecord]) -> tuple[str, ...]:

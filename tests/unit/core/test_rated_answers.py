@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,15 +20,8 @@ MARKS = {
 }
 
 
-@dataclass(frozen=True)
-class RubricRecord(InstanceRecord):
-    """Of a benchmark with a rubric."""
-
-    criteria: tuple[Any, ...] = ()
-
-
-def of_rubric(key: str, value: float, *criteria: dict[str, Any]) -> RubricRecord:
-    return RubricRecord(**vars(instance(key, value, "rubric_score")), criteria=criteria)
+def of_rubric(key: str, value: float, *criteria: dict[str, Any]) -> InstanceRecord:
+    return instance(key, value, "rubric_score", criteria=criteria)
 
 
 CASE = of_rubric(
