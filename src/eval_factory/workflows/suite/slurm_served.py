@@ -3,8 +3,8 @@
     python -m eval_factory.workflows.suite.slurm_served PLAN WAVE
 
 As with the task of one cell, it may be started again and may run on two nodes at once: each cell is done in a folder
-of its own, on a copy of the answers that are paid for, and is published when it has ended. A newer start takes over from
-an older one that still runs.
+of its own, on a copy of the answers that are paid for, and is published when it has ended. A newer start takes over
+from an older one that still runs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_environment import take_environment
 from eval_factory.workflows.suite.slurm_shards import Step
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore, read_plan, read_wave
-from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, prepare, remove_environments, store_of
 from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover, wait_for_older
+from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, prepare, remove_environments, store_of
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED
 from eval_factory.workflows.suite.suite_options import SuiteOptions
 

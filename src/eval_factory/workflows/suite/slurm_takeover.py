@@ -1,8 +1,8 @@
 """Two starts of one task at the same time: the newer one takes over, so that no request is paid for by both.
 
 Slurm starts a task again when it hears nothing of its node, whose processes may well go on (a frozen slurmd, a broken
-network). Both see the folders of what the task does, a cell or all cells of a served model: the older start finds that of
-the newer one and ends, and the newer one gives it time to, before it copies the answers.
+network). Both see the folders of what the task does, a cell or all cells of a served model: the older start finds that
+of the newer one and ends, and the newer one gives it time to, before it copies the answers.
 """
 
 from __future__ import annotations
