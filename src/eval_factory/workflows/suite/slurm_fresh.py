@@ -41,5 +41,5 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
             with rundir.locked():
                 start_over(rundir)
         own = store.cell(key_of(planned)).folder
-        for folder in (own, *own.parent.glob(f"{own.name}{OTHER_DIVISIONS}")):
-            shutil.rmtree(folder, ignore_errors=True)
+        for path in (own, *own.parent.glob(f"{own.name}{OTHER_DIVISIONS}")):
+            shutil.rmtree(path, ignore_errors=True)
