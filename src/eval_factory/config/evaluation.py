@@ -250,6 +250,7 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
         known = _known_keys(parent) + ([] if parent else list(run_executor.KEYS))
         near = did_you_mean(name, [*known, *foreign_keys.known_in(parent)])
         hint = near or (f"; known here: {', '.join(known)}" if known else "")
+        hint = run_executor.OF_A_SUITE if path in run_executor.SERVED else hint
         shown = REDACTED if looks_like_key(name) else path
         return f"{where}unknown key {shown}{hint}"
     if kind == "missing":

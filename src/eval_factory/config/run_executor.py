@@ -14,6 +14,11 @@ from eval_factory.tasks.framework import Framework
 
 EXECUTOR, SLURM = "executor", "slurm"
 KEYS = (EXECUTOR, SLURM)
+SERVED = ("serve", "target.serve", "target.api_endpoint.serve")
+"""Where somebody may look for a target's `serve`, which only a suite has."""
+OF_A_SUITE = (
+    ": run_eval starts no server; write a suite of one target with `serve` (docs/serve.md), and start run_suite"
+)
 Executor = Literal["local", "slurm"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
@@ -70,6 +71,12 @@ def _option(text: str) -> str:
         key = OWN_OPTIONS[name]
         instead = f"say it as `{key}`" if key else "eval-factory sets it itself"
         raise ValueError(f"--{name} does not go here: {instead}")
+    try:
+        many = len(shlex.split(text)) != 1  # sbatch reads quotes in the same way
+    except ValueError:
+        raise ValueError("has a quote that does not end") from None
+    if many:
+        raise ValueError('has a space: give each option an entry of its own, and a value with spaces quotes: --x="a b"')
     return text
 
 

@@ -53,7 +53,7 @@ def _options(job: BatchJob) -> Iterator[str]:
     for name in ("account", "partition", "qos", "time", "mem", "gpus"):
         if asked[name] is not None:
             yield f"--{name}={asked[name]}"
-    yield f"--output={_file_pattern(job.log)}/%a.log"
+    yield f"--output={_file_pattern(job.log, '%a.log')}"
     yield "--open-mode=append"
     yield "--requeue"
     yield f"--signal=B:TERM@{WARNED_S}"
@@ -71,7 +71,7 @@ def clean_up_script(job: BatchJob, file: Path) -> str:
     lines = [f"--job-name={clean_up_name(job.name)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     lines += [f"--mem={CLEAN_UP_MEMORY}", f"--time={CLEAN_UP_MINUTES}"]
     lines += [f"--{name}={asked[name]}" for name in ("account", "partition", "qos") if asked[name] is not None]
-    lines += [f"--output={_file_pattern(job.log)}/clean-up.log", "--open-mode=append", "--requeue", "--export=NONE"]
+    lines += [f"--output={_file_pattern(job.log, 'clean-up.log')}", "--open-mode=append", "--requeue", "--export=NONE"]
     look = f"left=$(squeue --noheader --name={job.name} --format=%T) || left=unknown"
     return "\n".join(
         [
@@ -95,10 +95,12 @@ def clean_up_name(name: str) -> str:
     return f"{name}-clean-up"
 
 
-def _file_pattern(path: Path) -> str:
-    """As sbatch reads it: `%` begins a pattern, and quotes and backslashes are its own."""
-    text = str(path).replace("%", "%%")
-    return "".join(f"\\{character}" if character in " \"'\\#" else character for character in text)
+def _file_pattern(folder: Path, name: str) -> str:
+    """As sbatch reads it: `%` begins a pattern. A backslash helps before a quote, and not before a space (22.05)."""
+    text = f"{str(folder).replace('%', '%%')}/{name}"
+    if not any(character in " \"'\\#" for character in text):
+        return text
+    return '"' + "".join(f"\\{character}" if character in '"\\' else character for character in text) + '"'
 
 
 def _command(job: BatchJob) -> str:

@@ -67,3 +67,9 @@ def test_what_is_wrong_is_named(document: dict[str, Any], problem: str) -> None:
 def test_a_mistake_of_an_override_says_so() -> None:
     with pytest.raises(ConfigError, match=r"--overrides: slurm\.cpus: must be"):
         of({}, {}, "slurm.cpus=0")
+
+
+@pytest.mark.parametrize("place", ["serve", "target.serve", "target.api_endpoint.serve"])
+def test_a_server_is_for_a_suite_to_start(place: str) -> None:
+    with pytest.raises(ConfigError, match=rf"unknown key {place}: run_eval starts no server; .*, and start run_suite"):
+        of({}, None, f"{place}.command=vllm serve m --port 1")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from eval_factory.config.run_executor import slurm_of
+from eval_factory.config.slurm_model import SlurmSection
 from eval_factory.core.errors import ConfigError
 from suites import suite, target
 
@@ -57,6 +58,9 @@ def test_no_cell_is_another_run_for_where_it_runs() -> None:
         ({"extra": ["--array=3"]}, "suite.slurm.extra[0]: --array does not go here: eval-factory sets it itself"),
         ({"extra": ["--exclusive", "--mem=3G"]}, "suite.slurm.extra[1]: --mem does not go here: say it as `mem`"),
         ({"extra": ["-p gpu"]}, "suite.slurm.extra[0]: must be one option of sbatch in its long form"),
+        ({"extra": ["--comment=a --export=ALL"]}, "suite.slurm.extra[0]: has a space: give each option an entry"),
+        ({"extra": ["--comment='a"]}, "suite.slurm.extra[0]: has a quote that does not end"),
+        ({"extra": ["--comment=a\n--wrap=b"]}, "suite.slurm.extra[0]"),
         ({"prologue": ["a\nb"]}, "suite.slurm.prologue[0]"),
         ({"prologue": ["export K=sk-abcdefghijklmnop1234567890"]}, "suite.slurm.prologue[0]: holds what looks like"),
     ],
@@ -79,3 +83,8 @@ def test_all_of_it_at_once() -> None:
 @pytest.mark.parametrize("time", ["30", "2:30", "2:00:00", "1-12", "1-12:00", "1-12:00:00"])
 def test_times_of_slurm(time: str) -> None:
     assert suite(slurm={"time": time}).slurm["big"]["time"] == time
+
+
+def test_a_value_with_spaces_stands_in_quotes() -> None:
+    said = ['--comment="a night run"', "--constraint='a|b'", "--exclusive"]
+    assert SlurmSection.model_validate({"extra": said}).extra == said

@@ -65,7 +65,7 @@ def test_no_more_at_once_than_there_are() -> None:
 
 def test_a_folder_with_characters_of_sbatch_is_still_that_folder() -> None:
     script = batch_script(replace(JOB, log=Path("/r/50% of it's\"x")))
-    assert "#SBATCH --output=/r/50%%\\ of\\ it\\'s\\\"x/%a.log\n" in script
+    assert '#SBATCH --output="/r/50%% of it\'s\\"x/%a.log"\n' in script
 
 
 CLEAN_UP = """\

@@ -42,6 +42,7 @@ from eval_factory.workflows.suite.left_socket import remembered, take_away
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
 from eval_factory.workflows.suite.served_cells import asks_server, run_by_server
+from eval_factory.workflows.suite.slurm_guard import refuse_cells_in_slurm
 from eval_factory.workflows.suite.slurm_jobs import refuse_what_slurm_cannot
 from eval_factory.workflows.suite.slurm_suite import run_on_slurm
 from eval_factory.workflows.suite.spent_before import groups_that_answered, spent_before
@@ -105,6 +106,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
             if suite.executor == "slurm":
                 run_on_slurm(work, Slurm(env))
             else:
+                refuse_cells_in_slurm(suite.folder, [planned.cell.name for planned in work.left], Slurm(env))
                 run_by_server(work, run_cells)
         except KeyboardInterrupt:
             with not_to_be_hung_up():

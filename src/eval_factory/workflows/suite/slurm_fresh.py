@@ -12,6 +12,7 @@ from eval_factory.executors.slurm_waves import active
 from eval_factory.workflows.output_folder import is_ours, start_over
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.slurm_jobs import key_of
+from eval_factory.workflows.suite.slurm_shards import OTHER_DIVISIONS, cell_key
 from eval_factory.workflows.suite.slurm_store import SlurmStore
 
 MOST_NAMED = 3
@@ -24,7 +25,7 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         BusyError: one of them waits or runs in Slurm, or somebody works in its folder.
         QueueUnknownError: Slurm does not say.
     """
-    queued = active(slurm.queue(), store.waves())
+    queued = {cell_key(key) for key in active(slurm.queue(), store.waves())}
     busy = [planned.cell.name for planned in cells if key_of(planned) in queued]
     if busy:
         folder = shlex.quote(str(store.suite.named))
@@ -39,4 +40,6 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         if is_ours(rundir):
             with rundir.locked():
                 start_over(rundir)
-        shutil.rmtree(store.cell(key_of(planned)).folder, ignore_errors=True)
+        own = store.cell(key_of(planned)).folder
+        for path in (own, *own.parent.glob(f"{own.name}{OTHER_DIVISIONS}")):
+            shutil.rmtree(path, ignore_errors=True)

@@ -59,6 +59,8 @@ def run_as_job(
     plan = make_plan(evaluation)
     suite = suite_of(evaluation, plan, env)
     claim(plan.rundir, fresh=options.fresh)
+    with plan.rundir.locked():  # nobody does the same run on this machine
+        pass
     folder = RunSuiteDir(suite.folder.root)
     write_atomic(folder.run_config, OF_THE_RUN + to_yaml(run_config_of(evaluation, plan)))
     chosen = SuiteOptions(

@@ -3,7 +3,8 @@
     python -m eval_factory.workflows.suite.slurm_served PLAN WAVE
 
 As with the task of one cell, it may be started again and may run on two nodes at once: each cell is done in a folder
-of its own, on a copy of the answers that are paid for, and is published when it has ended.
+of its own, on a copy of the answers that are paid for, and is published when it has ended. A newer start takes over
+from an older one that still runs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,11 +30,13 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_environment import take_environment
 from eval_factory.workflows.suite.slurm_shards import Step
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore, read_plan, read_wave
+from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover, wait_for_older
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, prepare, remove_environments, store_of
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED
 from eval_factory.workflows.suite.suite_options import SuiteOptions
 
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
+TAKEN_OVER = "Slurm has started this task again elsewhere: the newer start goes on, with its answers"
 INTERRUPTED = InterruptedRunError.exit_code
 
 
@@ -94,10 +98,15 @@ def _is_left(store: SlurmStore, wave: Wave, key: str) -> bool:
 def _do(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:
     """What stops the whole of it, of which no cell has heard, is what became of those that have not ended."""
     publisher = Publisher(store, wave)
-    suite = suite_of(lines, publisher)
     options = SuiteOptions(debug=lines[0].debug, no_preflight=lines[0].no_preflight)
+    begun = {line.key: store.cell(line.key).new_attempt(wave.number) for line in lines}
+    cells = {store.cell(key): attempt for key, attempt in begun.items()}
+    takeover = Takeover(cells)
+    wait_for_older(cells)
     try:
-        return run_suite(suite, options, env=os.environ, screen=publisher).exit_code
+        suite = suite_of(lines, publisher, begun)
+        with takeover:
+            return run_suite(suite, options, env=os.environ, screen=publisher).exit_code
     except InterruptedRunError as error:
         return error.exit_code
     except EvalFactoryError as error:
@@ -105,6 +114,12 @@ def _do(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:
         reason = str(error).split("\n")[0]
         _give_up(store, wave, lines, Ended("", FAILED, error.exit_code, reason, 1))
         return error.exit_code
+    finally:
+        if takeover.happened:
+            publisher.say(TAKEN_OVER)
+        for attempt in begun.values():
+            with suppress(OSError):  # a newer start waits a little longer then
+                (attempt / ENDED).touch()
 
 
 def _give_up(store: SlurmStore, wave: Wave, lines: Sequence[PlanLine], ended: Ended) -> None:
@@ -112,14 +127,18 @@ def _give_up(store: SlurmStore, wave: Wave, lines: Sequence[PlanLine], ended: En
         store.cell(line.key).publish(ended, wave.number, complete=False)
 
 
-def suite_of(lines: Sequence[PlanLine], publisher: Publisher) -> Suite:
-    """A suite for this start of the task: each cell in an attempt's folder, its log where the suite's own is."""
+def suite_of(lines: Sequence[PlanLine], publisher: Publisher, begun: Mapping[str, Path]) -> Suite:
+    """A suite for this start of the task: each cell in an attempt's folder, its log where the suite's own is.
+
+    Args:
+        begun: key of a cell -> the folder of its attempt.
+    """
     store, wave, first = publisher.store, publisher.wave, lines[0]
     served = first.served or {}
     folder = SuiteDir(store.served(first.target, wave.number).absolute())
     cells = []
     for line in lines:
-        attempt = store.cell(line.key).new_attempt(wave.number)
+        attempt = begun[line.key]
         prepare(attempt, Step(store.cell(line.key), line, wave.number), store.suite)
         output = attempt.absolute() / "out"
         publisher.attempts[line.target, line.evaluation] = (line.key, attempt.name)

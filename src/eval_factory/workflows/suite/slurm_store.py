@@ -21,6 +21,8 @@ from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, write_atomic
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_waves import Wave, job_name
 
+RUN_CONFIG = "run_config.yml"
+"""In the folder of an attempt."""
 MOST_WAVES = 100_000
 
 
@@ -70,7 +72,7 @@ class CellStore:
     def attempts(self) -> list[Path]:
         """Oldest first."""
         found = [path for path in self._attempts.glob("w*") if path.is_dir()]
-        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+        return sorted(found, key=lambda path: (_begun(path), path.name))
 
     def attempts_of(self, wave: int) -> int:
         return sum(1 for _ in self._attempts.glob(f"w{wave}-*"))
@@ -237,6 +239,13 @@ def read_wave(path: Path) -> Wave:
     except ValueError:
         return Wave(int(path.stem[1:]), "", ())
     return Wave(fields["number"], fields["job_name"], tuple(fields["keys"]), fields.get("together", False))
+
+
+def _begun(attempt: Path) -> int:
+    """When an attempt had its run config, which is written once; its folder changes when an older start ends late."""
+    with suppress(FileNotFoundError):
+        return (attempt / RUN_CONFIG).stat().st_mtime_ns
+    return attempt.stat().st_mtime_ns
 
 
 def _read(path: Path) -> Ended | None:

@@ -1,8 +1,8 @@
-"""Two starts of one cell at the same time: the newer one takes over, so that no request is paid for by both.
+"""Two starts of one task at the same time: the newer one takes over, so that no request is paid for by both.
 
 Slurm starts a task again when it hears nothing of its node, whose processes may well go on (a frozen slurmd, a broken
-network). Both see the cell's folder: the older start finds that of the newer one and ends, and the newer one gives it
-time to, before it copies the answers.
+network). Both see the folders of what the task does, a cell or all cells of a served model: the older start finds that
+of the newer one and ends, and the newer one gives it time to, before it copies the answers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -30,19 +30,26 @@ ENDED = "end.json"
 
 
 def wait_for_older(
-    cell: CellStore,
-    attempt: Path,
+    begun: Mapping[CellStore, Path],
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Whether every other start of the cell has ended; if not, it was waited for as long as one needs to."""
+    """Whether every other start of these cells has ended; if not, it was waited for as long as one needs to.
+
+    Args:
+        begun: cell -> the folder of this start.
+    """
     ends = clock() + PATIENCE_S
-    while any(path != attempt and not (path / ENDED).exists() for path in cell.attempts()):
+    while any(_others_work(cell, attempt) for cell, attempt in begun.items()):
         if clock() >= ends:
             return False
         sleep(POLL_S)
     return True
+
+
+def _others_work(cell: CellStore, attempt: Path) -> bool:
+    return any(path != attempt and not (path / ENDED).exists() for path in cell.attempts())
 
 
 def interrupt_this_process() -> None:
@@ -51,13 +58,16 @@ def interrupt_this_process() -> None:
 
 
 class Takeover:
-    """While it is entered, the first start of the cell that is newer than this one interrupts this one."""
+    """While it is entered, the first start of one of the cells that is newer than this one interrupts this one."""
 
     def __init__(
-        self, cell: CellStore, interrupt: Callable[[], object] = interrupt_this_process, every_s: float = LOOK_S
+        self,
+        cells: Collection[CellStore],
+        interrupt: Callable[[], object] = interrupt_this_process,
+        every_s: float = LOOK_S,
     ) -> None:
-        self._cell, self._interrupt, self._every_s = cell, interrupt, every_s
-        self._known = set(cell.attempts())
+        self._cells, self._interrupt, self._every_s = cells, interrupt, every_s
+        self._known = self._attempts()
         self._left = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True)
         self.happened = False
@@ -75,9 +85,12 @@ class Takeover:
     def look(self) -> None:
         """Once; a file system that does not answer says nothing about others."""
         with suppress(OSError):
-            if not self.happened and not self._known.issuperset(self._cell.attempts()):
+            if not self.happened and not self._known.issuperset(self._attempts()):
                 self.happened = True
                 self._interrupt()
+
+    def _attempts(self) -> set[Path]:
+        return {path for cell in self._cells for path in cell.attempts()}
 
     def _look(self) -> None:
         while not self.happened and not self._left.wait(self._every_s):

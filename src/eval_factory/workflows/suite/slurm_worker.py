@@ -34,7 +34,7 @@ from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.slurm_environment import take_environment
 from eval_factory.workflows.suite.slurm_shards import Step, cell_key, is_over, steps
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore, read_plan, read_wave
+from eval_factory.workflows.suite.slurm_store import RUN_CONFIG, Ended, SlurmStore, read_plan, read_wave
 from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover, wait_for_older
 
 MODULE = "eval_factory.workflows.suite.slurm_worker"
@@ -109,8 +109,8 @@ def _begin(step: Step, suite: SuiteDir, tried: Tried) -> tuple[str, Outcome]:
     cell = step.cell
     try:
         attempt = cell.new_attempt(step.wave)
-        takeover = Takeover(cell)
-        wait_for_older(cell, attempt)
+        takeover = Takeover([cell])
+        wait_for_older({cell: attempt})
         prepare(attempt, step, suite)
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
@@ -139,7 +139,7 @@ def prepare(attempt: Path, step: Step, suite: SuiteDir) -> None:
     if line.of > 1:
         params = document["config"]["params"]
         params["extra"] = {**(params.get("extra") or {}), "shards": line.of if step.part else None}
-    write_atomic(attempt / "run_config.yml", to_yaml(document), mode=PRIVATE)
+    write_atomic(attempt / RUN_CONFIG, to_yaml(document), mode=PRIVATE)
     for source in reversed(before):
         if copy_answers(RunDir(source), RunDir(output)):
             break
@@ -199,7 +199,7 @@ def run(attempt: Path, step: Step, suite: SuiteDir, tried: Tried, takeover: Take
         log = log.with_name(f"{line.evaluation}.{folder_name(line.part, line.of)}.log")
     spec = CellSpec(
         number=tried.attempts,
-        run_config=str(attempt / "run_config.yml"),
+        run_config=str(attempt / RUN_CONFIG),
         log=str(log),
         record=str(record),
         debug=line.debug,

@@ -9,6 +9,7 @@ from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.slurm_fresh import begin_anew
 from eval_factory.workflows.suite.slurm_jobs import key_of
+from eval_factory.workflows.suite.slurm_shards import part_keys
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
 from slurm_cells import ScriptedSlurm, cells_of
 
@@ -58,6 +59,22 @@ def test_not_while_one_of_them_is_in_slurm(answered: Answered) -> None:
     assert str(caught.value).split("\n")[0] == "--fresh: in Slurm already: b/sample_medical_qa"
     assert f"eval-factory suite cancel {answered.store.suite.root}" in str(caught.value)
     assert answered.left() == [True] * 4
+
+
+def test_parts_of_a_cell_count_and_go_with_it(tmp_path: Path) -> None:
+    _, cells = cells_of(tmp_path, params={"extra": {"shards": 2}})
+    store, slurm = SlurmStore(SuiteDir(tmp_path)), ScriptedSlurm()
+    keys = [key for planned in cells for key in part_keys(key_of(planned), 2)]
+    wave = store.new_wave(store.begin(), keys)
+    for key in keys:
+        store.cell(key).new_attempt(1)
+    other = store.cell(f"{key_of(cells[0])}.1-of-3").new_attempt(1)
+    slurm.tasks = [QueuedTask(wave.job_name, "7", 3, "RUNNING", "")]
+    with pytest.raises(BusyError, match="in Slurm already: b/sample_medical_qa"):
+        begin_anew(cells, store, slurm)  # type: ignore[arg-type]
+    begin_anew(cells[:1], store, slurm)  # type: ignore[arg-type]
+    assert [bool(store.cell(key).attempts()) for key in keys] == [False, False, True, True]
+    assert not other.exists()
 
 
 def test_nor_while_nobody_knows(answered: Answered) -> None:

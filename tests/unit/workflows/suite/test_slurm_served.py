@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite import slurm_served
 from eval_factory.workflows.suite.slurm_environment import write_environment
 from eval_factory.workflows.suite.slurm_served import KEYS_ARE_GONE, main, work
-from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS
 from eval_factory.workflows.suite.suite_observer import SuiteObserver
 from eval_factory.workflows.suite.suite_options import SuiteOptions
@@ -119,6 +120,43 @@ def test_a_task_that_starts_again_does_what_is_left_only(task: Task) -> None:
     assert all(cell.done() for cell in task.cells)
     assert task.work(lambda *_: None) == 0
     assert len(task.suites) == 2
+
+
+def test_a_newer_start_of_the_task_ends_this_one(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which waits until it has ended, before it copies the answers."""
+    waited: list[list[bool]] = []
+
+    def wait(begun: dict[CellStore, Path]) -> None:
+        older = [path for cell, attempt in begun.items() for path in cell.attempts() if path != attempt]
+        waited.append([(path / ENDED).exists() for path in older])
+        assert not any((attempt / "run_config.yml").exists() for attempt in begun.values())
+
+    class Looking(Takeover):
+        def __init__(self, cells: Collection[CellStore]) -> None:
+            super().__init__(cells, lambda: None, every_s=60.0)
+            takeovers.append(self)
+
+    takeovers: list[Takeover] = []
+    monkeypatch.setattr(slurm_served, "wait_for_older", wait)
+    monkeypatch.setattr(slurm_served, "Takeover", Looking)
+
+    def taken_over(_: Suite, screen: SuiteObserver) -> None:
+        end(screen, "e", "complete", 0)
+        takeovers[0].look()
+        assert not takeovers[0].happened
+        task.cells[1].new_attempt(1)
+        takeovers[0].look()
+        assert takeovers[0].happened
+        raise InterruptedRunError("stopped")
+
+    assert task.work(taken_over) == 130
+    assert task.cells[1].ended(1) is None
+    first = task.cells[1].attempts()[0]
+    assert (first / ENDED).exists()
+    assert task.store.environment(1).exists()
+    task.work(lambda _, screen: end(screen, "f", "complete", 0))
+    assert waited[0] == []
+    assert sorted(waited[1]) == [False, True]
 
 
 def test_a_cell_that_never_ends_is_not_begun_for_ever(task: Task) -> None:

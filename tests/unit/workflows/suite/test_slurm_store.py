@@ -55,6 +55,18 @@ def test_attempts_have_folders_of_their_own(tmp_path: Path) -> None:
     assert cell.output(found[0].name) == found[0] / "out"
 
 
+def test_an_older_start_that_ends_late_is_still_the_older(tmp_path: Path) -> None:
+    """Else the next start would take its answers, and not those of the start that took over from it."""
+    cell = CellStore(tmp_path)
+    older, newer = cell.new_attempt(1), cell.new_attempt(1)
+    for age, path in ((100, older), (50, newer)):
+        (path / "run_config.yml").touch()
+        os.utime(path / "run_config.yml", (1000 - age, 1000 - age))
+    os.utime(newer, (1000, 1000))
+    os.utime(older, (2000, 2000))
+    assert cell.attempts() == [older, newer]
+
+
 def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> None:
     store = SlurmStore(SuiteDir(tmp_path))
     assert not store.is_there()

@@ -49,13 +49,13 @@ def clock() -> Clock:
 
 
 def test_the_first_start_waits_for_nobody(cell: CellStore, clock: Clock) -> None:
-    assert wait_for_older(cell, cell.new_attempt(1), clock=clock, sleep=clock.sleep)
+    assert wait_for_older({cell: cell.new_attempt(1)}, clock=clock, sleep=clock.sleep)
     assert clock.slept == []
 
 
 def test_who_has_ended_is_not_waited_for(cell: CellStore, clock: Clock) -> None:
     (cell.new_attempt(1) / ENDED).touch()
-    assert wait_for_older(cell, cell.new_attempt(1), clock=clock, sleep=clock.sleep)
+    assert wait_for_older({cell: cell.new_attempt(1)}, clock=clock, sleep=clock.sleep)
     assert clock.slept == []
 
 
@@ -63,13 +63,13 @@ def test_an_older_start_is_waited_for_until_it_has_ended(cell: CellStore, clock:
     """Of whichever wave: a submitter may have taken its task for lost."""
     first, second = cell.new_attempt(1), cell.new_attempt(2)
     clock.happens = {3: first / ENDED, 5: second / ENDED}
-    assert wait_for_older(cell, cell.new_attempt(2), clock=clock, sleep=clock.sleep)
+    assert wait_for_older({cell: cell.new_attempt(2)}, clock=clock, sleep=clock.sleep)
     assert clock.slept == [POLL_S] * 5
 
 
 def test_one_whose_node_is_gone_is_not_waited_for_for_ever(cell: CellStore, clock: Clock) -> None:
     cell.new_attempt(1)
-    assert not wait_for_older(cell, cell.new_attempt(1), clock=clock, sleep=clock.sleep)
+    assert not wait_for_older({cell: cell.new_attempt(1)}, clock=clock, sleep=clock.sleep)
     assert PATIENCE_S <= sum(clock.slept) < PATIENCE_S + 2 * POLL_S
 
 
@@ -77,7 +77,7 @@ def test_only_a_newer_start_takes_over(cell: CellStore) -> None:
     told: list[None] = []
     cell.new_attempt(1)
     cell.new_attempt(1)
-    takeover = Takeover(cell, lambda: told.append(None))
+    takeover = Takeover([cell], lambda: told.append(None))
     takeover.look()
     assert (told, takeover.happened) == ([], False)
     cell.new_attempt(2)
@@ -86,11 +86,26 @@ def test_only_a_newer_start_takes_over(cell: CellStore) -> None:
     assert (told, takeover.happened) == ([None], True)
 
 
+def test_of_several_cells_any_one_tells(tmp_path: Path, clock: Clock) -> None:
+    cells = [CellStore(tmp_path / name) for name in "abc"]
+    begun = {cell: cell.new_attempt(1) for cell in cells}
+    told: list[None] = []
+    takeover = Takeover(begun, lambda: told.append(None))
+    takeover.look()
+    assert not told
+    newer = {cell: cell.new_attempt(1) for cell in cells[1:]}
+    takeover.look()
+    assert len(told) == 1
+    clock.happens = {2: begun[cells[1]] / ENDED, 4: begun[cells[2]] / ENDED}
+    assert wait_for_older(newer, clock=clock, sleep=clock.sleep)
+    assert len(clock.slept) == 4
+
+
 def test_a_file_system_that_does_not_answer_says_nothing(cell: CellStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(self: CellStore) -> list[Path]:
         raise OSError("stale file handle")
 
-    takeover = Takeover(cell, lambda: pytest.fail("interrupted"))
+    takeover = Takeover([cell], lambda: pytest.fail("interrupted"))
     monkeypatch.setattr(CellStore, "attempts", fails)
     takeover.look()
     assert not takeover.happened
@@ -98,7 +113,7 @@ def test_a_file_system_that_does_not_answer_says_nothing(cell: CellStore, monkey
 
 def test_it_looks_while_it_is_entered(cell: CellStore) -> None:
     told = threading.Event()
-    with Takeover(cell, told.set, every_s=0.01) as takeover:
+    with Takeover([cell], told.set, every_s=0.01) as takeover:
         assert not takeover.happened
         cell.new_attempt(1)
         assert told.wait(LONG_S)
@@ -110,7 +125,7 @@ def test_it_looks_while_it_is_entered(cell: CellStore) -> None:
 
 
 def test_it_stops_looking_when_it_is_left(cell: CellStore) -> None:
-    with Takeover(cell, lambda: pytest.fail("interrupted"), every_s=LONG_S) as takeover:
+    with Takeover([cell], lambda: pytest.fail("interrupted"), every_s=LONG_S) as takeover:
         pass
     cell.new_attempt(1)
     assert not takeover.happened

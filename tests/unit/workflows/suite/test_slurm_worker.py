@@ -63,7 +63,8 @@ class Suite:
         code: int = end["exit_code"]
         return code
 
-    def _wait(self, cell: CellStore, attempt: Path) -> None:
+    def _wait(self, begun: dict[CellStore, Path]) -> None:
+        ((cell, attempt),) = begun.items()
         self.waited_for.append([path for path in cell.attempts() if path != attempt])
         assert not (attempt / "out").exists()
 
@@ -144,12 +145,12 @@ def test_a_newer_start_of_the_same_cell_ends_this_one(suite: Suite, monkeypatch:
         (takeover,) = looking
         takeover.look()
 
-    def takeover_of(cell: CellStore) -> Takeover:
-        looking.append(Takeover(cell, lambda: None, every_s=60.0))
+    def takeover_of(cells: list[CellStore]) -> Takeover:
+        looking.append(Takeover(cells, lambda: None, every_s=60.0))
         return looking[0]
 
     monkeypatch.setattr(slurm_worker, "Takeover", takeover_of)
-    monkeypatch.setattr(slurm_worker, "wait_for_older", lambda cell, _attempt: cell.new_attempt(1))
+    monkeypatch.setattr(slurm_worker, "wait_for_older", lambda begun: [cell.new_attempt(1) for cell in begun])
     suite.meanwhile = interrupted
     assert suite.work(TERMINATED) == 130
     assert suite.cell.ended(1) is None
