@@ -175,7 +175,10 @@ _REMEDIES = (
         "check the judge's url and model_id in extra.judges",
     ),
     _Remedy(
-        _says(r"the answer is not json|holds no (?:choices|message|text)|unknown form|no json object"),
+        _says(
+            r"the answer is not (?:json|valid http)|another protocol"
+            r"|holds no (?:choices|message|text)|unknown form|no json object"
+        ),
         "is there an OpenAI-compatible API at target.api_endpoint.url, and is `type` right (chat or completions)?",
         "is there an OpenAI-compatible API at the judge's url in extra.judges?",
     ),

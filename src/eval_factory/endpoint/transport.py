@@ -22,13 +22,10 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.served_url import SERVED_AT
-from eval_factory.endpoint.plain_exchange import Exchanged
+from eval_factory.endpoint.http_answers import CHUNK, LARGEST_BODY, TOO_LARGE, UnusableHttp
 from eval_factory.endpoint.watched_pools import Watch, watched
 
 CONNECT_TIMEOUT_S = 10.0
-CHUNK = 1 << 16
-LARGEST_BODY = 64 << 20
-"""No answer of a language model is that large; what is would fill the disk."""
 
 PROXY_LOGIN = 407
 TOO_LATE = "no whole answer within {:g} s"
@@ -82,8 +79,7 @@ class Transport:
         self._pool: Any = (
             None if isinstance(self._pools, urllib3.ProxyManager) else self._pools.connection_from_url(url)
         )
-        self._targets: dict[str, str] = {}
-        """Address -> what stands in a request's first line."""
+        self._no_retries = urllib3.Retry(False, redirect=False)
         self._timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, timeout_s), read=timeout_s)
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
@@ -102,42 +98,24 @@ class Transport:
         deadline = time.monotonic() + self.timeout_s
         all_headers = {**self._headers, **headers} if headers else self._headers
         try:
-            response = self._again(url, data, all_headers, deadline) or self._open(
-                method, url, body=data, headers=all_headers, timeout=self._timeout,
-                retries=False, redirect=False, preload_content=False,
-            )  # fmt: skip
-            if isinstance(response, Exchanged):
-                return Reply(http.client.OK, response.headers, response.body)
+            response = self._open(
+                method,
+                url,
+                body=data,
+                headers=all_headers,
+                timeout=self._timeout,
+                retries=self._no_retries,
+                redirect=False,
+            )
+            return Reply(response.status, response.headers, _decoded(response))
         except urllib3.exceptions.HTTPError as error:
             if _wants_a_login(error):
                 return Reply(PROXY_LOGIN, {}, b"")
-            told = self._too_late() if time.monotonic() >= deadline else _described(error, self.timeout_s)
-            told.silent = True
+            told = _described(error, self.timeout_s)
+            if time.monotonic() >= deadline:
+                told = TransportError(TOO_LATE.format(self.timeout_s))
+            told.silent = not _had_begun(error)
             raise told from error
-        try:
-            body = self._read(response, deadline)
-            if not body and time.monotonic() >= deadline:
-                raise self._too_late()
-        except urllib3.exceptions.HTTPError as error:
-            response.close()
-            raise _described(error, self.timeout_s) from error
-        except BaseException:
-            response.close()
-            raise
-        response.release_conn()
-        return Reply(response.status, response.headers, body)
-
-    def _again(
-        self, url: str, data: bytes | None, headers: Mapping[str, str], deadline: float
-    ) -> Exchanged | urllib3.BaseHTTPResponse | None:
-        """What a POST without a proxy usually is; None: `_open` has to do it."""
-        if data is None or self._pool is None or not url.startswith(f"{self._origin}/"):
-            return None
-        target = self._targets.get(url)
-        if target is None:
-            target = self._targets[url] = urllib3.util.parse_url(url).request_uri
-        again: Exchanged | urllib3.BaseHTTPResponse | None = self._pool.post_again(target, data, headers, deadline)
-        return again
 
     def _open(self, method: str, url: str, **settings: Any) -> urllib3.BaseHTTPResponse:
         """Through the endpoint's own pool where there is no proxy: the manager takes the URL apart at every call."""
@@ -145,21 +123,30 @@ class Transport:
             return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)  # type: ignore[no-any-return]
         return self._pools.urlopen(method, url, **settings)
 
-    def _too_late(self) -> TransportError:
-        return TransportError(TOO_LATE.format(self.timeout_s))
 
-    def _read(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-        """The whole body. The socket's own timeout starts anew with each byte; the deadline does not."""
-        parts: list[bytes] = []
-        size = 0
-        while chunk := response.read1(CHUNK):
-            parts.append(chunk)
-            size += len(chunk)
-            if time.monotonic() > deadline:
-                raise self._too_late()
-            if size > LARGEST_BODY:
-                raise TransportError(f"the answer is larger than {LARGEST_BODY >> 20} MiB")
-        return b"".join(parts)
+def _decoded(response: urllib3.BaseHTTPResponse) -> bytes:
+    """The body without its content coding, in which far more bytes may be hidden than came."""
+    if "Content-Encoding" not in response.headers:
+        return response.data or b""
+    parts: list[bytes] = []
+    size = 0
+    while chunk := response.read1(CHUNK):
+        parts.append(chunk)
+        size += len(chunk)
+        if size > LARGEST_BODY:
+            raise TransportError(TOO_LARGE)
+    return b"".join(parts)
+
+
+def _had_begun(error: urllib3.exceptions.HTTPError) -> bool:
+    """Whether the status of an answer came."""
+    return isinstance(_cause(error), (http.client.IncompleteRead, UnusableHttp, urllib3.exceptions.DecodeError))
+
+
+def _cause(error: urllib3.exceptions.HTTPError) -> Exception:
+    """What http.client raised, where that is what urllib3 tells."""
+    cause = error.args[-1] if isinstance(error, urllib3.exceptions.ProtocolError) else error
+    return cause if isinstance(cause, Exception) else error
 
 
 def _wants_a_login(error: urllib3.exceptions.HTTPError) -> bool:
@@ -178,6 +165,9 @@ def _described(error: urllib3.exceptions.HTTPError, timeout_s: float) -> Transpo
         return TransportError(f"TLS failed: {one_line(str(error))}\n{certificates_hint()}", unreachable=True)
     if isinstance(error, urllib3.exceptions.ProxyError):
         return TransportError("the proxy refused or could not be reached", unreachable=True)
+    cause = _cause(error)
+    if isinstance(cause, UnusableHttp):
+        return TransportError(one_line(str(cause)))
     return TransportError("the connection was closed before the whole answer came")
 
 

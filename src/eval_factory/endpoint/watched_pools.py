@@ -1,4 +1,4 @@
-"""Connections of urllib3 that end in time whatever an endpoint does, and are asked again in the plainest way."""
+"""Connections of urllib3 that end in time whatever an endpoint does, send at once, and have answers read by llhttp."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import contextlib
 import http.client
 import math
 import socket
-import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import urllib3
 from urllib3.connectionpool import HTTPConnectionPool
 
-from eval_factory.endpoint.plain_exchange import Exchanged, continued, exchange, request_bytes
-
-LEAST_TIMEOUT_S = 0.001
-"""A socket takes 0 for not waiting at all."""
+from eval_factory.endpoint.http_answers import WholeAnswer
 
 
 class Watch:
@@ -60,104 +56,47 @@ class Watch:
 
 
 def _watched_connection(base: Any, watch: Watch) -> type[Any]:
-    """urllib3 sends under the timeout for connecting, which ends a long prompt on a slow line."""
-
     class Connection(base):  # type: ignore[misc]
-        deadline = math.inf
-
-        def connect(self) -> None:
-            super().connect()
-            self._take_what_is_left()
+        response_class = WholeAnswer
+        _deadline = math.inf
+        _held: list[bytes] | None = None
 
         def request(self, *arguments: Any, **settings: Any) -> None:
-            self.deadline = time.monotonic() + watch.limit_s
-            if self.sock is not None:  # or it connects first, and within the time for that
-                self.timeout = watch.limit_s
-            super().request(*arguments, **settings)
-
-        def _take_what_is_left(self) -> None:
-            if self.sock is not None:
-                left = min(self.deadline - time.monotonic(), watch.limit_s)
-                self.sock.settimeout(max(left, LEAST_TIMEOUT_S))
-
-        def getresponse(self) -> Any:
+            """Send header and body in one write, within the request's time; urllib3 has that of connecting for it."""
+            self._deadline = time.monotonic() + watch.limit_s
+            held: list[bytes] = []
+            self._held = held
+            try:
+                super().request(*arguments, **settings)
+            finally:
+                self._held = None
             if self.sock is None:
-                return super().getresponse()
-            with watch.over(self.sock, self.deadline):
-                return super().getresponse()
+                self.connect()
+            self.sock.settimeout(None)  # the watch ends it; a timeout of its own costs two system calls each way
+            with watch.over(self.sock, self._deadline):
+                self.send(b"".join(held))
+
+        def send(self, data: Any) -> None:
+            if self._held is None:
+                super().send(data)
+            else:
+                self._held.append(data)
+
+        def getresponse(self) -> urllib3.HTTPResponse:
+            """As urllib3 does, past its own checks of http.client's header: llhttp has read this one."""
+            with watch.over(self.sock, self._deadline):
+                answer = cast(WholeAnswer, http.client.HTTPConnection.getresponse(self))
+            if answer.ends_with_connection and time.monotonic() >= self._deadline:
+                raise http.client.IncompleteRead(b"")  # the watch ended the connection
+            return answer.as_urllib3_has_it()
 
     return Connection
 
 
 def watched(pool: Any, watch: Watch) -> type[HTTPConnectionPool]:
-    """A pool whose connections send and wait for the header of an answer within the limit of `watch`."""
+    """A pool whose connections send, and read the whole answer, within the limit of `watch`."""
 
     class Pool(pool):  # type: ignore[misc]
         ConnectionCls = _watched_connection(pool.ConnectionCls, watch)
 
-        def post_again(
-            self, target: str, body: bytes, headers: Mapping[str, str], deadline: float
-        ) -> Exchanged | urllib3.BaseHTTPResponse | None:
-            """POST on a connection that was used before; None where there is none, or urllib3 has to look at it first.
-
-            Raises:
-                urllib3.exceptions.HTTPError: as `urlopen` does.
-            """
-            connection, came = self._get_conn(), None
-            try:
-                came = _asked_again(connection, target, body, headers, watch, deadline)
-                if came is not None and came.head is None:
-                    return _of_another_form(self, connection, came, watch, deadline)
-            except BaseException as error:
-                connection.close()
-                self._put_conn(connection)
-                if isinstance(error, (OSError, http.client.HTTPException)):
-                    raise _as_urllib3_has_it(error) from error
-                raise
-            self._put_conn(connection)
-            return came
-
     return Pool
-
-
-def _asked_again(
-    connection: Any, target: str, body: bytes, headers: Mapping[str, str], watch: Watch, deadline: float
-) -> Exchanged | None:
-    sock = connection.sock
-    request = None if sock is None else request_bytes(_host_header(connection), target, headers, body)
-    if request is None:
-        return None
-    if sock.gettimeout() is not None:
-        sock.settimeout(None)  # the watch ends it; a timeout of its own costs two system calls each way
-    with watch.over(sock, deadline):
-        return exchange(sock, request)
-
-
-def _of_another_form(
-    pool: Any, connection: Any, came: Exchanged, watch: Watch, deadline: float
-) -> urllib3.BaseHTTPResponse:
-    """The answer as urllib3's own connection gives it; who has read it gives the connection back."""
-    sock = connection.sock
-    sock.settimeout(max(deadline - time.monotonic(), LEAST_TIMEOUT_S))
-    with watch.over(sock, deadline):
-        answer = continued(came.data, sock)
-    if answer.will_close:
-        connection.close()
-    return urllib3.HTTPResponse(
-        body=answer, headers=urllib3.HTTPHeaderDict(answer.msg.items()), status=answer.status, reason=answer.reason,
-        preload_content=False, original_response=answer, pool=pool, connection=connection, request_method="POST",
-    )  # fmt: skip
-
-
-def _host_header(connection: Any) -> str:
-    """As http.client writes it."""
-    host: str = connection.host
-    if ":" in host:
-        host = f"[{host}]"
-    return host if connection.port == connection.default_port else f"{host}:{connection.port}"
-
-
-def _as_urllib3_has_it(error: OSError | http.client.HTTPException) -> urllib3.exceptions.HTTPError:
-    if isinstance(error, ssl.SSLError):
-        return urllib3.exceptions.SSLError(error)
-    return urllib3.exceptions.ProtocolError("Connection aborted.", error)

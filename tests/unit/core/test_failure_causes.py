@@ -94,6 +94,8 @@ def test_the_model_comes_before_its_judges() -> None:
         ("Authentication error detected: http://h answers 401 it says: no", "api_key", "judge's key"),
         ("HTTP 404: no model", "model_id", "model_id"),
         ("the answer is not JSON", "OpenAI-compatible", "the judge's url"),
+        ("the answer is not valid HTTP: Duplicate Content-Length", "OpenAI-compatible", "the judge's url"),
+        ("the answer changes to another protocol", "OpenAI-compatible", "the judge's url"),
         ("the connection was closed before the whole answer came", "hangs up", "hangs up"),
         ("HTTP 500: boom", "itself fails", "itself fails"),
         ("unusable judgement: it holds no JSON object with the criteria accuracy", None, "responses/"),

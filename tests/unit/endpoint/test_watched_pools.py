@@ -1,4 +1,4 @@
-"""A connection that is used again, asked in the plainest way: the same requests, answers and errors as urllib3's."""
+"""Connections that are used again, and end in time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 import threading
 
 import pytest
+from urllib3.connection import HTTPConnection
 
 from eval_factory.endpoint.transport import Reply, Transport, TransportError
 from token_answers import forget_proxies_and_certificates
@@ -64,13 +65,22 @@ def asked(server: Scripted, times: int) -> list[Reply]:
     return [transport.post(server.url, {"prompt": "x"}, {"Authorization": "Bearer k"}) for _ in range(times)]
 
 
-def test_both_ways_write_the_same_request() -> None:
-    """The first is urllib3's own."""
-    server = Scripted(PLAIN, PLAIN, PLAIN)
-    assert [(reply.status, reply.data) for reply in asked(server, 3)] == [(200, b"{}")] * 3
-    assert len(set(server.heads)) == 1
-    assert server.heads[0].startswith(b"POST /v1?a=b HTTP/1.1\r\nHost: 127.0.0.1:")
+def test_a_request_is_sent_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a new connection, and on one that is used again."""
+    sent: list[bytes] = []
+
+    def send(connection: HTTPConnection, data: bytes) -> None:
+        sent.append(data)
+        connection.sock.sendall(data)
+
+    monkeypatch.setattr(HTTPConnection, "send", send)
+    server = Scripted(PLAIN, PLAIN)
+    assert [(reply.status, reply.data) for reply in asked(server, 2)] == [(200, b"{}")] * 2
     assert server.connections == 1
+    assert len(sent) == 2
+    assert sent[0] == sent[1]
+    assert sent[0].startswith(b"POST /v1?a=b HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert sent[0].endswith(b'\r\nAuthorization: Bearer k\r\n\r\n{"prompt":"x"}')
 
 
 @pytest.mark.parametrize(
@@ -108,9 +118,10 @@ def test_a_connection_that_was_closed_meanwhile_costs_nothing() -> None:
     [
         (b"HTTP/1.1 200 OK\r\nX-Slow: a", False),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", False),
+        (b"HTTP/1.1 200 OK\r\n\r\na", False),
         (b"HTTP/1.1", True),
     ],
-    ids=["header", "body", "status"],
+    ids=["header", "body", "no-length", "status"],
 )
 def test_an_answer_that_stops_half_way_ends_in_time(answer: bytes, silent: bool) -> None:
     server = Scripted(PLAIN, answer, PLAIN)
@@ -130,6 +141,7 @@ def test_what_is_no_whole_answer(answer: bytes, silent: bool) -> None:
     server = Scripted(PLAIN, answer)
     with pytest.raises(TransportError, match="closed before the whole answer came") as raised:
         asked(server, 2)
+    assert len(server.heads) == 2, "a request that may have been answered is not sent again"
     assert (raised.value.silent, raised.value.unreachable) == (silent, False)
 
 

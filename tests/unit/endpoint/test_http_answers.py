@@ -1,0 +1,235 @@
+"""Answers as servers send them, and as none should: on a socket, and beside what urllib3 itself makes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.client
+import socket
+import threading
+from typing import Any
+
+import pytest
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from eval_factory.endpoint import http_answers, transport
+from eval_factory.endpoint.transport import Transport, TransportError
+from token_answers import forget_proxies_and_certificates
+
+TIMEOUT_S = 20.0
+GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+CUT = "the connection was closed before the whole answer came"
+INVALID = "the answer is not valid HTTP"
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_proxies_and_certificates(monkeypatch)
+
+
+class Server:
+    """Gives one answer and hangs up, or goes on; then a good answer."""
+
+    def __init__(self, answer: bytes, hangs_up: bool = False) -> None:
+        self._answers, self._hangs_up = [answer, GOOD], hangs_up
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+        self.connections = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with self._socket:
+            while self._answers:
+                connection, _ = self._socket.accept()
+                self.connections += 1
+                with connection, connection.makefile("rb") as requests, contextlib.suppress(OSError):
+                    while self._answers and _has_request(requests):
+                        connection.sendall(self._answers.pop(0))
+                        if self._hangs_up:
+                            break
+
+
+def _has_request(requests: Any) -> bool:
+    if not requests.readline():
+        return False
+    headers = http.client.parse_headers(requests)
+    return bool(requests.read(int(headers["Content-Length"])))
+
+
+def answer(*lines: str, body: bytes = b"", status: str = "200 OK", version: str = "HTTP/1.1") -> bytes:
+    return "\r\n".join([f"{version} {status}", *lines, "", ""]).encode() + body
+
+
+TWO, CHUNKED = "Content-Length: 2", "Transfer-Encoding: chunked"
+ZIPPED = gzip.compress(b"abc")
+SECOND = answer("Content-Length: 4", body=b"evil")
+
+
+def ours(server: Server) -> tuple[Any, Any]:
+    """Status and body, or the error; the second answer, and on how many connections."""
+    asked = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    first: Any
+    try:
+        reply = asked.post(server.url, {})
+        first = (reply.status, reply.data)
+    except TransportError as error:
+        first = str(error)
+    return first, (asked.post(server.url, {}).data, server.connections)
+
+
+def urllib3s(server: Server) -> Any:
+    """Status and body, or the kind of the error."""
+    try:
+        reply = urllib3.request("POST", server.url, body=b"{}", retries=False, redirect=False, timeout=0.5)
+    except HTTPError:
+        return "refused"
+    except (OverflowError, ValueError):
+        return "not caught"
+    return (reply.status, reply.data)
+
+
+@pytest.mark.parametrize(
+    ("sent", "first", "connections"),
+    [
+        (answer(TWO, body=b"ab"), (200, b"ab"), 1),
+        (answer("content-LENGTH:2", body=b"ab"), (200, b"ab"), 1),
+        (answer(CHUNKED, body=b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"), (200, b"abcde"), 1),
+        (answer("Connection: close", TWO, body=b"abjunk"), (200, b"ab"), 2),
+        (answer(TWO, body=b"ab", version="HTTP/1.0"), (200, b"ab"), 2),
+        (answer(TWO, "Connection: keep-alive", body=b"ab", version="HTTP/1.0"), (200, b"ab"), 1),
+        (answer(status="100 Continue") + GOOD, (200, b"{}"), 1),
+        (answer("Content-Encoding: gzip", f"Content-Length: {len(ZIPPED)}", body=ZIPPED), (200, b"abc"), 1),
+        (answer("Location: /x", "Content-Length: 0", status="302 Found"), (302, b""), 1),
+        (answer(status="204 No Content"), (204, b""), 1),
+        (answer(TWO, status="304 Not Modified"), (304, b""), 1),
+        (answer(TWO, status="401 Unauthorized", body=b"no"), (401, b"no"), 1),
+        (answer(TWO, status="500", body=b"no"), (500, b"no"), 1),
+    ],
+    ids=[
+        "length", "small-letters", "chunked", "close", "old", "old-kept", "continue", "gzip", "redirect", "no-content",
+        "not-modified", "refused", "no-reason",
+    ],
+)  # fmt: skip
+def test_what_urllib3_reads_is_read_as_it_does(sent: bytes, first: tuple[int, bytes], connections: int) -> None:
+    assert ours(Server(sent)) == (first, (b"{}", connections))
+    assert urllib3s(Server(sent)) == first
+
+
+def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    sent = answer(body=b"ab")
+    assert ours(Server(sent, hangs_up=True)) == ((200, b"ab"), (b"{}", 2))
+    assert urllib3s(Server(sent, hangs_up=True)) == (200, b"ab")
+
+
+@pytest.mark.parametrize(
+    ("sent", "said", "of_urllib3"),
+    [
+        (answer(TWO, "Content-Length: 3", body=b"abc"), INVALID, "refused"),
+        (answer(TWO, TWO, body=b"ab"), INVALID, (200, b"ab")),
+        (answer(TWO, CHUNKED, body=b"2\r\nab\r\n0\r\n\r\n"), INVALID, (200, b"ab")),
+        (answer("Content-Length: -1", body=b"ab"), INVALID, (200, b"ab")),
+        (answer(f"Content-Length: {10**30}", body=b"ab"), INVALID, "not caught"),
+        (answer(CHUNKED, body=b"10000000000000000\r\nab"), INVALID, "not caught"),
+        (answer(CHUNKED, body=b"-2\r\nab\r\n0\r\n\r\n"), INVALID, "not caught"),
+        (answer("X-Folded: a", " b", TWO, body=b"ab"), INVALID, (200, b"ab")),
+        (answer("X-Nul: \0", TWO, body=b"ab"), INVALID, (200, b"ab")),
+        (answer("nonsense", TWO, body=b"ab"), INVALID, (200, b"ab")),
+        (answer(TWO, body=b"ab").replace(b"\r", b""), INVALID, (200, b"ab")),
+        (answer(TWO, status="2000 OK", body=b"ab"), INVALID, "refused"),
+        (answer("Upgrade: x", "Connection: upgrade", status="101 X"), "changes to another protocol", (101, b"")),
+        (answer("Content-Length: 3", body=b"ab"), CUT, "refused"),
+        (answer("Transfer-Encoding: gzip", body=b"ab"), CUT, (200, b"ab")),
+        (b"junk\r\n" + GOOD, CUT, "refused"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", CUT, "refused"),
+        (answer("X-Long: " + "a" * (10 << 20), TWO, body=b"ab"), "header is larger than 256 KiB", "refused"),
+    ],
+    ids=[
+        "two-lengths", "same-length-twice", "length-and-chunks", "negative", "large-length", "large-chunk",
+        "negative-chunk", "folded", "nul", "no-colon", "line-feeds", "status", "upgrade", "short", "not-chunked",
+        "junk-before", "http2", "large-header",
+    ],
+)  # fmt: skip
+def test_what_is_not_valid_is_refused(sent: bytes, said: str, of_urllib3: Any) -> None:
+    """llhttp guesses less than urllib3; the connection is not used again, and the next one is."""
+    first, (second, connections) = ours(Server(sent, hangs_up=True))
+    assert said in first
+    assert (second, connections) == (b"{}", 2)
+    assert urllib3s(Server(sent, hangs_up=True)) == of_urllib3
+
+
+@pytest.mark.parametrize("more", [SECOND, b"junk"])
+def test_what_comes_after_an_answer_answers_nothing(more: bytes) -> None:
+    """urllib3 drops it unseen, and uses the connection again."""
+    assert ours(Server(GOOD + more)) == ((200, b"{}"), (b"{}", 2))
+
+
+def test_hints_before_an_answer_are_none() -> None:
+    """http.client skips a 100 only."""
+    sent = answer("X-A: 1", status="103 Early Hints") + answer("X-B: 2", TWO, body=b"ab")
+    server = Server(sent)
+    reply = Transport(server.url, timeout_s=TIMEOUT_S, connections=1).post(server.url, {})
+    assert (reply.status, reply.data, dict(reply.headers)) == (200, b"ab", {"X-B": "2", "Content-Length": "2"})
+
+
+def test_headers_are_found_however_they_are_written() -> None:
+    server = Server(answer("retry-AFTER:  7 ", "X-A: 1", "x-a: 2", TWO, status="429 Slow", body=b"no"))
+    headers = Transport(server.url, timeout_s=TIMEOUT_S, connections=1).post(server.url, {}).headers
+    assert headers["Retry-After"] == "7"
+    assert headers["x-A"] == "1, 2"
+
+
+def test_trailers_are_no_headers() -> None:
+    server = Server(answer(CHUNKED, body=b"1\r\na\r\n0\r\nRetry-After: 9\r\n\r\n"))
+    reply = Transport(server.url, timeout_s=TIMEOUT_S, connections=1).post(server.url, {})
+    assert (reply.data, "Retry-After" in reply.headers) == (b"a", False)
+
+
+def test_what_is_not_coded_as_it_says_is_refused() -> None:
+    """Its end is known, so that the connection is used again."""
+    assert ours(Server(answer("Content-Encoding: gzip", TWO, body=b"ab"))) == (CUT, (b"{}", 1))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_answer_has_a_largest_size(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_answers, "LARGEST_BODY", 100_000)
+    size = 100_000 - len(answer("Content-Length: 99999")) + more
+    first, (_, connections) = ours(Server(answer(f"Content-Length: {size}", body=b"a" * size), hangs_up=bool(more)))
+    assert first == (http_answers.TOO_LARGE if more else (200, b"a" * size))
+    assert connections == 1 + more
+
+
+@pytest.mark.parametrize("size", [100_000, 100_001])
+def test_a_packed_body_has_it_too(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "LARGEST_BODY", 100_000)
+    packed = gzip.compress(b"a" * size)
+    first, _ = ours(Server(answer("Content-Encoding: gzip", f"Content-Length: {len(packed)}", body=packed)))
+    assert first == ((200, b"a" * size) if size == 100_000 else http_answers.TOO_LARGE)
+
+
+class Reset:
+    """A socket whose peer is gone after these bytes."""
+
+    def __init__(self, begun: bytes) -> None:
+        self._begun = [begun] if begun else []
+
+    def makefile(self, _mode: str) -> Any:
+        return self
+
+    def read1(self, _size: int) -> bytes:
+        if self._begun:
+            return self._begun.pop()
+        raise ConnectionResetError
+
+    def close(self) -> None:
+        pass
+
+    flush = close
+
+
+@pytest.mark.parametrize(
+    ("begun", "error"), [(b"", ConnectionResetError), (answer(TWO, body=b"a"), http.client.IncompleteRead)]
+)
+def test_a_reset_tells_whether_an_answer_had_begun(begun: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        http_answers.WholeAnswer(Reset(begun), method="POST").begin()  # type: ignore[arg-type]
