@@ -66,7 +66,7 @@ _FACTS = {
             "mimiciv_billing_code_precision", "mimiciv_billing_code_recall",
             "ehr_sql_execution_accuracy", "ehr_sql_query_validity",
             "ehr_sql_precision_answerable", "ehr_sql_recall_answerable",
-            "math_equiv", "exact_match_indicator", "final_number_exact_match",
+            "math_equiv", "exact_match_indicator", "final_number_exact_match", "chain_of_thought_correctness",
         ),
         SHARE,
     ),

@@ -142,7 +142,9 @@ def page_environment() -> Environment:
     return environment
 
 
-TEMPLATES = ("page.html.j2", "run.html.j2", "beside.html.j2", "instances.html.j2")
+TEMPLATES = (
+    "page.html.j2", "run.html.j2", "rubric.html.j2", "clinicians.html.j2", "beside.html.j2", "instances.html.j2",
+)  # fmt: skip
 """Of a page of results."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from eval_factory.helm import names, versions
 from eval_factory.helm_plugin.patches import apply, patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, Patch, Stage
+from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.run_specs import load_index
 
@@ -22,6 +23,9 @@ import sys
 from eval_factory.helm_plugin.patches import apply
 print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("helm", "datasets", "nltk", "pandas")))
 """
+
+OTHERS = {names.CONFIGURABLE_RUN_SPEC, CONVERSATION_RUN_SPEC}
+"""Run specs that the index does not list: of custom benchmarks."""
 
 
 def test_names_are_different() -> None:
@@ -85,11 +89,11 @@ def test_the_run_specs_that_need_a_supported_helm() -> None:
     """The program that starts helm-run knows them without the registry, which belongs to helm-run."""
     assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions"}
     assert frozenset().union(*(patch.run_specs or () for patch in FAILING)) == versions.NEEDS_PATCHES
-    assert set(load_index().run_specs) | {names.CONFIGURABLE_RUN_SPEC} >= versions.NEEDS_PATCHES
+    assert set(load_index().run_specs) | OTHERS >= versions.NEEDS_PATCHES
 
 
 def test_every_run_spec_of_a_patch_is_one_of_helms() -> None:
-    known = set(load_index().run_specs) | {names.CONFIGURABLE_RUN_SPEC}
+    known = set(load_index().run_specs) | OTHERS
     assert all(known >= patch.run_specs for patch in PATCHES if patch.run_specs is not None)
 
 
