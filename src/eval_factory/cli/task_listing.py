@@ -147,7 +147,7 @@ def _judge_prompt_of_benchmark(benchmark: Benchmark) -> str | None:
     if benchmark.is_rubric:
         return prompt_of_rubric()
     file = benchmark.judge_prompt_file
-    return None if file is None else file.read_text(encoding="utf-8")
+    return None if file is None else benchmark.jury_form.filled(file.read_text(encoding="utf-8"))
 
 
 def task_example(task: Task) -> str:

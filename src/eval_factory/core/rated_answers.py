@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eval_factory.core.annotations import CRITERIA, RATINGS, AnswerKey, Choice, Question, digest_of_shown
@@ -56,6 +56,8 @@ class Asked:
     choices: tuple[Choice, ...]
     hidden: frozenset[str] = frozenset()
     """System messages that are the same for every question: they say who answers."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """What the benchmark says of a criterion of its jury."""
 
     def shown(self, record: InstanceRecord) -> Shown:
         return Shown(
@@ -78,7 +80,13 @@ class Asked:
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
         if self.kind == CRITERIA:
             return tuple(Question(str(one["criterion"]), float(one["points"])) for one in criteria_of(record))
-        return tuple(map(Question, self.jury or (IS_CORRECT if self.choices == YES_NO else HOW_GOOD,)))
+        if self.jury:
+            return tuple(Question(self._explained(name)) for name in self.jury)
+        return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
+
+    def _explained(self, criterion: str) -> str:
+        told = self.told.get(criterion)
+        return f"{criterion}: {told}" if told else criterion
 
     def value_of(self, record: InstanceRecord) -> float | None:
         """The score of one answer by the main metric; None where it has none, or is no answer of the main split."""
@@ -131,10 +139,12 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     if not values:
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     jury = () if has_criteria or result.validity.jury is None else _criteria_of_jury(records)
-    choices = YES_NO if chosen == CRITERIA else choices_of(score.scale, values)
+    labels = {} if not jury or result.validity.jury is None else result.validity.jury.labels
+    choices = YES_NO if chosen == CRITERIA else _labelled(labels) or choices_of(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
-    return Asked(chosen, metric, score, jury, choices, hidden)
+    told = {} if result.validity.jury is None else result.validity.jury.criteria
+    return Asked(chosen, metric, score, jury, choices, hidden, told)
 
 
 def choices_of(scale: tuple[float, float] | None, values: Sequence[float]) -> tuple[Choice, ...]:
@@ -147,6 +157,11 @@ def choices_of(scale: tuple[float, float] | None, values: Sequence[float]) -> tu
     whole = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MOST_STEPS
     steps = int(high - low) if whole else PARTS
     return tuple(_choice(low + (high - low) * number / steps) for number in range(steps + 1))
+
+
+def _labelled(labels: Mapping[str, int]) -> tuple[Choice, ...]:
+    """The words that the judges choose from, the least first."""
+    return tuple(Choice(float(value), label) for label, value in sorted(labels.items(), key=lambda one: one[1]))
 
 
 def _choice(value: float) -> Choice:

@@ -116,6 +116,10 @@ class JuryReport:
     """`one/other` -> Cohen's kappa with quadratic weights."""
     leave_one_out: Mapping[str, float | None]
     """Judge -> the jury's mean without it."""
+    labels: Mapping[str, int] = field(default_factory=dict)
+    """Word that a judge gave -> the rating that it stands for; empty where they gave numbers."""
+    criteria: Mapping[str, str] = field(default_factory=dict)
+    """Criterion of a custom benchmark -> what it says of it; empty where the judges' prompt alone names them."""
 
 
 @dataclass(frozen=True)

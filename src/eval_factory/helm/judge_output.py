@@ -13,13 +13,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import permutations
 from typing import Any
 
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.helm.disguised_text import readings, squeezed, undisguised
 
-RATINGS = (1, 2, 3, 4, 5)
-"""HELM's juries rate with whole numbers on this scale."""
-LOWEST_RATING, HIGHEST_RATING = RATINGS[0], RATINGS[-1]
-SCALE = (float(LOWEST_RATING), float(HIGHEST_RATING))
-"""The bounds of a jury's score, which is a mean of ratings."""
+SCALE = HELMS_FORM.scale
+"""The bounds of the score of HELM's juries, which is a mean of ratings."""
 
 Criteria = Mapping[str, Collection[str]]
 """What a judge has to rate: criterion -> the fields of its rating."""
@@ -28,30 +26,29 @@ LONGEST = 200_000
 """Characters of a judge's output: many times what its tokens can hold."""
 MOST_BRACES = 200
 MOST_FIELDS_PERMUTED = 3
-_WORDS = ("one", "two", "three", "four", "five")
 
 _DECODER = json.JSONDecoder()
-_SCORE = re.compile(rf"[{LOWEST_RATING}-{HIGHEST_RATING}]\Z")
 
 
 class UnusableJudgeOutput(Exception):
     """The judge's output holds no ratings; the message tells the judge why."""
 
 
-def rating_of_empty(answer: str) -> int | None:
-    """The rating of an answer with nothing in it: the lowest, without a judge being asked; None for any other answer.
+def says_nothing(answer: str) -> bool:
+    """Whether an answer has nothing in it: it gets the lowest rating, and no judge is asked.
 
     Saying nothing must not pay: HELM gives such an instance the default score of its jury metric.
     """
-    return None if answer.strip() else LOWEST_RATING
+    return not answer.strip()
 
 
-def parse_judge_output(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
-    """The judge's own ratings: criterion -> rating, as the judge wrote it.
+def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM) -> dict[str, Any]:
+    """The judge's own ratings: criterion -> rating, as the judge wrote it; the value of a label in its place.
 
     Args:
         text: the judge's whole output.
         judged: the answer that it judges.
+        form: which ratings there are, and whether the benchmark itself names the criteria.
 
     Raises:
         UnusableJudgeOutput: there are none, or it cannot be told which they are.
@@ -59,16 +56,16 @@ def parse_judge_output(text: str, criteria: Criteria, judged: str) -> dict[str, 
     if len(text) > LONGEST:
         raise UnusableJudgeOutput(f"it is longer than {LONGEST} characters")
     try:
-        return _own_ratings(text, criteria, judged)
+        return _own_ratings(text, criteria, judged, form)
     except RecursionError as error:
         raise UnusableJudgeOutput("it is nested too deeply") from error
 
 
-def _own_ratings(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
+def _own_ratings(text: str, criteria: Criteria, judged: str, form: JuryForm) -> dict[str, Any]:
     objects = [found for found in json_objects(text) if criteria.keys() & found.keys()]
     if not objects:
         raise UnusableJudgeOutput("it holds no JSON object with the criteria " + ", ".join(criteria))
-    stands = _standing_in(judged)
+    stands = _standing_in(judged, form)
     own = [
         found
         for found in objects
@@ -79,7 +76,7 @@ def _own_ratings(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
     reasons = []
     usable: dict[str, dict[str, Any]] = {}
     for found in own:
-        reason = _fault(found, criteria)
+        reason = _fault(found, criteria, form)
         if reason is None:
             usable[json.dumps({name: found[name]["score"] for name in criteria})] = found
         else:
@@ -89,7 +86,8 @@ def _own_ratings(text: str, criteria: Criteria, judged: str) -> dict[str, Any]:
     if len(usable) > 1:
         raise UnusableJudgeOutput("it holds several judgements that differ; give one JSON object and nothing else")
     (ratings,) = usable.values()
-    return {name: ratings[name] for name in criteria}  # HELM's mean takes everything else that stands there
+    # HELM's mean takes everything else that stands there.
+    return {name: _as_number(ratings[name], form) for name in criteria}
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
@@ -114,7 +112,12 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
     raise UnusableJudgeOutput(f"it holds more than {MOST_BRACES} opening braces that begin no JSON object")
 
 
-def _standing_in(judged: str) -> Callable[[str, Any, Collection[str]], bool]:
+def _as_number(rating: Mapping[str, Any], form: JuryForm) -> Any:
+    """HELM takes the score for a number; the judge's own spelling of a number stays."""
+    return {**rating, "score": form.value_of(rating["score"])} if form.labels else rating
+
+
+def _standing_in(judged: str, form: JuryForm) -> Callable[[str, Any, Collection[str]], bool]:
     """Whether a rating stands in the judged answer already: in any layout, wrapping, escape or disguise.
 
     The letters and digits of the rating are looked for among those of the answer, read forwards and backwards.
@@ -123,19 +126,19 @@ def _standing_in(judged: str) -> Callable[[str, Any, Collection[str]], bool]:
     squeezes += [squeeze[::-1] for squeeze in squeezes]
 
     def stands(name: str, rating: Any, fields: Collection[str]) -> bool:
-        return any(form in squeeze for form in _forms_of(name, rating, fields) for squeeze in squeezes)
+        return any(text in squeeze for text in _forms_of(name, rating, fields, form) for squeeze in squeezes)
 
     return stands
 
 
-def _forms_of(name: str, rating: Any, fields: Collection[str]) -> set[str]:
+def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
     """A rating as it may have been written down: with its fields in any order, its score as any kind of number."""
     if not isinstance(rating, Mapping):
         return {squeezed(undisguised(f"{name} {_written(rating)}"))}
     scores = {str(rating.get("score"))}
-    if _is_score(rating.get("score")):
-        whole = int(rating["score"])
-        scores = {str(whole), f"{whole}.0", _WORDS[whole - 1]}
+    value = form.value_of(rating.get("score"))
+    if value is not None:
+        scores = form.spellings(value)
     needed = [field for field in sorted(fields) if field in rating]
     orders = [list(rating), *(permutations(needed) if len(needed) <= MOST_FIELDS_PERMUTED else [])]
     forms = set()
@@ -151,7 +154,9 @@ def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _fault(found: Mapping[str, Any], criteria: Criteria) -> str | None:
+def _fault(found: Mapping[str, Any], criteria: Criteria, form: JuryForm) -> str | None:
+    if form.criteria and (unknown := [name for name in found if name not in criteria]):
+        return f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}"
     for name, fields in criteria.items():
         rating = found.get(name)
         if not isinstance(rating, Mapping):
@@ -159,15 +164,9 @@ def _fault(found: Mapping[str, Any], criteria: Criteria) -> str | None:
         for field in fields:
             if field not in rating:
                 return f"{name!r} has no {field!r}"
-        if "score" in fields and not _is_score(rating["score"]):
-            return f"the score of {name!r} is not a whole number from {LOWEST_RATING} to {HIGHEST_RATING}"
+        if "score" in fields and form.value_of(rating["score"]) is None:
+            return f"the score of {name!r} is not {form.wanted}"
     return None
-
-
-def _is_score(score: object) -> bool:
-    if isinstance(score, str):
-        return bool(_SCORE.match(score.strip()))
-    return isinstance(score, (int, float)) and not isinstance(score, bool) and score in RATINGS
 
 
 _NEAR = r"[^.\n]{0,60}"

@@ -1,4 +1,4 @@
-"""The YAML that HELM reads from --local-path, as text. Pure functions: the same plan gives the same bytes.
+"""The YAML that HELM reads from --local-path, as text: the same plan and files give the same bytes.
 
 No file holds a key: a client is told the NAME of the variable to read.
 """
@@ -6,6 +6,8 @@ No file holds a key: a client is told the NAME of the variable to read.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -27,7 +29,7 @@ def model_files(plan: Plan, *, debug: bool = False) -> dict[str, str]:
         names.MODEL_METADATA: model_metadata(plan.endpoints),
     }
     if plan.evaluation.benchmark is not None:
-        files[names.BENCHMARK] = benchmark(plan.evaluation.benchmark, plan.judges)
+        files |= benchmark_files(plan.evaluation.benchmark, plan.judges, plan.rundir.model_configs)
     elif plan.judges:
         files[names.JUDGES] = judges(plan.judges)
     if not debug:
@@ -92,8 +94,23 @@ def _named(judges: tuple[EndpointPlan, ...]) -> list[dict[str, str]]:
     return [{"name": one.role, "model": deployment_of(one), "model_deployment": deployment_of(one)} for one in judges]
 
 
+def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Path) -> dict[str, str]:
+    """benchmark.yaml, and the judges' prompt beside it where its scale or criteria are filled in."""
+    given = own.judge_prompt_file
+    if given is not None and own.jury_form.places:
+        text = given.read_text(encoding="utf-8")
+        filled = own.jury_form.filled(text)
+        if filled != text:
+            own = replace(own, judge_prompt_file=folder / names.JUDGE_PROMPT)
+            return {names.BENCHMARK: benchmark(own, judges), names.JUDGE_PROMPT: filled}
+    return {names.BENCHMARK: benchmark(own, judges)}
+
+
 def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
-    """benchmark.yaml for HELM's configurable benchmark: absolute paths, and our judges by their deployments."""
+    """benchmark.yaml for HELM's configurable benchmark: absolute paths, and our judges by their deployments.
+
+    HELM passes over the jury's scale and criteria; our plug-in and the collector read them (`benchmark_file.py`).
+    """
     from eval_factory.tasks.custom.definition import JURY  # for a custom benchmark alone
 
     if own.is_rubric:
@@ -103,6 +120,7 @@ def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
         if metric["name"] == JURY:
             metric["prompt_file"] = str(own.judge_prompt_file)
             metric["judges"] = [{"name": deployment_of(judge), "model_name": deployment_of(judge)} for judge in judges]
+            metric |= own.jury_form.as_dict()
     document: dict[str, Any] = {
         "name": own.name,
         "description": own.description,

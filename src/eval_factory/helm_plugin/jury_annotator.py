@@ -17,8 +17,9 @@ from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.common.request import Request, RequestResult
 
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.jury_form import JuryForm
 from eval_factory.helm import names
-from eval_factory.helm.judge_output import Criteria, UnusableJudgeOutput, parse_judge_output, rating_of_empty
+from eval_factory.helm.judge_output import Criteria, UnusableJudgeOutput, parse_judge_output, says_nothing
 from eval_factory.helm_plugin import judge_prompts
 from eval_factory.helm_plugin.session import current_session
 
@@ -46,6 +47,7 @@ class _Question:
     prompt: str
     criteria: Criteria
     answer: str
+    form: JuryForm
 
 
 def ask_judges_in_parallel() -> None:
@@ -55,9 +57,10 @@ def ask_judges_in_parallel() -> None:
 def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
     """The annotations of one answer: the prompt, and each judge's ratings where it gave them."""
     answer = request_state.result.completions[0].text if request_state.result else ""
-    if rating_of_empty(answer) is not None:
+    if says_nothing(answer):
         return {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM has it
-    question = _Question(self._interpolate_prompt(request_state), self._annotation_criteria, answer)
+    form = current_session().jury_form
+    question = _Question(self._interpolate_prompt(request_state), self._annotation_criteria, answer, form)
     judge_prompts.note(self.name, self._prompt_template)
     judges: dict[str, AnnotatorModelInfo] = self._annotator_models
 
@@ -94,7 +97,8 @@ def _ratings_of(
         if not result.success or not result.completions:
             return _NotRated(result.error or "it gave no answer")
         try:
-            return parse_judge_output(result.completions[0].text, question.criteria, question.answer)
+            said = result.completions[0].text
+            return parse_judge_output(said, question.criteria, question.answer, question.form)
         except UnusableJudgeOutput as error:
             reason = str(error)
             request = replace(request, prompt=question.prompt + ASK_AGAIN.format(reason=reason))

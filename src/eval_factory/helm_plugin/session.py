@@ -11,12 +11,14 @@ from typing import Any
 from eval_factory.core.budget import together
 from eval_factory.core.events import LIMIT_REACHED, EventWriter, run_id
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.earlier_answers import EarlierAnswers
 from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.run_replay import RunReplay
 from eval_factory.endpoint.shared_limits import SharedLimits
+from eval_factory.helm.benchmark_file import jury_form_in
 from eval_factory.helm_plugin.run_spending import RunSpending, purse_of
 
 
@@ -50,6 +52,8 @@ class Session:
     """What this run shares with others; None: it has its limits for itself."""
     replay: RunReplay = field(default_factory=RunReplay)
     """What the shards of this run were told."""
+    jury_form: JuryForm = HELMS_FORM
+    """What the judges of this run may say."""
     limit_reached: str | None = None
     """The name of the run's limit at which nothing more is asked."""
 
@@ -130,7 +134,8 @@ def session_for(root: Path) -> Session:
             purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.purse)
             spending = RunSpending(told, rundir.cache_db, this_run, purse)
             replay = RunReplay(rundir.cache_db, this_run)
-            session = Session(cache, events, redactor, spending, limits=limits, replay=replay)
+            form = jury_form_in(rundir.model_configs)
+            session = Session(cache, events, redactor, spending, limits=limits, replay=replay, jury_form=form)
             spending.watch(session.ask_no_more)
             if limits is not None:
                 limits.watch(session.ask_no_more)

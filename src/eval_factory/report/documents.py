@@ -118,13 +118,18 @@ def _validity(result: TaskResult) -> dict[str, Any]:
         "not_reportable": record.pop("not_reportable"),
     }
     last = {name: record.pop(name) for name in ("failures", "notes")}
-    jury = None if result.validity.jury is None else rounded_fields(record["jury"])
+    jury = None if result.validity.jury is None else rounded_fields(_jury(record["jury"]))
     orders = None if result.validity.choice_orders is None else rounded_fields(record["choice_orders"])
     written: dict[str, Any] = laid_out(
         without_nulls({**first, **record, "jury": jury, "choice_orders": orders, **last})
     )
     floors = {name: OneLine(floor) for name, floor in written["floors"].items()}
     return {**written, "floors": floors}
+
+
+def _jury(record: dict[str, Any]) -> dict[str, Any]:
+    """Without what only a benchmark with its own scale or criteria says."""
+    return {name: value for name, value in record.items() if value or name not in ("labels", "criteria")}
 
 
 def _comparability(record: Comparability | None) -> dict[str, Any] | None:

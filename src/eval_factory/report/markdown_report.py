@@ -14,6 +14,7 @@ from eval_factory.core.results import Provenance, Score, Scores, TaskResult
 from eval_factory.report.choice_order_text import choice_order_line
 from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
+from eval_factory.report.jury_lines import ratings_line
 from eval_factory.report.markdown_text import code, prose, table
 from eval_factory.report.rubric_lines import markdown_lines
 from eval_factory.report.run_facts import counted, number
@@ -105,6 +106,8 @@ def _validity(result: TaskResult) -> Iterator[str]:
     judges = [f"{code(name)} {one.scored:,} of {one.asked:,}" for name, one in result.validity.judges.items()]
     if judges:
         yield f"\nJudgements: {', '.join(judges)}"
+    if (line := ratings_line(result)) is not None:
+        yield f"\n{prose(line)}"
     if jury is not None and jury.krippendorff_alpha is not None:
         yield f"\nAgreement of the judges (Krippendorff's alpha): {jury.krippendorff_alpha:.3f}"
     if (line := choice_order_line(result)) is not None:

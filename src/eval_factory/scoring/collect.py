@@ -145,7 +145,9 @@ def collect(
     notes.extend(readability.notes(plan, instances, scored.scores))
     notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *adjustments)
     notes.extend(notes_on_models(asked, tally.judges))
-    floors = trivial.floors({one.label: len(one.values) for one in metrics if is_judged(one, jury_metric)})
+    floors = trivial.floors(
+        {one.label: len(one.values) for one in metrics if is_judged(one, jury_metric)}, tally.ratings.form.lowest
+    )
     notes.extend([*notes_on_floors(main, scored.scores, floors), *trivial.notes()])
     if jury_report is not None:
         notes.extend(notes_on_agreement(jury_report, tally.ratings))

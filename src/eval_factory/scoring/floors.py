@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import Floor, Score
 from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
-from eval_factory.helm.judge_output import LOWEST_RATING
 from eval_factory.helm.trivial_answers import EMPTY_NAME, MAJORITY_NAME, with_answer
 from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores, read_trivial_scores
 from eval_factory.plan.run_plan import Plan
@@ -107,13 +107,15 @@ class FloorScores:
         except Exception as error:  # a rule may raise anything
             self._failed = error
 
-    def floors(self, jury: Mapping[str, int] = MappingProxyType({})) -> dict[str, Floor]:
+    def floors(
+        self, jury: Mapping[str, int] = MappingProxyType({}), lowest: float = HELMS_FORM.lowest
+    ) -> dict[str, Floor]:
         """By the label of the score.
 
         Args:
             jury: label of a jury's score -> its instances. Its floor is the mark of an answer with nothing in it.
+            lowest: that mark.
         """
-        lowest = float(LOWEST_RATING)
         of_jury = {label: Floor(EMPTY_NAME, lowest, count, {EMPTY_NAME: lowest}) for label, count in jury.items()}
         if self._trivial is not None and self._trivial.known:
             return _of_table(self._trivial.data_sha256) | of_jury

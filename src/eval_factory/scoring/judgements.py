@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, Score
-from eval_factory.helm.judge_output import SCALE
 from eval_factory.scoring.jury_agreement import Ratings
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.notes import Importance, Note
@@ -51,7 +50,7 @@ def bounds_over_judgements(
 
     Judges rate the same criteria, so an instance's score is the mean of its judges' means.
     """
-    low, high = metric.scale or SCALE
+    low, high = metric.scale or ratings.form.scale
     worst, best, known = {}, {}, set()
     for key, value in metric.values.items():
         means = ratings.means_of(key)

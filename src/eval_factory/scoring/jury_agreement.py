@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.results import JuryReport
-from eval_factory.helm.judge_output import LOWEST_RATING, RATINGS
 from eval_factory.scoring.krippendorff_alpha import ordinal_alpha
 from eval_factory.scoring.metric_values import InstanceKey
 
@@ -44,6 +44,7 @@ class Ratings:
     by_judge: dict[str, dict[InstanceKey, dict[str, int]]] = field(default_factory=lambda: defaultdict(dict))
     lowest: set[InstanceKey] = field(default_factory=set)
     """Answers with nothing in them, which no judge is asked about."""
+    form: JuryForm = HELMS_FORM
 
     def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, int]) -> None:
         if ratings:
@@ -70,7 +71,7 @@ class Ratings:
         rated = {instance: sum(given) / len(given) for instance, given in sums.items()}
         if left_out is not None and not rated:
             return {}  # the others said nothing
-        return rated | dict.fromkeys(self.lowest, float(LOWEST_RATING))
+        return rated | dict.fromkeys(self.lowest, self.form.lowest)
 
     def means_of(self, instance: InstanceKey) -> dict[str, float]:
         """Judge -> the mean of its ratings of one instance."""
@@ -91,6 +92,8 @@ class Ratings:
                 judge: statistics.fmean(kept.values()) if (kept := self.of_instances(left_out=judge)) else None
                 for judge in judges
             },
+            labels=self.form.labels,
+            criteria=self.form.criteria,
         )
 
     def _alpha(self) -> float | None:
@@ -111,7 +114,8 @@ class Ratings:
         from sklearn.metrics import cohen_kappa_score  # imported here: only a jury needs it
 
         first, second = zip(*pairs, strict=True)
-        return _finite(cohen_kappa_score(first, second, labels=RATINGS, weights="quadratic"))
+        low, high = self.form.values[0], self.form.values[-1]  # with the values that no label has: weights go by them
+        return _finite(cohen_kappa_score(first, second, labels=range(low, high + 1), weights="quadratic"))
 
 
 def _finite(value: float) -> float | None:

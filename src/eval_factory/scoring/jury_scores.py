@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eval_factory.core.results import Score, Stats
-from eval_factory.helm.judge_output import LOWEST_RATING, SCALE
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.errata import CORRECTED
@@ -18,10 +17,11 @@ def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
 
 def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
     """With the lowest mark for each answer that says nothing: no judge is asked, and HELM gives a default."""
-    marks = dict.fromkeys(tally.silent & metric.values.keys(), float(LOWEST_RATING))
+    form = tally.ratings.form
+    marks = dict.fromkeys(tally.silent & metric.values.keys(), form.lowest)
     if all(metric.values[key] == mark for key, mark in marks.items()):
-        return replace(metric, scale=SCALE)
-    return replace(metric, scale=SCALE, values=metric.values | marks, helm_mean=None, merged=True)
+        return replace(metric, scale=form.scale)
+    return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None, merged=True)
 
 
 def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally) -> dict[str, Score]:

@@ -51,9 +51,10 @@ def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tal
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
-        if handling == "zero" and run.jury is not None:  # judges give 1 to 5
-            how += ", but in the jury's score: 0 is no mark of a jury's, they are left out of it and stand inside its"
-            how += " bounds"
+        if handling == "zero" and run.jury is not None:
+            what = "0" if tally.ratings.form.lowest > 0 else "a failure"
+            how += f", but in the jury's score: {what} is no mark of a jury's, they are left out of it and stand inside"
+            how += " its bounds"
         again = "; the same command asks them again" if tally.something_to_ask else ""
         yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
     yield from _notes_on_unscorable(tally)

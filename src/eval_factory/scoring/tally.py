@@ -18,7 +18,7 @@ from eval_factory.core.failure_causes import Causes
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
-from eval_factory.helm.judge_output import injection_signs, rating_of_empty
+from eval_factory.helm.judge_output import injection_signs, says_nothing
 from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.clusters import Clusters
@@ -36,6 +36,7 @@ from eval_factory.scoring.request_states import (
     text_of,
     was_filtered,
 )
+from eval_factory.tasks.custom.jury_keys import jury_form_of
 from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing
 
 
@@ -108,7 +109,7 @@ def tally_requests(
     Args:
         sources: id of an instance -> its source, as an earlier collection found it.
     """
-    tally = Tally()
+    tally = Tally(ratings=Ratings(form=jury_form_of(plan.evaluation.benchmark)))
     jury = _Jury.of(plan, run)
     clusters = Clusters.of(plan.evaluation.task.helm.cluster, _data_of(plan, run), sources)
     quasi = any(stat.name.name in QUASI_METRICS for stat in run.stats)
@@ -204,7 +205,7 @@ class _Jury:
     def count(self, tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
         """One answer; no judge is asked about an empty one."""
         text = text_of(state)
-        empty = rating_of_empty(text) is not None
+        empty = says_nothing(text)
         tally.injected += bool(injection_signs(text))
         heard = False
         for judge, name in self.names.items():

@@ -21,6 +21,7 @@ from eval_factory.core.rundir import RunDir, write_atomic
 from eval_factory.core.secrets import variables_in
 from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.helm import names
+from eval_factory.helm.benchmark_file import jury_form_in
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config, to_yaml
@@ -152,6 +153,7 @@ def _benchmark_of_folder(rundir: RunDir, path: Path, recorded: Mapping[str, str]
             has_clusters=document.get("has_clusters", False),
             has_turns=not is_rubric and holds_conversations(document["dataset_file"]),
             is_rubric=is_rubric,
+            jury_form=jury_form_in(rundir.model_configs),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{file}: cannot be read, nor the benchmark {path}: {error}") from error

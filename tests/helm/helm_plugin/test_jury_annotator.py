@@ -12,6 +12,7 @@ import pytest
 from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 from helm.common.request import GeneratedOutput, RequestResult
 
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.helm.names import JUDGE_PROMPTS_FILE, NOT_JUDGED
 from eval_factory.helm_plugin import judge_prompts, jury_annotator
 
@@ -43,6 +44,15 @@ def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, A
     return jury_annotator.annotate(annotator, state)
 
 
+def session(**given: Any) -> SimpleNamespace:
+    return SimpleNamespace(**{"clients": {}, "limit_reached": None, "jury_form": HELMS_FORM, **given})
+
+
+@pytest.fixture(autouse=True)
+def _of_a_helm_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jury_annotator, "current_session", session)
+
+
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Reasons for which answers were asked anew."""
@@ -50,9 +60,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     client = SimpleNamespace(forget=lambda _request, reason: told.append(reason))
     deployment = SimpleNamespace(client_spec=SimpleNamespace(args={"role": "r"}))
     monkeypatch.setattr(jury_annotator, "get_model_deployment", lambda _name: deployment)
-    monkeypatch.setattr(
-        jury_annotator, "current_session", lambda: SimpleNamespace(clients={"r": client}, limit_reached=None)
-    )
+    monkeypatch.setattr(jury_annotator, "current_session", lambda: session(clients={"r": client}))
     return told
 
 
@@ -114,8 +122,19 @@ def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' judgements are kept; a score without this judge's would not be the benchmark's."""
-    reached = SimpleNamespace(clients={}, limit_reached="max_cost")
+    reached = session(limit_reached="max_cost")
     monkeypatch.setattr(jury_annotator, "current_session", lambda: reached)
     with pytest.raises(ValueError, match="max_cost"):
         annotated({"a": result(GIVEN), "b": ValueError("max_cost")})
     assert forgotten == []
+
+
+def test_a_judgement_has_the_benchmarks_own_form(monkeypatch: pytest.MonkeyPatch, forgotten: list[str]) -> None:
+    form = JuryForm((0, 10), {"poor": 0, "good": 10}, {"accuracy": "it is right"}, own_scale=True)
+    client = SimpleNamespace(forget=lambda _request, reason: forgotten.append(reason))
+    monkeypatch.setattr(jury_annotator, "current_session", lambda: session(clients={"r": client}, jury_form=form))
+    found = annotated({"words": result(GIVEN.replace("4", '"good"')), "numbers": result(GIVEN)})
+    assert found["words"] == {"accuracy": {"score": 10, "explanation": "x"}}
+    assert found[NOT_JUDGED] == {
+        "numbers": 'unusable judgement: the score of \'accuracy\' is not one of "poor", "good"'
+    }

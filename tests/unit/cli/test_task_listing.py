@@ -236,6 +236,14 @@ def test_a_benchmark_of_ones_own(kind: str, tmp_path: Path) -> None:
     assert record["judge_prompt"] == judges[kind]
     assert bool(record["judges"]) == (kind != "choice")
     assert (record["name"], record["instances"] > 0) == (yaml.safe_load(file.read_text("utf-8"))["name"], True)
+    if kind == "jury":
+        own = file.read_text("utf-8").replace(
+            "judge_prompt.txt\n", "judge_prompt.txt\n    scale: {min: 0, max: 9}\n", 1
+        )
+        file.write_text(own, encoding="utf-8")
+        (folder / "judge_prompt.txt").write_text(f"{judges['jury']}\n{{SCALE}}", encoding="utf-8")
+        record = json.loads(ls("--benchmark", str(file), "--json"))
+        assert record["judge_prompt"].endswith("\na whole number from 0 to 9 (from the worst to the best)")
     example = yaml.safe_load(ls("--benchmark", str(file)))
     assert example["config"]["type"] == "custom"
     assert example["config"]["params"]["extra"] == {"benchmark": str(file)}

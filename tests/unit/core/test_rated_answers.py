@@ -68,6 +68,15 @@ def test_a_jurys_criteria_are_asked_on_its_scale() -> None:
     assert found.score_by(found.questions(of_jury()), [1.0, 4.0]) == 2.5
 
 
+def test_labels_and_criteria_of_the_benchmark_are_shown_to_raters() -> None:
+    jury = JuryReport({}, None, {}, {}, {"good": 9, "poor": 1}, {"clarity": "a patient understands it"})
+    found = asked(of_jury(), "jury", (1, 9), jury=jury)
+    assert found.choices == (Choice(1.0, "poor"), Choice(9.0, "good"))
+    assert found.questions(of_jury()) == (Question("accuracy"), Question("clarity: a patient understands it"))
+    assert found.marks_of(of_jury())["kind"] == {0: 5.0, 1: 4.0}
+    assert asked(CASE, "rubric_score", (0, 1), jury=jury).choices == YES_NO
+
+
 def test_each_criterion_of_a_rubric_is_met_or_not() -> None:
     found = asked(CASE, "rubric_score", (0, 1))
     assert found.kind == "criteria"

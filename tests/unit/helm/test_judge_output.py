@@ -11,17 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eval_factory.core.jury_form import JuryForm
 from eval_factory.helm.judge_output import (
-    HIGHEST_RATING,
     LONGEST,
-    LOWEST_RATING,
     MOST_FIELDS_PERMUTED,
-    RATINGS,
     SCALE,
     UnusableJudgeOutput,
     injection_signs,
     parse_judge_output,
-    rating_of_empty,
+    says_nothing,
 )
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness")}
@@ -93,7 +91,6 @@ def test_what_is_no_judgement_is_named(text: str, reason: str) -> None:
 
 @given(st.integers(-20, 20))
 def test_a_score_is_a_number_of_the_scale_however_it_is_written(score: int) -> None:
-    assert (RATINGS[0], RATINGS[-1]) == (1, 5)
     for written in (score, float(score), str(score), f" {score}\n"):
         text = json.dumps(judgement(written))
         if 1 <= score <= 5:
@@ -416,10 +413,45 @@ def test_any_text_is_a_judgement_or_is_unusable(text: str, judged: str) -> None:
     assert {int(found[name]["score"]) for name in CRITERIA} <= {1, 2, 3, 4, 5}
 
 
-@pytest.mark.parametrize(("answer", "rating"), [("", 1), (" \n\t\u00a0", 1), ("0", None), (" no ", None)])
-def test_an_answer_with_nothing_in_it_is_rated_without_a_judge(answer: str, rating: int | None) -> None:
-    assert rating_of_empty(answer) == rating
+@pytest.mark.parametrize(("answer", "nothing"), [("", True), (" \n\t\u00a0", True), ("0", False), (" no ", False)])
+def test_an_answer_with_nothing_in_it_is_rated_without_a_judge(answer: str, nothing: bool) -> None:
+    assert says_nothing(answer) is nothing
 
 
 def test_the_scale_of_a_jury() -> None:
-    assert (RATINGS, SCALE, LOWEST_RATING, HIGHEST_RATING) == ((1, 2, 3, 4, 5), (1.0, 5.0), 1, 5)
+    assert SCALE == (1.0, 5.0)
+
+
+TEN = JuryForm(tuple(range(11)), criteria={"accuracy": "", "completeness": ""}, own_scale=True)
+WORDS = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, own_scale=True)
+
+
+def test_ratings_on_a_scale_of_the_benchmark() -> None:
+    for score in (0, 10, "10", 7.0):
+        said = judgement(score)
+        assert parse_judge_output(json.dumps(said), CRITERIA, PLAIN_ANSWER, TEN) == said
+    for score in (11, -1, 0.5, True, "ten", "07"):
+        with pytest.raises(UnusableJudgeOutput, match="is not a whole number from 0 to 10"):
+            parse_judge_output(json.dumps(judgement(score)), CRITERIA, PLAIN_ANSWER, TEN)
+
+
+def test_a_criterion_that_the_benchmark_does_not_name_is_refused() -> None:
+    said = {**judgement(3), "tone": {"score": 3, "explanation": "x"}}
+    with pytest.raises(UnusableJudgeOutput, match="it rates 'tone', and the criteria are accuracy, completeness"):
+        parse_judge_output(json.dumps(said), CRITERIA, PLAIN_ANSWER, TEN)
+    assert parse_judge_output(json.dumps(said), CRITERIA, PLAIN_ANSWER) == judgement(3)
+
+
+def test_a_label_becomes_the_number_that_helm_takes_the_mean_of() -> None:
+    for score, value in (("Good", 2), (" poor ", 0), (1, 1), ("1", 1)):
+        found = parse_judge_output(json.dumps(judgement(score, "fair")), CRITERIA, PLAIN_ANSWER, WORDS)
+        assert found == judgement(value, 1)
+    with pytest.raises(UnusableJudgeOutput, match='is not one of "poor", "fair", "good"'):
+        parse_judge_output(json.dumps(judgement("great")), CRITERIA, PLAIN_ANSWER, WORDS)
+
+
+@pytest.mark.parametrize(("form", "score", "written"), [(TEN, 0, "zero"), (TEN, 10, "10.0"), (WORDS, 2, "good")])
+def test_a_rating_that_the_answer_wrote_is_known_again_on_any_scale(form: JuryForm, score: int, written: str) -> None:
+    said = judgement(score, 1)
+    with pytest.raises(UnusableJudgeOutput, match="it repeats a judgement"):
+        parse_judge_output(json.dumps(said), CRITERIA, json.dumps(judgement(written)), form)

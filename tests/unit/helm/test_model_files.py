@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from eval_factory.core.jury_form import form_of
 from eval_factory.helm import command
-from eval_factory.helm.model_files import deployment_of, model_files, roles_by_deployment
+from eval_factory.helm.model_files import benchmark_files, deployment_of, model_files, roles_by_deployment
 from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.custom.definition import load_benchmark
 from unit.builders import plan
+from unit.tasks.custom.test_definition import JURY, write
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -58,6 +61,23 @@ def test_a_deployment_leads_back_to_its_role() -> None:
 
 def test_debug_leaves_helms_logging_alone() -> None:
     assert "logging.yaml" not in model_files(plan(), debug=True)
+
+
+def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
+    """HELM reads the prompt as it is sent; one without a place stays where it is."""
+    metric = {**JURY["metrics"][0], "scale": {"min": 0, "max": 3}, "criteria": [{"name": "a", "description": "b"}]}
+    block = '{RESPONSE}<rubric_criteria>{"a": ["score"]}</rubric_criteria>'
+    for judge, filled in (("{RESPONSE} {SCALE} {CRITERIA}", True), (block, False)):
+        bench = load_benchmark(write(tmp_path, {"metrics": [metric]}, judge=judge))
+        made = benchmark_files(bench, jury_plan().judges[:1], tmp_path / "configs")
+        (written,) = yaml.safe_load(made["benchmark.yaml"])["metrics"]
+        assert form_of(written) == bench.jury_form
+        place = tmp_path / ("configs/judge_prompt.txt" if filled else "judge.txt")
+        assert written["prompt_file"] == str(place)
+        assert set(made) == {"benchmark.yaml", *(["judge_prompt.txt"] if filled else [])}
+        assert made.get("judge_prompt.txt") == (bench.jury_form.filled(judge) if filled else None)
+    plain = benchmark_files(load_benchmark(write(tmp_path, JURY)), jury_plan().judges, tmp_path / "configs")
+    assert set(yaml.safe_load(plain["benchmark.yaml"])["metrics"][0]) == {"name", "prompt_file", "judges"}
 
 
 def test_the_same_plan_gives_the_same_bytes() -> None:

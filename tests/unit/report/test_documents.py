@@ -200,6 +200,10 @@ def test_values_are_whole_and_their_statistics_are_rounded(result: TaskResult) -
         "means": {"a": 4.33333}, "krippendorff_alpha": 0.333333, "weighted_kappa": {"a/b": None},
         "leave_one_out": {"a": 4.66667},
     }  # fmt: skip
+    assert validity.jury is not None
+    own = replace(validity.jury, labels={"poor": 0, "good": 3}, criteria={"right": ""})
+    again = document_of(result, validity=replace(validity, jury=own))["validity"]["jury"]
+    assert again == {**written["jury"], "labels": {"poor": 0, "good": 3}, "criteria": {"right": ""}}
 
 
 def test_seconds_have_four_digits(result: TaskResult) -> None:

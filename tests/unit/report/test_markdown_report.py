@@ -109,6 +109,9 @@ def test_groups_are_folded_and_alpha_is_left_out_where_it_is_not_defined() -> No
     assert "| `a\u00a6b` | 0.7368 | 0.5121 to 0.8819 | 19 |\n\n</details>\n" in told
     undefined = with_validity(of_a_jury(), jury=JuryReport({}, None, {}, {}))
     assert "Krippendorff" not in markdown_report(undefined)
+    assert "Ratings:" not in markdown_report(undefined)
+    worded = with_validity(of_a_jury(), jury=JuryReport({}, None, {}, {}, {"poor": 0, "good": 1}))
+    assert "\nRatings: poor (0), good (1)\n" in markdown_report(worded)
 
 
 def test_what_was_run_and_how_to_do_it_again() -> None:

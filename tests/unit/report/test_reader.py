@@ -39,7 +39,7 @@ VERSION_1 = Path(__file__).parent / "version_1"
 @pytest.fixture
 def result(tmp_path: Path) -> TaskResult:
     made = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
-    jury = JuryReport({"a": 4.5}, None, {"a/b": 0.5}, {"a": None})
+    jury = JuryReport({"a": 4.5}, None, {"a/b": 0.5}, {"a": None}, {"poor": 0, "good": 5}, {"right": "it is"})
     score = made.scores["exact_match"]
     short = replace(score.stats, stddev=0.5, stderr=0.25, ci_low=0.25, ci_high=0.75)
     score = replace(score, stats=short)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import Floor, Score, Stats, TaskResult
+from eval_factory.core.time_limit import TimeLimit
 from eval_factory.helm import names, output
 from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores
 from eval_factory.scoring import corrections, floors
@@ -245,6 +246,11 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
     values = {"aci_bench_accuracy": [4.0] * 3}
     result = result_of(tmp_path, {"config.type": "aci_bench"}, states=states, values=values, metric_specs=[JURY])
     assert result.validity.floors == {"aci_bench_accuracy": Floor("empty", 1.0, 3, {"empty": 1.0})}
+
+
+def test_the_floor_of_a_jury_is_the_lowest_mark_of_its_scale() -> None:
+    none = FloorScores(None, [], None, TimeLimit(0.0))
+    assert none.floors({"jury_score": 3}, -2.0) == {"jury_score": Floor("empty", -2.0, 3, {"empty": -2.0})}
 
 
 def test_what_is_known_of_a_data_set_is_taken_from_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from eval_factory.core.jury_form import JuryForm
 from eval_factory.core.results import JudgeCounts, Judgements
 from eval_factory.scoring.judgements import (
     bounds_over_judgements,
@@ -104,6 +105,12 @@ def test_bounds_fill_in_each_missing_judgement() -> None:
     low, high = bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) or (0.0, 0.0)
     assert low == pytest.approx((4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4)
     assert high == pytest.approx((4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4)
+
+
+def test_bounds_are_on_the_benchmarks_own_scale() -> None:
+    said = ratings({"a": 5, "b": 3})
+    said.form = JuryForm((0, 10))
+    assert bounds_over_judgements(replace(metric(said), scale=None), said, JUDGES) == (8 / 3, 18 / 3)
 
 
 def test_bounds_go_by_judges_whose_criteria_are_several() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eval_factory.helm.judge_output import RATINGS
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.scoring.jury_agreement import Ratings, family_of
 from eval_factory.scoring.metric_values import InstanceKey
 
@@ -60,6 +60,20 @@ def test_cohens_example_by_hand() -> None:
     assert report.weighted_kappa["a/b"] == pytest.approx(
         1 - (2 / 4) / (sum((x - y) ** 2 for x in (1, 2, 3, 5) for y in (1, 3, 3, 4)) / 16)
     )
+
+
+def test_a_form_of_the_benchmarks_own() -> None:
+    """Quadratic weights go by the values of the labels: (0, 0), (1, 4), (4, 4); 0 is the lowest mark."""
+    made = ratings(a=[0, 1, 4], b=[0, 4, 4])
+    made.form = JuryForm((0, 1, 4), {"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"}, own_scale=True)
+    report = made.report()
+    expected = sum((x - y) ** 2 for x in (0, 1, 4) for y in (0, 4, 4)) / 9
+    assert report.weighted_kappa["a/b"] == pytest.approx(1 - (9 / 3) / expected)
+    assert (report.labels, report.criteria) == ({"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"})
+    made.rate_lowest(("silent", 0, None))
+    assert made.of_instances()["silent", 0, None] == 0.0
+    plain = ratings(a=[1], b=[1]).report()
+    assert (plain.labels, plain.criteria) == ({}, {})
 
 
 def test_what_is_not_defined_is_absent() -> None:
@@ -310,4 +324,6 @@ def test_figures_of_any_ratings_are_defined_or_absent(
     assert (report.krippendorff_alpha is None) == (renamed.krippendorff_alpha is None)
     if report.krippendorff_alpha is not None:
         assert report.krippendorff_alpha == pytest.approx(renamed.krippendorff_alpha)
-    assert all(mean is None or RATINGS[0] <= mean <= RATINGS[-1] for mean in report.leave_one_out.values())
+    assert all(
+        mean is None or HELMS_FORM.values[0] <= mean <= HELMS_FORM.values[-1] for mean in report.leave_one_out.values()
+    )

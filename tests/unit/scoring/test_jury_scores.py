@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from eval_factory.core.jury_form import JuryForm
+from eval_factory.scoring.jury_agreement import Ratings
 from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, of_the_jury
 from eval_factory.scoring.metric_values import MetricValues
 from eval_factory.scoring.scores import helm_mean
@@ -36,6 +38,13 @@ def test_an_answer_that_says_nothing_gets_the_lowest_mark() -> None:
     assert found.values == {key(0): 4.0, key(1): 1.0, key(2): 1.0}
     assert (found.helm_mean, found.merged, found.scale) == (None, True, (1.0, 5.0))
     assert VALUES[key(1)] == 5.0
+
+
+def test_a_benchmarks_own_scale_and_lowest_mark() -> None:
+    tally = Tally(empty={key(1)}, ratings=Ratings(form=JuryForm((-2, 0, 7))))
+    found = of_the_jury(METRIC, tally)
+    assert (found.values[key(1)], found.scale) == (-2.0, (-2.0, 7.0))
+    assert of_the_jury(METRIC, replace(tally, empty=set())).scale == (-2.0, 7.0)
 
 
 def test_where_helm_gave_the_lowest_mark_its_mean_stays() -> None:

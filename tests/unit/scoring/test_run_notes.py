@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core.jury_form import JuryForm
 from eval_factory.core.results import Instances, JudgeCounts
 from eval_factory.endpoint import openai_api
 from eval_factory.scoring.notes import Importance
@@ -186,6 +187,9 @@ def test_zero_is_no_mark_of_a_jury(tmp_path: Path) -> None:
         "1 instances failed and count as 0, but in the jury's score: 0 is no mark of a jury's, they are left out of it"
         " and stand inside its bounds; the same command asks them again"
     )
+    again.ratings.form = JuryForm((0, 1))
+    (note,) = [one for one in notes_of(zero, run, instances, again, ()) if "failed" in one.text]
+    assert "but in the jury's score: a failure is no mark of a jury's, they" in note.text
     (excluded,) = [one for one in notes_of(here, run, instances, again, ()) if "failed" in one.text]
     assert "are left out of the scores; bounds show the range" in excluded.text
     assert "0 is no mark" not in excluded.text

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from eval_factory.core.results import Floor, Instances, Score, TaskResult
+from eval_factory.report.jury_lines import ratings_line
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
 
@@ -71,6 +72,7 @@ def measured(result: TaskResult, who: str = "The model") -> str:
     if result.validity.judges:
         how = "rated" if result.validity.rubric is None else "judged criterion by criterion"
         judged = f" Its answers were {how} by {counted(len(result.validity.judges), 'judge')} (other language models)."
+        judged += f" {line}." if (line := ratings_line(result)) is not None else ""
     return f"{who} was given {counted(asked, 'question')}{where}{repeated}.{judged}"
 
 

@@ -18,11 +18,13 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, ValidationError
 
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.custom import conversation_table, prompt_check, table_check
+from eval_factory.tasks.custom.jury_keys import jury_keys
 from eval_factory.tasks.file_problems import Findings
 
 JURY = "jury_score"
@@ -37,6 +39,7 @@ METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)
 """All that HELM's configurable benchmark computes."""
 
 _FILES = ("prompt_file", "dataset_file")
+_OF_JURY = ("prompt_file", "judges", "scale", "criteria")
 _NEEDS = "name, description, prompt_file, dataset_file and metrics"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z")
 
@@ -48,6 +51,8 @@ class _Metric(StrictModel):
     name: _Text
     prompt_file: _Text | None = None
     judges: list[Any] | None = None
+    scale: Any = None
+    criteria: Any = None
 
 
 class _File(StrictModel):
@@ -84,6 +89,8 @@ class Benchmark:
     """Whether its rows are conversations, sent turn by turn; there is no prompt then."""
     is_rubric: bool = False
     """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and there is no prompt."""
+    jury_form: JuryForm = HELMS_FORM
+    """The ratings and criteria of its jury, where it has one."""
 
     @property
     def main_metric(self) -> str:
@@ -109,7 +116,8 @@ def load_benchmark(path: Path) -> Benchmark:
         document = _without_prompt(path, document, found)
     shape, readable = _shape(path, document, found)
     folder = path.parent
-    instances, header = _check_files(path, readable, found)
+    form = _jury_form(path, readable.metrics, found)
+    instances, header = _check_files(path, readable, form, found)
     if found.problems or shape is None:
         raise ConfigError(found.problems)
     prompt_file, dataset_file = _absolute(folder, shape.prompt_file), _absolute(folder, shape.dataset_file)
@@ -129,6 +137,7 @@ def load_benchmark(path: Path) -> Benchmark:
         notes=tuple(found.notes),
         has_clusters=table_check.CLUSTER in header,
         has_turns=has_turns,
+        jury_form=form,
     )
 
 
@@ -193,19 +202,26 @@ def _readable(document: Mapping[str, Any]) -> _Readable:
     return _Readable(files[0], files[1], metrics)
 
 
-def _check_files(path: Path, readable: _Readable, found: Findings) -> tuple[int, list[str]]:
+def _jury_form(path: Path, metrics: Mapping[int, _Metric], found: Findings) -> JuryForm:
+    for number, metric in metrics.items():
+        if metric.name == JURY:
+            return jury_keys(f"{path}: metrics.{number}", metric.scale, metric.criteria, found.problems)
+    return HELMS_FORM
+
+
+def _check_files(path: Path, readable: _Readable, form: JuryForm, found: Findings) -> tuple[int, list[str]]:
     """Look at the files that are named, and at what one says of another; the rows and columns of the table."""
     folder, metrics = path.parent, [metric.name for metric in readable.metrics.values()]
     _check_metrics(path, readable.metrics, found)
     if conversation_table.holds_conversations(readable.dataset_file):
-        return _check_conversations(path, readable, found)
+        return _check_conversations(path, readable, form, found)
     columns = header = None
     if readable.prompt_file is not None:
         columns = prompt_check.columns_of_prompt(path, _absolute(folder, readable.prompt_file), found)
     if readable.dataset_file is not None:
         header = table_check.header_of(path, _absolute(folder, readable.dataset_file), found)
     for judge_prompt in readable.judge_prompts(folder):
-        prompt_check.check_judge_prompt(path, judge_prompt, header, found)
+        prompt_check.check_judge_prompt(path, judge_prompt, header, found, form)
     if header is None or readable.dataset_file is None:
         return 0, []
     dataset_file = _absolute(folder, readable.dataset_file)
@@ -217,14 +233,14 @@ def _check_files(path: Path, readable: _Readable, found: Findings) -> tuple[int,
     return rows, header
 
 
-def _check_conversations(path: Path, readable: _Readable, found: Findings) -> tuple[int, list[str]]:
+def _check_conversations(path: Path, readable: _Readable, form: JuryForm, found: Findings) -> tuple[int, list[str]]:
     metrics = [metric.name for metric in readable.metrics.values()]
     file = _absolute(path.parent, readable.dataset_file or "")
     needing = next((name for name in metrics if name != JURY), None)
     read = conversation_table.check_conversations(path, file, needing, found, quasi=EXACT_MATCH in metrics)
     header = read.fields()
     for judge_prompt in readable.judge_prompts(path.parent):
-        prompt_check.check_judge_prompt(path, judge_prompt, header if read.rows else None, found)
+        prompt_check.check_judge_prompt(path, judge_prompt, header if read.rows else None, found, form)
     _check_incorrect_answers(file, metrics, header, found)
     return len(read.rows), header
 
@@ -266,8 +282,8 @@ def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) 
             found.problems.append(f"{where}.name: {metric.name} is listed twice")
         if metric.name == JURY and metric.prompt_file is None:
             found.problems.append(f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt")
-        if metric.name != JURY and (metric.prompt_file is not None or metric.judges is not None):
-            found.problems.append(f"{where}: only {JURY} has prompt_file and judges")
+        if metric.name != JURY and any(getattr(metric, key) is not None for key in _OF_JURY):
+            found.problems.append(f"{where}: only {JURY} has prompt_file and judges, scale and criteria")
         if metric.name == JURY and metric.judges is not None:
             found.notes.append(
                 f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"

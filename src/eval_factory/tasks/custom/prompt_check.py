@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.jury_form import CRITERIA_PLACE, HELMS_FORM, SCALE_PLACE, JuryForm
 from eval_factory.tasks.custom.table_check import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
 
@@ -74,7 +75,9 @@ def _line_of_lone_brace(text: str) -> int:
     return text.count("\n", 0, opened if opened is not None else position) + 1
 
 
-def check_judge_prompt(path: Path, file: Path, header: Sequence[str] | None, found: Findings) -> None:
+def check_judge_prompt(
+    path: Path, file: Path, header: Sequence[str] | None, found: Findings, form: JuryForm = HELMS_FORM
+) -> None:
     try:
         text = read_text(file, "the judges' prompt_file", path)
     except ConfigError as error:
@@ -94,13 +97,35 @@ def check_judge_prompt(path: Path, file: Path, header: Sequence[str] | None, fou
         found.problems.append(f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}")
     for name in re.findall(r"\{([^{}\n]+)\}", text):
         meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in (header or ())
-        if meant and name not in JUDGE_PLACES:
-            line = _line_of(text, f"{{{name}}}")
-            known = ", ".join(JUDGE_PLACES)
-            found.problems.append(
-                f"{file}: line {line}: {{{name}}} is not filled in by HELM; a judge's prompt has {known}"
-            )
-    found.problems += [f"{file}: {problem}" for problem in _criteria_problems(text)]
+        if meant and name not in (*JUDGE_PLACES, *form.places):
+            why = _why_not_filled(name, (*JUDGE_PLACES, *form.places))
+            found.problems.append(f"{file}: line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}")
+    found.problems += [f"{file}: {problem}" for problem in _form_problems(text, form)]
+
+
+def _why_not_filled(name: str, known: Sequence[str]) -> str:
+    if name in (SCALE_PLACE, CRITERIA_PLACE):
+        return f"where the jury's metric has no {name.lower()}; add that key to benchmark.yaml, or write the text here"
+    return f"by HELM; a judge's prompt has {', '.join(known)}"
+
+
+def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
+    """HELM takes the criteria from the prompt; those of benchmark.yaml are the same."""
+    place = f"{{{CRITERIA_PLACE}}}"
+    if form.criteria and place in text and _CRITERIA.search(text):
+        yield f"line {_line_of(text, place)}: {place} brings <rubric_criteria> with it; delete one of the two"
+        return
+    problems = list(_criteria_problems(form.filled(text)))
+    yield from problems
+    match = _CRITERIA.search(form.filled(text))
+    if problems or match is None or not form.criteria:
+        return
+    named = json.loads(match[1])
+    if named.keys() != form.criteria.keys():
+        yield (
+            f"line {_line_of(text, '<rubric_criteria>')}: <rubric_criteria> names {', '.join(named)}, and criteria of"
+            f" the jury's metric are {', '.join(form.criteria)}; name the same, or write {place} in its place"
+        )
 
 
 def _criteria_problems(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir, write_atomic
 from eval_factory.helm import names, output
-from eval_factory.helm.judge_output import rating_of_empty
+from eval_factory.helm.judge_output import says_nothing
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.workflows.resume import versions
@@ -63,7 +63,7 @@ def gaps_of(folder: Path) -> Gaps:
             failed += 1
         elif (
             jury
-            and rating_of_empty(text_of(state)) is None
+            and not says_nothing(text_of(state))
             and not any(output.ratings_of(state.annotations, jury, judge) for judge in jury.judges)
         ):
             unjudged += 1

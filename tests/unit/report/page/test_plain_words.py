@@ -13,6 +13,7 @@ from eval_factory.core.results import (
     Floor,
     Instances,
     JudgeCounts,
+    JuryReport,
     RubricReport,
     RubricVotes,
     Score,
@@ -69,6 +70,8 @@ def test_what_was_asked_is_counted() -> None:
     assert plain_words.measured(two, "Each") == (
         "Each was given 4 questions. Its answers were rated by 1 judge (other language models)."
     )
+    worded = replace(two.validity, jury=JuryReport({}, None, {}, {}, {"poor": 0, "good": 1}))
+    assert plain_words.measured(replace(two, validity=worded)).endswith("models). Ratings: poor (0), good (1).")
 
 
 def test_what_the_score_counts() -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.jury_form import HELMS_FORM, form_of
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom.definition import load_benchmark
 from eval_factory.tasks.framework import Task, load_framework
@@ -311,6 +312,63 @@ def test_a_file_of_another_kind_is_one_mistake(tmp_path: Path, data: str | bytes
 )
 def test_mistakes_in_the_judges_prompt(tmp_path: Path, judge: str, expected: str) -> None:
     assert expected in problems(tmp_path, JURY, judge=judge)
+
+
+OWN = {"name": "jury_score", "prompt_file": "judge.txt", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "a"}]}
+PLACES = "Rate {RESPONSE} by {SCALE}:\n{CRITERIA}\n"
+BLOCK = '<rubric_criteria>{"%s": ["score"]}</rubric_criteria>'
+
+
+@pytest.mark.parametrize("judge", [PLACES, f"{{RESPONSE}} {BLOCK % 'a'}"])
+def test_a_jury_with_a_scale_and_criteria_of_its_own(tmp_path: Path, judge: str) -> None:
+    found = load_benchmark(write(tmp_path, {"metrics": [OWN]}, judge=judge))
+    assert found.jury_form == form_of(OWN)
+    plain = load_benchmark(write(tmp_path, JURY))
+    assert plain.jury_form == HELMS_FORM
+
+
+def test_own_ones_are_another_run(tmp_path: Path) -> None:
+    judge = f"{{RESPONSE}} {BLOCK % 'a'}"
+    known = set()
+    for own in ({}, {"scale": {"min": 0, "max": 10}}, {"criteria": [{"name": "a"}]}, {"scale": {"no": 0, "yes": 1}}):
+        path = write(tmp_path, {"metrics": [{**JURY["metrics"][0], **own}]}, judge=judge)
+        known.add(identity_of(evaluation(custom(path))))
+    assert len(known) == 4
+
+
+@pytest.mark.parametrize(
+    ("metric", "judge", "expected"),
+    [
+        ({"scale": {"min": 3, "max": 1}}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.scale.max: must be above min"),
+        ({"criteria": []}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.criteria: must be a list"),
+        (
+            {"criteria": [{"name": "tone"}]},
+            JUDGE_PROMPT,
+            "D/judge.txt: line 2: <rubric_criteria> names accuracy, and criteria of the jury's metric are tone; name",
+        ),
+        (
+            {"criteria": [{"name": "tone"}]},
+            JUDGE_PROMPT + "{CRITERIA}",
+            "D/judge.txt: line 6: {CRITERIA} brings <rubric_criteria> with it; delete one of the two",
+        ),
+        ({"criteria": [{"name": "tone"}]}, "{RESPONSE}", "D/judge.txt: names no criteria; it needs a block"),
+        (
+            {},
+            JUDGE_PROMPT + "{SCALE}",
+            "D/judge.txt: line 6: {SCALE} is not filled in where the jury's metric has no scale; add that key",
+        ),
+        ({"scale": {"min": 0, "max": 1}}, JUDGE_PROMPT + "{CRITERIA}", "where the jury's metric has no criteria;"),
+        ({"scale": {"min": 0, "max": 1}}, JUDGE_PROMPT + "{RANGE}", "has QUESTION, RESPONSE, GOLD_RESPONSE, SCALE"),
+    ],
+)
+def test_mistakes_in_the_form_of_a_jury(tmp_path: Path, metric: dict[str, Any], judge: str, expected: str) -> None:
+    assert expected in problems(tmp_path, {"metrics": [{**JURY["metrics"][0], **metric}]}, judge=judge)
+
+
+@pytest.mark.parametrize("key", ["scale", "criteria"])
+def test_no_other_metric_has_a_form(tmp_path: Path, key: str) -> None:
+    said = problems(tmp_path, {"metrics": [{"name": "exact_match", key: OWN[key]}]})
+    assert "metrics.0: only jury_score has prompt_file and judges, scale and criteria" in said
 
 
 def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:

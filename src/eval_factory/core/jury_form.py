@@ -1,0 +1,125 @@
+"""What a jury may say: the ratings there are, and the criteria that a benchmark names itself. Pure.
+
+One place for both: the judge's prompt, the check of its answer, the score's scale and the clinicians' sheet follow it.
+HELM's metric is the mean of the ratings, which it takes as whole numbers and neither clips nor scales.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+SCALE, CRITERIA = "scale", "criteria"
+"""Keys of a jury's metric in benchmark.yaml."""
+MIN, MAX = "min", "max"
+SCALE_PLACE, CRITERIA_PLACE = "SCALE", "CRITERIA"
+"""Names in braces that are filled into the judges' prompt before HELM reads it."""
+FIELDS = ("score", "explanation")
+"""Of each criterion's rating, where `{CRITERIA}` asks for it."""
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+@dataclass(frozen=True)
+class JuryForm:
+    """The form of a jury's ratings."""
+
+    values: tuple[int, ...]
+    """All ratings that there are, the least first."""
+    labels: Mapping[str, int] = field(default_factory=dict)
+    """Word that stands for a rating -> the rating, the least first; empty where judges give numbers."""
+    criteria: Mapping[str, str] = field(default_factory=dict)
+    """Name -> what it means, may be empty; none where the judges' prompt alone says them."""
+    own_scale: bool = False
+    """Whether the benchmark says its scale, even if that is HELM's."""
+
+    @property
+    def lowest(self) -> float:
+        """The mark of an answer with nothing in it."""
+        return float(self.values[0])
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        return self.lowest, float(self.values[-1])
+
+    @property
+    def wanted(self) -> str:
+        """What a score has to be."""
+        if self.labels:
+            return "one of " + ", ".join(f'"{label}"' for label in self.labels)
+        return f"a whole number from {self.values[0]} to {self.values[-1]}"
+
+    def value_of(self, score: object) -> int | None:
+        """The rating that a judge gave, as a number, as text or by its label; None where it is none."""
+        if isinstance(score, str):
+            told = score.strip()
+            spelled = {str(value): value for value in self.values}
+            spelled |= {label.casefold(): value for label, value in self.labels.items()}
+            return spelled.get(told.casefold())
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or score not in self.values:
+            return None
+        return int(score)
+
+    def spellings(self, value: int) -> set[str]:
+        """How a rating may be written."""
+        words = {_WORDS[value]} if 0 <= value < len(_WORDS) else set()
+        return {str(value), f"{value}.0"} | words | {label for label, known in self.labels.items() if known == value}
+
+    def filled(self, prompt: str) -> str:
+        """A judges' prompt with its scale and criteria; places that the benchmark does not fill stay."""
+        if self.own_scale:
+            prompt = prompt.replace(f"{{{SCALE_PLACE}}}", self._scale_text())
+        if self.criteria:
+            prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", self._criteria_text())
+        return prompt
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The names in braces that are filled."""
+        return (*([SCALE_PLACE] if self.own_scale else ()), *([CRITERIA_PLACE] if self.criteria else ()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """As benchmark.yaml says it; empty where it says nothing."""
+        document: dict[str, Any] = {}
+        if self.own_scale:
+            document[SCALE] = dict(self.labels) or {MIN: self.values[0], MAX: self.values[-1]}
+        if self.criteria:
+            document[CRITERIA] = [{"name": name, "description": told} for name, told in self.criteria.items()]
+        return document
+
+    def _scale_text(self) -> str:
+        return f"{self.wanted} (from the worst to the best)"
+
+    def _criteria_text(self) -> str:
+        """The list, the block in which HELM looks for criteria, and an example of what to answer, at the end."""
+        listed = "\n".join(f"- {name}: {told}" if told else f"- {name}" for name, told in self.criteria.items())
+        block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
+        middle = self.values[len(self.values) // 2]
+        score = next((label for label, value in self.labels.items() if value == middle), middle)
+        rating = {"score": score, "explanation": "why this score"}
+        example = json.dumps(dict.fromkeys(self.criteria, rating), ensure_ascii=False)
+        return (
+            f"{listed}\n\n<rubric_criteria>\n{block}\n</rubric_criteria>\n\n"
+            f"Give one JSON object with every criterion and nothing else. Output Format:\n\n{example}"
+        )
+
+
+HELMS_FORM = JuryForm((1, 2, 3, 4, 5))
+"""Of every jury that says nothing else: HELM's juries rate with whole numbers on this scale."""
+
+
+def form_of(metric: Mapping[str, Any]) -> JuryForm:
+    """
+    Args:
+        metric: a jury's in a benchmark.yaml that was checked.
+    """
+    scale: Mapping[str, int] | None = metric.get(SCALE)
+    named: Sequence[Mapping[str, str]] = metric.get(CRITERIA) or ()
+    criteria = {one["name"]: one.get("description", "") for one in named}
+    if scale is None:
+        return JuryForm(HELMS_FORM.values, criteria=criteria)
+    if scale.keys() == {MIN, MAX}:
+        return JuryForm(tuple(range(scale[MIN], scale[MAX] + 1)), criteria=criteria, own_scale=True)
+    labels = dict(sorted(scale.items(), key=lambda item: item[1]))
+    return JuryForm(tuple(labels.values()), labels, criteria, own_scale=True)

@@ -1,0 +1,76 @@
+"""The ratings and criteria that a benchmark's jury may have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm, form_of
+
+CRITERIA = [{"name": "right", "description": "it is true"}, {"name": "kind"}]
+TEN = form_of({"name": "jury_score", "scale": {"min": 0, "max": 10}, "criteria": CRITERIA})
+WORDS = form_of({"scale": {"good": 4, "poor": -1, "fair": 1}})
+
+
+def test_what_benchmark_yaml_says() -> None:
+    assert TEN.values == tuple(range(11))
+    assert (TEN.lowest, TEN.scale, TEN.labels) == (0.0, (0.0, 10.0), {})
+    assert TEN.criteria == {"right": "it is true", "kind": ""}
+    assert (WORDS.values, list(WORDS.labels), WORDS.scale) == ((-1, 1, 4), ["poor", "fair", "good"], (-1.0, 4.0))
+    assert form_of({"name": "jury_score", "prompt_file": "x"}) == HELMS_FORM
+    only = form_of({"criteria": CRITERIA})
+    assert (only.values, only.own_scale, list(only.criteria)) == (HELMS_FORM.values, False, ["right", "kind"])
+
+
+@pytest.mark.parametrize("form", [HELMS_FORM, TEN, WORDS, form_of({"scale": {"min": 1, "max": 5}})])
+def test_it_is_written_as_it_is_read(form: JuryForm) -> None:
+    assert form_of(form.as_dict()) == form
+    assert HELMS_FORM.as_dict() == {}
+
+
+@pytest.mark.parametrize(
+    ("form", "score", "value"),
+    [
+        (HELMS_FORM, 1, 1), (HELMS_FORM, 5.0, 5), (HELMS_FORM, " 3 ", 3), (HELMS_FORM, 0, None), (HELMS_FORM, 6, None),
+        (HELMS_FORM, True, None), (HELMS_FORM, "03", None), (HELMS_FORM, "", None), (HELMS_FORM, None, None),
+        (HELMS_FORM, [3], None), (HELMS_FORM, float("nan"), None), (HELMS_FORM, 2.5, None), (HELMS_FORM, "five", None),
+        (TEN, 0, 0), (TEN, 10, 10), (TEN, 11, None), (TEN, False, None), (TEN, -1, None),
+        (WORDS, "GOOD ", 4), (WORDS, "-1", -1), (WORDS, 1, 1), (WORDS, 2, None), (WORDS, "best", None),
+    ],
+)  # fmt: skip
+def test_the_rating_that_a_judge_gave(form: JuryForm, score: Any, value: int | None) -> None:
+    assert form.value_of(score) == value
+
+
+def test_how_ratings_are_named() -> None:
+    assert HELMS_FORM.wanted == "a whole number from 1 to 5"
+    assert TEN.wanted == "a whole number from 0 to 10"
+    assert WORDS.wanted == 'one of "poor", "fair", "good"'
+    assert HELMS_FORM.spellings(5) == {"5", "5.0", "five"}
+    assert TEN.spellings(0) == {"0", "0.0", "zero"}
+    assert TEN.spellings(10) == {"10", "10.0", "ten"}
+    assert JuryForm((11,)).spellings(11) == {"11", "11.0"}
+    assert WORDS.spellings(-1) == {"-1", "-1.0", "poor"}
+
+
+def test_the_judges_prompt_is_filled() -> None:
+    assert (HELMS_FORM.places, WORDS.places, TEN.places) == ((), ("SCALE",), ("SCALE", "CRITERIA"))
+    assert HELMS_FORM.filled("{SCALE} {CRITERIA} {RESPONSE}") == "{SCALE} {CRITERIA} {RESPONSE}"
+    assert (
+        WORDS.filled("{SCALE}, {CRITERIA}") == 'one of "poor", "fair", "good" (from the worst to the best), {CRITERIA}'
+    )
+    text = TEN.filled("Rate {RESPONSE} by {SCALE}:\n{CRITERIA}")
+    assert text.startswith(
+        "Rate {RESPONSE} by a whole number from 0 to 10 (from the worst to the best):\n- right: it is true\n- kind\n\n"
+    )
+    block = text.partition("<rubric_criteria>\n")[2].partition("\n</rubric_criteria>")[0]
+    assert json.loads(block) == {"right": ["score", "explanation"], "kind": ["score", "explanation"]}
+    example = json.loads(text.rpartition("\n\n")[2])
+    assert {name: rating["score"] for name, rating in example.items()} == {"right": 5, "kind": 5}
+
+
+def test_the_example_of_an_answer_has_a_label() -> None:
+    form = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, {"a": ""}, own_scale=True)
+    assert form.filled("{CRITERIA}").endswith('{"a": {"score": "fair", "explanation": "why this score"}}')
