@@ -139,7 +139,7 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     if not values:
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     jury = () if has_criteria or result.validity.jury is None else _criteria_of_jury(records)
-    labels = {} if not jury or result.validity.jury is None else result.validity.jury.labels
+    labels = {} if result.validity.jury is None else result.validity.jury.labels
     choices = YES_NO if chosen == CRITERIA else _labelled(labels) or choices_of(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
