@@ -342,6 +342,10 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
             ("prompt.txt", "{question}"),
             ("data.csv", "question,correct_answer\nWhat?,A\n"),
             ("cases.jsonl", case),
+            (
+                "conversations.jsonl",
+                case.replace('"rubrics": [{"criterion": "c", "points": 1}]', '"correct_answer": "A"'),
+            ),
         )
         for file, content in files:
             (tmp_path / file).write_text(content)
