@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 class Measured:
     """Of one process tree, on one machine; the figures stand in benchmarks/README.md."""
 
-    request_s: float = 0.00055
-    """Of the processor, for a request: a process asks no faster than one in this time (benchmarks/request_phase.py)."""
+    request_s: float = 0.0007
+    """Of the processor, for a request: a process asks no faster than one in this time (benchmarks/throughput.py)."""
     start_s: float = 1.0
     """From the command to the first request (benchmarks/throughput.py)."""
     task_s: float = 0.1
