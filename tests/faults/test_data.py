@@ -56,6 +56,7 @@ def kill_while_it_commits(command: list[str], root: Path, number: signal.Signals
     return process.returncode != 0
 
 
+@pytest.mark.slow_fault
 def test_killed_at_twenty_moments_of_a_commit_a_bundle_is_one_or_the_other(tmp_path: Path) -> None:
     random = Random(20261122)  # noqa: S311
     texts = {name: folder_to_import(tmp_path / name, name) for name in ("old", "new")}

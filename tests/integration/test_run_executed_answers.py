@@ -218,6 +218,7 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
     assert ours["pass"] == pytest.approx(2 / len(answers))
 
 
+@pytest.mark.more_data
 def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
     """Tests by standard input and by call; the answer that never ends has none that pass."""
     answers = {
