@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from integration.support import program_environment
 
 FILES = 500
