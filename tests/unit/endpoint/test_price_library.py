@@ -8,7 +8,9 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
+import genai_prices
 import pytest
+from genai_prices import data_snapshot
 
 from eval_factory.core.cost import LongPrompts, Price
 from eval_factory.endpoint.price_library import is_hosted, library_price, price_from
@@ -34,7 +36,6 @@ def test_what_is_on_the_net_may_cost(url: str) -> None:
 
 
 def test_a_provider_is_known_by_its_url() -> None:
-    genai_prices = pytest.importorskip("genai_prices")
     price = library_price("https://api.openai.com/v1", "gpt-4o-2024-05-13", DAY)
     assert price == Price(5.0, 15.0, source=f"genai-prices {genai_prices.__version__}")
     assert library_price("https://api.example.org/v1", "gpt-4o-2024-05-13", DAY) is None
@@ -46,7 +47,6 @@ def test_a_provider_is_known_by_its_url() -> None:
 
 def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library's own updates are a thread that somebody has to start."""
-    data_snapshot = pytest.importorskip("genai_prices.data_snapshot")
     library_price("https://api.openai.com/v1", "gpt-4o", DAY)
     assert not data_snapshot.get_snapshot().from_auto_update
 

@@ -80,7 +80,16 @@ def asks(folder: Path, number: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "fork", [pytest.param(True, marks=pytest.mark.skipif(not SAFE_TO_FORK, reason="no safe fork")), False]
+    "fork",
+    [
+        pytest.param(
+            True,
+            marks=pytest.mark.skipif(
+                not SAFE_TO_FORK, reason="needs a system on which a process may fork safely (Linux)"
+            ),
+        ),
+        False,
+    ],
 )
 def test_cells_end_by_themselves_or_when_they_are_told_to(fork: bool, silent: str, tmp_path: Path) -> None:
     with CellHost(ENV, tmp_path / "host.log", fork=fork) as host:
