@@ -14,7 +14,6 @@ from eval_factory.core.results import (
     Instances,
     JudgeCounts,
     Provenance,
-    RubricReport,
     Score,
     Spent,
     SpentByRole,
@@ -23,6 +22,7 @@ from eval_factory.core.results import (
     Usage,
     Validity,
 )
+from eval_factory.core.rubric_results import RubricReport
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.write import write_reports
 

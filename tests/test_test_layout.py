@@ -53,6 +53,9 @@ TESTED_ELSEWHERE = {
 NOTHING_TO_TEST = {
     "core/roles.py": "one name",
     "core/clinician_results.py": "records",
+    "core/comparability_results.py": "records",
+    "core/choice_order_results.py": "records",
+    "core/rubric_results.py": "records",
     "core/results.py": "records",
     "workflows/options.py": "records",
     "workflows/suite/suite_options.py": "records",

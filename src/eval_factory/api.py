@@ -19,9 +19,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.given_arguments import request_of, several
 from eval_factory.config.given_mapping import plain_document
 from eval_factory.core.errors import (
     BusyError,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from eval_factory.workflows.verify import Finding, Verified
     from eval_factory.workflows.view import Pages
 
-_Given = TypeVar("_Given")
 
 _AT_FIRST_USE = {
     "CellReport": "eval_factory.workflows.suite.suite_options",
@@ -138,7 +138,7 @@ def evaluate(
         InterruptedRunError: among them; Ctrl-C, or a notebook's stop button, while helm-run works. helm-run is ended.
         KeyboardInterrupt: the same at another time.
     """
-    request = _request(run_config, output_dir, flags, overrides)
+    request = request_of(run_config, output_dir, flags, overrides)
     found = _run(request, options, wait=True, env=env, screen=screen)
     if isinstance(found, Submitted):
         raise InterruptedRunError(found.summary)
@@ -160,7 +160,7 @@ def submit(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    return _run(_request(run_config, output_dir, flags, overrides), options, wait=False, env=env, screen=screen)
+    return _run(request_of(run_config, output_dir, flags, overrides), options, wait=False, env=env, screen=screen)
 
 
 def _run(
@@ -209,7 +209,7 @@ def run_suite(
     from eval_factory.workflows.suite.suite_options import SuiteOptions as Chosen
 
     chosen = options or Chosen()
-    suite = build_suite(path, document=document, flags=given, overrides=_several(chosen.overrides), env=_env(env))
+    suite = build_suite(path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env))
     chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
     return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
 
@@ -229,7 +229,7 @@ def dry_run(
     Raises:
         ConfigError: what `evaluate` would raise of the configuration.
     """
-    request = _request(run_config, output_dir, flags, overrides)
+    request = request_of(run_config, output_dir, flags, overrides)
     from eval_factory.workflows.dry_run import dry_run as look
 
     return look(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
@@ -250,7 +250,7 @@ def estimate(
     """
     from eval_factory.workflows.estimate import estimate as look
 
-    request = _request(run_config, output_dir, flags, overrides)
+    request = request_of(run_config, output_dir, flags, overrides)
     return look(build_evaluation(request, load_framework(), _env(env)), _env(env))
 
 
@@ -286,7 +286,7 @@ def compare(
     """
     from eval_factory.analysis.comparison import compare as compare_results
 
-    return compare_results(_several(folders), metric=metric, margin=margin, allow=allow)
+    return compare_results(several(folders), metric=metric, margin=margin, allow=allow)
 
 
 def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()) -> GateResult:
@@ -306,7 +306,7 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
 
     read = load_policy(Path(policy))
     locked_at = check_lock(read)
-    held, against = ([Path(one) for one in _several(folders)] for folders in (candidates, baselines))
+    held, against = ([Path(one) for one in several(folders)] for folders in (candidates, baselines))
     return hold(read, held, against, locked_at)
 
 
@@ -361,7 +361,7 @@ def export_pages(
     """
     from eval_factory.workflows.view import export
 
-    return export([Path(one) for one in _several(folders)], Path(target), env=_env(env), screen=screen or io.StringIO())
+    return export([Path(one) for one in several(folders)], Path(target), env=_env(env), screen=screen or io.StringIO())
 
 
 def served_pages(
@@ -381,30 +381,7 @@ def served_pages(
     """
     from eval_factory.workflows.view import served
 
-    return served([Path(one) for one in _several(folders)], port=port, env=_env(env), screen=screen or io.StringIO())
-
-
-def _request(
-    run_config: Path | str | Mapping[str, Any] | None,
-    output_dir: Path | str | None,
-    flags: Mapping[str, Any] | None,
-    overrides: Iterable[str],
-) -> Request:
-    given = plain_document(flags or {})
-    if output_dir is not None:
-        given["config.output_dir"] = os.fspath(output_dir)
-    texts = _several(overrides)
-    if isinstance(run_config, Mapping):
-        return Request(document=run_config, flags=given, overrides=texts)
-    return Request(run_config=None if run_config is None else Path(run_config), flags=given, overrides=texts)
-
-
-def _several(given: Iterable[_Given]) -> tuple[_Given, ...]:
-    """One text or path alone is a list of one, and not of its letters."""
-    if isinstance(given, (str, Path)):
-        alone: Any = given
-        return (alone,)
-    return tuple(given)
+    return served([Path(one) for one in several(folders)], port=port, env=_env(env), screen=screen or io.StringIO())
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eval_factory.core.choice_order_results import ChoiceOrders
 from eval_factory.core.clinician_results import Clinicians
+from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.cost import Cost
 from eval_factory.core.roles import MODEL_ROLE as MODEL_ROLE  # others know it from here
+from eval_factory.core.rubric_results import RubricReport
 
 SCHEMA_VERSION = 2
 
@@ -122,78 +125,8 @@ class JuryReport:
     """Criterion of a custom benchmark -> what it says of it; empty where the judges' prompt alone names them."""
 
 
-@dataclass(frozen=True)
-class RubricVotes:
-    """How many criteria were found to be what: by the majority of the judges, or by one of them."""
-
-    asked: int
-    met: int
-    not_met: int
-    unjudged: int
-    tied: int = 0
-    """As many judges say met as not met: of an even number of judges."""
-    score: float | None = None
-    """Of one judge: the mean score of the cases of which it decided all criteria, not clipped."""
-
-
-@dataclass(frozen=True)
-class PairAgreement:
-    """How far two judges agree about criteria."""
-
-    criteria: int
-    """That both decided."""
-    agreement: float
-    """Share of them on which they say the same."""
-    kappa: float | None = None
-    """Cohen's; None where it is not defined."""
-
-
-@dataclass(frozen=True)
-class RubricReport:
-    """What the judges of a rubric said of the criteria of all answers that came."""
-
-    criteria: RubricVotes
-    judges: Mapping[str, RubricVotes]
-    agreement: Mapping[str, PairAgreement]
-    """`one/other` -> how far they agree."""
-    krippendorff_alpha: float | None = None
-    unanimous: float | None = None
-    """Share of the criteria that several judges decided on which all say the same."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """Of questions, with its 95 % interval."""
-
-    value: float
-    count: int
-    """Of how many it is a share."""
-    ci_low: float | None = None
-    ci_high: float | None = None
-
-
 ALL_ORDERS = ".all_orders"
 """Ends the name of a score over all orders of each question's choices."""
-
-
-@dataclass(frozen=True)
-class ChoiceOrders:
-    """What became of the answers when the choices of a question stood in another order."""
-
-    orders: int
-    """In how many each question was to be asked, the original among them."""
-    questions: int
-    """That were asked in more than one."""
-    kept: Mapping[str, int]
-    """Why choices were not moved -> how many questions that is."""
-    by_order: Mapping[str, float | None]
-    """Number of the order, 1 is the original -> the main metric's mean over those questions."""
-    changed: Share | None
-    """Of the questions with two answers or more: those whose choice, by its text, is not the same in all orders."""
-    right_in_all: Share | None
-    """Of the questions whose every order was answered."""
-    letters: Mapping[str, int]
-    """What was answered -> how often, over all questions and orders."""
 
 
 @dataclass(frozen=True)
@@ -392,31 +325,6 @@ class Provenance:
     ended_at: str | None = None
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """One setting of a run that is not what MedHELM's leaderboard ran."""
-
-    setting: str
-    leaderboard: str | int | float
-    """`unknown` where nobody wrote it down."""
-    here: str | int | float
-    effect: str
-    """What it may do to the score."""
-
-
-@dataclass(frozen=True)
-class Comparability:
-    """Whether a score may stand beside those of MedHELM's leaderboard, as far as settings tell."""
-
-    medhelm_settings: bool | None
-    """None: the leaderboard has no result to compare with."""
-    reason: str | None = None
-    """Why there is none."""
-    deviations: tuple[Deviation, ...] = ()
-    remarks: tuple[str, ...] = ()
-    """What is no deviation and may be taken for one, or for no such."""
 
 
 @dataclass(frozen=True)

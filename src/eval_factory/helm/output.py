@@ -23,19 +23,19 @@ COMPUTED_ON_PERTURBED = "perturbed"
 _SPLITS_BY_WEIGHT = ("test", "valid", "train")
 
 
-class _HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
+class HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
     """Of what HELM writes only a part is read. A scenario may number its instances: ids become text."""
 
 
-_Entry = TypeVar("_Entry", bound=_HelmRecord)
+_Entry = TypeVar("_Entry", bound=HelmRecord)
 
 
-class Perturbation(_HelmRecord):
+class Perturbation(HelmRecord):
     name: str
     computed_on: str = COMPUTED_ON_PERTURBED
 
 
-class MetricName(_HelmRecord):
+class MetricName(HelmRecord):
     """The name of a statistic with the context it was computed in."""
 
     name: str
@@ -44,30 +44,30 @@ class MetricName(_HelmRecord):
     perturbation: Perturbation | None = None
 
 
-class Stat(_HelmRecord):
+class Stat(HelmRecord):
     name: MetricName
     count: int
     sum: float = 0.0
     mean: float | None = None
 
 
-class PerInstanceStats(_HelmRecord):
+class PerInstanceStats(HelmRecord):
     instance_id: str
     train_trial_index: int
     perturbation: Perturbation | None = None
     stats: list[Stat]
 
 
-class _Text(_HelmRecord):
+class _Text(HelmRecord):
     text: str = ""
 
 
-class Reference(_HelmRecord):
+class Reference(HelmRecord):
     output: _Text
     tags: list[str] = []
 
 
-class Instance(_HelmRecord):
+class Instance(HelmRecord):
     id: str
     input: _Text
     references: list[Reference] = []
@@ -77,19 +77,19 @@ class Instance(_HelmRecord):
     extra_data: dict[str, Any] | None = None
 
 
-class Completion(_HelmRecord):
+class Completion(HelmRecord):
     text: str
     finish_reason: dict[str, Any] | None = None
 
 
-class Result(_HelmRecord):
+class Result(HelmRecord):
     success: bool
     cached: bool = False
     completions: list[Completion] = []
     error: str | None = None
 
 
-class RequestState(_HelmRecord):
+class RequestState(HelmRecord):
     instance: Instance
     train_trial_index: int
     request: dict[str, Any]
@@ -100,12 +100,12 @@ class RequestState(_HelmRecord):
     annotations: dict[str, Any] | None = None
 
 
-class _MetricSpec(_HelmRecord):
+class _MetricSpec(HelmRecord):
     class_name: str
     args: dict[str, Any] = {}
 
 
-class AdapterSpec(_HelmRecord):
+class AdapterSpec(HelmRecord):
     """How HELM makes requests of instances. What it did not write down is None."""
 
     model: str = ""
@@ -117,7 +117,7 @@ class AdapterSpec(_HelmRecord):
     num_train_trials: int = 1
 
 
-class RunSpec(_HelmRecord):
+class RunSpec(HelmRecord):
     name: str
     adapter_spec: AdapterSpec = AdapterSpec()
     metric_specs: list[_MetricSpec] = []
@@ -197,21 +197,22 @@ def read_run(folder: Path) -> HelmRun:
     """
     return HelmRun(
         folder=folder,
-        run_spec=_read(folder / names.RUN_SPEC_FILE, RunSpec),
-        stats=_read(folder / names.STATS_FILE, list[Stat]),
+        run_spec=read_record(folder / names.RUN_SPEC_FILE, RunSpec),
+        stats=read_record(folder / names.STATS_FILE, list[Stat]),
     )
 
 
 def model_of(folder: Path) -> str | None:
     """HELM's name of the model that a run evaluated; None where the folder does not say."""
     try:
-        spec: RunSpec = _read(folder / names.RUN_SPEC_FILE, RunSpec)
+        spec: RunSpec = read_record(folder / names.RUN_SPEC_FILE, RunSpec)
     except HelmError:
         return None
     return spec.adapter_spec.model
 
 
-def _read(path: Path, shape: Any) -> Any:
+def read_record(path: Path, shape: Any) -> Any:
+    """A whole file as a record, or several. Raises HelmError."""
     try:
         return _parsed(TypeAdapter(shape), path.read_bytes())
     except (OSError, ValueError) as error:
@@ -300,62 +301,6 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
 
 
-class HubDataset(_HelmRecord):
-    id: str
-    config: str
-    revision: str
-    folder: str
-
-    def files(self) -> dict[str, Path]:
-        """`hub:ID@REVISION/CONFIG/file` -> the prepared table that was read."""
-        name = f"hub:{self.id}@{self.revision}/{self.config}"
-        return {f"{name}/{path.name}": path for path in sorted(Path(self.folder).glob("*.arrow"))}
-
-
-def hub_datasets(helm_dir: Path) -> list[HubDataset]:
-    """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
-    file = helm_dir / names.HUB_DATASETS_FILE
-    return list(_read(file, list[HubDataset])) if file.is_file() else []
-
-
-class AppliedPatch(_HelmRecord):
-    """A patch of HELM that a helm-run applied."""
-
-    name: str
-    run_specs: list[str] | None = None
-    """Those that it is for; None: every run."""
-
-
-class AppliedPatches(_HelmRecord):
-    applied: list[AppliedPatch]
-
-    def of(self, run_spec: str) -> list[str]:
-        """Names of those that a run of this run spec met; one helm-run may be of several."""
-        return [patch.name for patch in self.applied if patch.run_specs is None or run_spec in patch.run_specs]
-
-
-def applied_patches(helm_dir: Path) -> AppliedPatches | None:
-    """None where helm-run did not write them down: that of an earlier version of ours. Raises HelmError."""
-    file = helm_dir / names.PATCHES_FILE
-    return _read(file, AppliedPatches) if file.is_file() else None
-
-
-class LimitedRecords(_HelmRecord):
-    """What a scenario's `max_length` did to the records that it read."""
-
-    run_spec: str
-    max_length: int
-    records: int
-    left_out: int = 0
-    cut: int = 0
-
-
-def limited_records(helm_dir: Path) -> LimitedRecords | None:
-    """None where no scenario wrote such down. Raises HelmError."""
-    file = helm_dir / names.LIMITED_RECORDS_FILE
-    return _read(file, LimitedRecords) if file.is_file() else None
-
-
 def reason_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> str | None:
     """Why a judge gave no judgement of one answer, where that was written down."""
     found = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
@@ -370,35 +315,6 @@ def judgement_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) 
         return dict(found)
     reason = reason_of(annotations, jury, judge)
     return {} if reason is None else {"error": reason}
-
-
-class CodeExecution(_HelmRecord):
-    """How what the model answered was executed."""
-
-    run_specs: list[str] = []
-    by: list[str] = []
-    still_can: list[str] = []
-    """What the trial found that it could do, and should not."""
-    ended: int = 0
-    """Answers that ended the process that executed them."""
-    shortened: int = 0
-    """Queries that were ended before their time, because the model's others had used it up."""
-
-
-def code_execution(helm_dir: Path) -> CodeExecution | None:
-    """None where nothing was executed. Raises HelmError."""
-    file = helm_dir / names.CODE_EXECUTION_FILE
-    return _read(file, CodeExecution) if file.is_file() else None
-
-
-def judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
-    """SHA-256 of each template of the prompt that the judges were asked with; None where they were not written down.
-
-    Raises HelmError.
-    """
-    file = helm_dir / names.JUDGE_PROMPTS_FILE
-    found: dict[str, list[str]] = _read(file, dict[str, list[str]]) if file.is_file() else {}
-    return tuple(found[annotation]) if annotation in found else None
 
 
 def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from eval_factory.core.clinician_results import Clinicians
+from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import (
     MODEL_ROLE,
-    Comparability,
     InstanceRecord,
     Provenance,
     Score,

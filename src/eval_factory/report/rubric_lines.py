@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import RubricReport, RubricVotes, Validity
+from eval_factory.core.results import Validity
+from eval_factory.core.rubric_results import RubricReport, RubricVotes
 from eval_factory.report.bibliography import Citations
 from eval_factory.report.markdown_text import code, table
 

@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Score, Share
+from eval_factory.core.choice_order_results import ChoiceOrders, Share
+from eval_factory.core.results import ALL_ORDERS, Score
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.answer_forms import option_read

@@ -13,7 +13,7 @@ from typing import Any
 from eval_factory.core.results import Instances, Score, TaskResult, Validity
 from eval_factory.data.pins import notes_on_revisions
 from eval_factory.endpoint import response_cache
-from eval_factory.helm import output
+from eval_factory.helm import output, plugin_output
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.helm.rubric_annotations import ANNOTATION
 from eval_factory.plan.run_plan import Plan
@@ -123,7 +123,7 @@ def collect(
         judgements = rubric.judgements()
     told_by_jury = main_is_judged or any(is_judged(one, jury_metric) and one.label in scored.scores for one in metrics)
     annotation = run.jury.annotation if run.jury else ANNOTATION
-    prompts = output.judge_prompts(plan.rundir.helm, annotation) if run.jury or rubric else None
+    prompts = plugin_output.judge_prompts(plan.rundir.helm, annotation) if run.jury or rubric else None
     asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
     not_reportable = (
         *unreadable(instances, extra.max_unreadable),

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from eval_factory.core.results import PairAgreement, RubricReport, RubricVotes, Score
+from eval_factory.core.results import Score
+from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
 from eval_factory.scoring.krippendorff_alpha import ordinal_alpha
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.scores import helm_mean, mean_score

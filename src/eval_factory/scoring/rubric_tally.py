@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eval_factory.core.results import JudgeCounts, Judgements, RubricReport, Score
+from eval_factory.core.results import JudgeCounts, Judgements, Score
+from eval_factory.core.rubric_results import RubricReport
 from eval_factory.helm import output
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.helm.rubric_annotations import decisions_of, error_of, said_of

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError
-from eval_factory.helm.names import JUDGE_PROMPTS_FILE, PATCHES_FILE
-from eval_factory.helm.output import HelmRun, Jury, RunSpec, applied_patches, judge_prompts
+from eval_factory.helm.output import HelmRun, RunSpec
 
 
 def run_of(folder: Path) -> HelmRun:
@@ -84,32 +83,3 @@ def test_what_cannot_be_read_is_said_without_the_data(tmp_path: Path, text: str,
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(HelmError, match="No such file"):
         list(run_of(tmp_path).request_states())
-
-
-def test_patches_of_a_helm_run_of_several_run_specs(tmp_path: Path) -> None:
-    assert applied_patches(tmp_path) is None
-    applied = [
-        {"name": "always", "run_specs": None, "erratum": None},
-        {"name": "of_two", "run_specs": ["ehr_sql", "medec"], "erratum": "e"},
-        {"name": "of_another", "run_specs": ["pubmed_qa"]},
-    ]
-    (tmp_path / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {"x": "y"}}))
-    found = applied_patches(tmp_path)
-    assert found is not None
-    assert found.of("medec") == ["always", "of_two"]
-    assert found.of("medcalc_bench") == ["always"]
-    (tmp_path / PATCHES_FILE).write_text("{}")
-    with pytest.raises(HelmError):
-        applied_patches(tmp_path)
-
-
-def test_the_prompts_of_judges_are_known_where_they_were_written_down(tmp_path: Path) -> None:
-    jury = Jury("a_accuracy", "a", {})
-    assert judge_prompts(tmp_path, jury.annotation) is None
-    file = tmp_path / JUDGE_PROMPTS_FILE
-    file.write_text(json.dumps({"a": ["1", "2"], "b": ["3"]}))
-    assert judge_prompts(tmp_path, jury.annotation) == ("1", "2")
-    assert judge_prompts(tmp_path, "c") is None
-    file.write_text("[1]")
-    with pytest.raises(HelmError):
-        judge_prompts(tmp_path, jury.annotation)

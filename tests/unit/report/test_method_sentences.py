@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from described_runs import CONFIG, TARGET, of_a_jury, of_a_rubric, plain
-from eval_factory.core.results import Comparability, Instances, Score, TaskResult
+from eval_factory.core.comparability_results import Comparability
+from eval_factory.core.results import Instances, Score, TaskResult
 from eval_factory.report import method_sentences as say
 from eval_factory.report.bibliography import Citations
 from eval_factory.report.run_facts import RunFacts

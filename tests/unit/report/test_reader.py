@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from eval_factory.core.comparability_results import Comparability, Deviation
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import (
     AskedEndpoint,
-    Comparability,
-    Deviation,
     FailureCause,
     Floor,
     JudgeCounts,

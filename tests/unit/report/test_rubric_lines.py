@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from described_runs import ODD
-from eval_factory.core.results import Instances, JudgeCounts, PairAgreement, RubricReport, RubricVotes, Validity
+from eval_factory.core.results import Instances, JudgeCounts, Validity
+from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
 from eval_factory.report.bibliography import Citations
 from eval_factory.report.rubric_lines import (
     agreement_sentences,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import PairAgreement, Stats
+from eval_factory.core.results import Stats
+from eval_factory.core.rubric_results import PairAgreement
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.rubric_scores import (
     JudgedCase,
