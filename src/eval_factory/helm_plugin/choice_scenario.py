@@ -25,8 +25,9 @@ from helm.common.general import ensure_file_downloaded
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.tasks.choices.choice_question import ChoiceQuestion
-from eval_factory.tasks.choices.published_files import PUBLISHED, read_choice_file, shortened
+from eval_factory.tasks.choices.published_files import PUBLISHED, read_choice_file
 from eval_factory.tasks.choices.published_forms import EVERY_TIER
+from eval_factory.tasks.file_problems import shortened
 
 MAX_TOKENS = 5
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import (
-    CORRECT_TAG,
     TEST_SPLIT,
-    Input,
     Instance,
     Output,
     Reference,
@@ -20,10 +18,9 @@ from helm.benchmark.scenarios.scenario import (
 )
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin.rubric.rubric_scenario import chat_adapter
+from eval_factory.helm_plugin.chat_instances import chat_adapter, input_of, right_answers
 from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC, Conversation, read_conversations
-from eval_factory.tasks.rubric.rubric_case import conversation_text
-from eval_factory.tasks.rubric.rubric_file import shortened
+from eval_factory.tasks.file_problems import shortened
 
 
 class ConversationScenario(Scenario):  # type: ignore[misc]
@@ -43,10 +40,10 @@ class ConversationScenario(Scenario):  # type: ignore[misc]
 
 
 def _instance(row: Conversation) -> Instance:
-    right = [] if row.correct is None else [Reference(Output(text=row.correct), tags=[CORRECT_TAG])]
+    wrong = [Reference(Output(text=answer), tags=[]) for answer in row.incorrect]
     return Instance(
-        input=Input(text=conversation_text(row.messages), messages=[dict(one) for one in row.messages]),
-        references=[*right, *(Reference(Output(text=answer), tags=[]) for answer in row.incorrect)],
+        input=input_of(row.messages),
+        references=[*right_answers(row.correct), *wrong],
         split=TEST_SPLIT,
         id=row.id,
         extra_data=dict(row.others) or None,

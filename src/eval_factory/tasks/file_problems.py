@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,16 @@ _KINDS = {
 
 MOST_PROBLEMS_SHOWN = 10
 """Of one file."""
+
+
+def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> list[str]:
+    """The first of them, and how many more there are.
+
+    Args:
+        where: what that line begins with, such as the file where the others name it.
+    """
+    more = len(problems) - MOST_PROBLEMS_SHOWN
+    return [*problems[:MOST_PROBLEMS_SHOWN], *([f"{where}{more} more mistakes in {inside}"] if more > 0 else [])]
 
 
 @dataclass

@@ -5,17 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, AdapterSpec
 from helm.benchmark.annotation.annotator import AnnotatorSpec
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import (
-    CORRECT_TAG,
     TEST_SPLIT,
-    Input,
     Instance,
-    Output,
-    Reference,
     Scenario,
     ScenarioSpec,
 )
@@ -24,10 +19,12 @@ from helm.common.general import ensure_file_downloaded
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
+from eval_factory.helm_plugin.chat_instances import chat_adapter, input_of, right_answers
+from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.rubric.healthbench import PUBLISHED, WHOLE, published_url
 from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
-from eval_factory.tasks.rubric.rubric_case import HEALTHBENCH_METRIC, RubricCase, conversation_text
-from eval_factory.tasks.rubric.rubric_file import HEALTHBENCH, OWN, Form, read_rubric_file, shortened
+from eval_factory.tasks.rubric.rubric_case import HEALTHBENCH_METRIC, RubricCase
+from eval_factory.tasks.rubric.rubric_file import HEALTHBENCH, OWN, Form, read_rubric_file
 
 MAX_TOKENS = 2048
 """Of an answer: what the published sampler of HealthBench grants."""
@@ -59,22 +56,13 @@ class RubricScenario(Scenario):  # type: ignore[misc]
 
 
 def _instance(case: RubricCase) -> Instance:
-    reference = [] if case.reference is None else [Reference(Output(text=case.reference), tags=[CORRECT_TAG])]
     return Instance(
-        input=Input(text=conversation_text(case.messages), messages=[dict(one) for one in case.messages]),
-        references=reference,
+        input=input_of(case.messages),
+        references=right_answers(case.reference),
         split=TEST_SPLIT,
         id=case.id,
         extra_data=case.extra_data(),
     )
-
-
-def chat_adapter(max_tokens: int) -> AdapterSpec:
-    """The messages of an instance are sent as they are, turn by turn."""
-    return AdapterSpec(
-        method=ADAPT_CHAT, input_prefix="", input_suffix="", output_prefix="", output_suffix="",
-        max_train_instances=0, num_outputs=1, max_tokens=max_tokens, temperature=0.0, stop_sequences=[],
-    )  # fmt: skip
 
 
 def _run_spec(name: str, scenario: dict[str, Any], metric: str, judges: Any, asked: tuple[int, int]) -> RunSpec:

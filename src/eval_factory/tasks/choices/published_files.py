@@ -12,7 +12,7 @@ from typing import Any
 from eval_factory.tasks.choices.choice_question import ChoiceQuestion, Row, RowFaultError
 from eval_factory.tasks.choices.published_forms import EVERY_TIER, FORMS, PublishedForm
 from eval_factory.tasks.custom.csv_table import LONGEST_CELL
-from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, not_utf8
+from eval_factory.tasks.file_problems import not_utf8
 
 _HUB = "https://huggingface.co/datasets"
 _RAW = "https://raw.githubusercontent.com"
@@ -45,12 +45,6 @@ class ChoiceFile:
     def of_tier(self, tier: str) -> list[ChoiceQuestion]:
         """Those that experts or the crowd wrote, where the form says it."""
         return [one for one in self.questions if tier in (EVERY_TIER, one.groups.get("tier", tier))]
-
-
-def shortened(problems: list[str]) -> list[str]:
-    """The first of them, and how many more there are."""
-    more = len(problems) - MOST_PROBLEMS_SHOWN
-    return [*problems[:MOST_PROBLEMS_SHOWN], *([f"{more} more mistakes in it"] if more > 0 else [])]
 
 
 def read_choice_file(path: Path, form: str) -> ChoiceFile:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.tasks.custom.table_check import CLUSTER, CORRECT, ID, INCORRECT
-from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, Findings, not_utf8, other_kind, unreadable
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
 from eval_factory.tasks.message_fields import message_problems, name_problems, object_in, text_problems
 from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
 
@@ -108,10 +108,7 @@ def check_conversations(
     if needing is not None:
         lines = [line for row, line in zip(read.rows, read.lines, strict=True) if row.correct is None]
         problems += [f"line {line}: {CORRECT}: is missing, which {needing} needs" for line in lines]
-    more = len(problems) - MOST_PROBLEMS_SHOWN
-    found.problems += [f"{file}: {problem}" for problem in problems[:MOST_PROBLEMS_SHOWN]]
-    if more > 0:
-        found.problems.append(f"{file}: {more} more mistakes in its lines")
+    found.problems += [f"{file}: {problem}" for problem in shortened(problems, inside="its lines")]
     found.notes += _notes(read, file.name, quasi=quasi)
     return read
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.custom.csv_table import TableError, other_form, rows_of
-from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, Findings, not_utf8, other_kind, unreadable
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
 from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
@@ -103,10 +103,7 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
         problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
-    more = len(problems) - MOST_PROBLEMS_SHOWN
-    found.problems += problems[:MOST_PROBLEMS_SHOWN]
-    if more > 0:
-        found.problems.append(f"{file}: {more} more mistakes in its rows")
+    found.problems += shortened(problems, f"{file}: ", "its rows")
     if asked.pairs and shown:
         first, second = asked.pairs[0]
         rows = "1 row gives" if len(asked.pairs) == 1 else f"{len(asked.pairs)} rows give"

@@ -15,9 +15,9 @@ from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.custom.definition import NAME, Benchmark
-from eval_factory.tasks.file_problems import unreadable
+from eval_factory.tasks.file_problems import shortened, unreadable
 from eval_factory.tasks.rubric.rubric_case import RUBRIC_METRIC
-from eval_factory.tasks.rubric.rubric_file import OWN, RubricFile, read_rubric_file, shortened
+from eval_factory.tasks.rubric.rubric_file import OWN, RubricFile, read_rubric_file
 
 RUBRIC = "rubric"
 RUBRIC_RUN_SPEC = "eval_factory_rubric"

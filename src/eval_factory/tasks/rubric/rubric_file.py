@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, not_utf8, other_kind
+from eval_factory.tasks.file_problems import not_utf8, other_kind, shortened
 from eval_factory.tasks.message_fields import (
     message_problems,
     name_problems,
@@ -81,11 +81,6 @@ def faults_of(path: Path, form: Form) -> list[str]:
     """The first mistakes, and how many more there are."""
     problems = read_rubric_file(path, form).problems
     return shortened(problems)
-
-
-def shortened(problems: list[str]) -> list[str]:
-    more = len(problems) - MOST_PROBLEMS_SHOWN
-    return [*problems[:MOST_PROBLEMS_SHOWN], *([f"{more} more mistakes in it"] if more > 0 else [])]
 
 
 def _add_line(found: RubricFile, line: str, number: int, form: Form, first: dict[str, int]) -> None:

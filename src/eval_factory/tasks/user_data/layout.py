@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN
+from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, shortened
 from eval_factory.tasks.framework import FileLayout
 from eval_factory.tasks.user_data.files import content_faults, missing_numbers, number_named_by, one_of
 
@@ -96,8 +96,7 @@ def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
             for other in sorted((folder / entry.in_every).iterdir())
             if not (other / wanted).exists()
         ]
-    more = len(found) - MOST_PROBLEMS_SHOWN
-    return [*found[:MOST_PROBLEMS_SHOWN], *([f"{folder / name}: {more} more mistakes"] if more > 0 else [])]
+    return shortened(found, f"{folder / name}: ")
 
 
 def _without_a_file(folder: Path, entry: FileLayout, entries: Sequence[FileLayout]) -> list[str]:

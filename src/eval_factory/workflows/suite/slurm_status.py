@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,30 +52,34 @@ class QueueReader:
         """The status that the suite's own files give, with what its jobs do."""
         if not self._store.is_there():
             return status
-        latest = {(line.target, line.evaluation): cell_key(line.key) for line in self._store.plan()}
+        plan, known_waves = self._store.plan(), self._store.waves()
+        latest = {(line.target, line.evaluation): cell_key(line.key) for line in plan}
+        parts = {line.key: line.of for line in plan if line.of > 1 and not line.part}
         queued = self._queued() if self._store.open_waves() else {}
         if queued is not None and status.state != "running":
             forget_keys(self._store, queued.values(), older_than_s=JUST_WRITTEN_S)
         tasks = {} if queued is None else dict(of_cells(queued))
-        waves = {cell_key(key): wave for wave in self._store.waves() for key in wave.keys}
-        by_job = {wave.job_name: wave for wave in self._store.waves()}
+        waves = {cell_key(key): wave for wave in known_waves for key in wave.keys}
+        by_job = {wave.job_name: wave for wave in known_waves}
         cells = []
         for cell in status.cells:
             key = latest.get((cell.state.target, cell.state.evaluation))
             if key in waves and key is not None and cell.state.status != COMPLETE:
                 task = tasks.get(cell.state.name)
                 wave = waves[key] if task is None else by_job.get(task.job_name, waves[key])
-                cell = self._cell(cell, key, wave, task, known=queued is not None)
+                told = None if task is None else _in_words(task) + self._asked(key, parts.get(key, 1), known_waves)
+                cell = self._cell(cell, key, wave, task, told, known=queued is not None)
             cells.append(cell)
         status = replace(status, cells=tuple(cells))
         return replace(status, state="running", pid=None, host=None) if tasks and status.state != "running" else status
 
-    def _cell(self, cell: CellStatus, key: str, wave: Wave, task: QueuedTask | None, *, known: bool) -> CellStatus:
+    def _cell(
+        self, cell: CellStatus, key: str, wave: Wave, task: QueuedTask | None, told: str | None, *, known: bool
+    ) -> CellStatus:
         own = key_of_task(wave, key, task)
         store = self._store.cell(own)
         attempts = store.attempts()
         work = attempts[-1] / "out" if attempts and (attempts[-1] / "out").is_dir() else None
-        told = None if task is None else _in_words(task) + self._parts(key)
         begun = store.attempts_of(wave.number)
         job = CellJob(told, begun, self._store.task_log(wave, own), work)
         state = replace(cell.state, attempt=max(cell.state.attempt, begun))
@@ -93,10 +97,8 @@ class QueueReader:
             self._followers[work] = CellFollower(work, 0.0)
         return self._followers[work]
 
-    def _parts(self, key: str) -> str:
+    def _asked(self, key: str, of: int, waves: Sequence[Wave]) -> str:
         """How many parts of a cell have ended; nothing of one that has none."""
-        of = next((line.of for line in self._store.plan() if line.key == key), 1)
-        waves = self._store.waves()
         ended = sum(end_of_part(self._store, part, waves) is not None for part in part_keys(key, of))
         return f", {ended} of {of} parts have asked" if of > 1 else ""
 

@@ -115,12 +115,12 @@ class SlurmRun:
         for key, task in hopeless(queued).items():
             self._give_up(key, task)
             del queued[key]
+        waves = self.store.waves()
         for planned in self.work.left:
-            self._look_at(planned, queued)
+            self._look_at(planned, queued, waves)
         forget_keys(self.store, queued.values())
         clean_up_after_all(self.store, queued.values(), self._resources(), self.slurm, self.work.journal.say)
         self._say_what_is_waited_for(queued.values())
-        waves = self.store.waves()
         chosen = {one.number: self._tasks(one).missing(self.store, queued, waves) for one in self.work.left}
         left = [planned for planned in self.work.left if chosen[planned.number]]
         if left:
@@ -136,7 +136,7 @@ class SlurmRun:
             reason = f"Slurm would never have started it ({task.reason}), so it was cancelled; set suite.slurm right"
             self._end(planned, FAILED, ConfigError.exit_code, reason)
 
-    def _look_at(self, planned: PlannedCell, queued: Mapping[str, QueuedTask]) -> None:
+    def _look_at(self, planned: PlannedCell, queued: Mapping[str, QueuedTask], waves: Sequence[Wave]) -> None:
         key = key_of(planned)
         cell = self.store.cell(key)
         done = cell.done()
@@ -152,25 +152,27 @@ class SlurmRun:
             has_result = ended.status == PARTIAL and self._take(planned, ended)
             status: CellStatus = PARTIAL if has_result else MISSING if ended.status == MISSING else FAILED
             self._end(planned, status, ended.exit_code, ended.reason, ended.attempts)
-        elif (attempts := self._attempts_of_lost(tasks, queued)) >= self.work.suite.max_attempts:
+        elif (attempts := self._attempts_of_lost(tasks, queued, waves)) >= self.work.suite.max_attempts:
             self._end(planned, MISSING, NotReportableError.exit_code, LOST, attempts)
         elif not own:
-            self._take_what_earlier_waves_left(planned, queued)
+            self._take_what_earlier_waves_left(planned, queued, waves)
 
-    def _attempts_of_lost(self, tasks: Tasks, queued: Mapping[str, QueuedTask]) -> int:
+    def _attempts_of_lost(self, tasks: Tasks, queued: Mapping[str, QueuedTask], waves: Sequence[Wave]) -> int:
         """How often the task was submitted that was lost most often; 0 while something of the cell is at work."""
         if any(key in queued for key in tasks.keys):
             return 0
-        lost = tasks.missing(self.store, queued, self.store.waves())
+        lost = tasks.missing(self.store, queued, waves)
         return max(len(self.submitted.get(key, [])) for key in lost)
 
-    def _take_what_earlier_waves_left(self, planned: PlannedCell, queued: Mapping[str, QueuedTask]) -> None:
+    def _take_what_earlier_waves_left(
+        self, planned: PlannedCell, queued: Mapping[str, QueuedTask], waves: Sequence[Wave]
+    ) -> None:
         """A result with gaps stands in the cell's folder while the cell is asked again."""
         keys = self._tasks(planned).keys
         if any(key in queued for key in keys):
             return
         cell = self.store.cell(keys[0])
-        for wave in reversed([wave.number for wave in self.store.waves() if not set(keys).isdisjoint(wave.keys)]):
+        for wave in reversed([wave.number for wave in waves if not set(keys).isdisjoint(wave.keys)]):
             ended = cell.ended(wave)
             if ended is not None:
                 if ended.status == PARTIAL:
