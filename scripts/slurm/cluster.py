@@ -39,6 +39,9 @@ PACKAGES = {"slurmctld": "slurm-wlm", "munged": "munge"}
 """A program that is needed, and Debian's package of it."""
 IMPATIENT = ("-o", "Acquire::http::Timeout=15", "-o", "Acquire::https::Timeout=15", "-o", "Acquire::Retries=0")
 """A machine without a network is told so in less than a minute."""
+LOGIN_FILES = "~/.bash_profile ~/.bash_login ~/.profile ~/.bashrc"
+"""Slurm runs a login shell for a job that takes nothing of its submitter's environment. What such files do (a lock of
+pyenv's, say) would stay where a node is killed meanwhile, and keep every later job waiting: nodes do not see them."""
 CONTROLLER, MUNGE = "slurmctld", "munged"
 PATIENCE_S = 90.0
 LONGEST_SOCKET = 107
@@ -124,7 +127,11 @@ class Cluster:
         """In a process namespace of its own, whose end is the end of all that is in it."""
         self._known_node(name)
         (self.root / f"spool-{name}").mkdir(exist_ok=True)
-        inside = 'hostname "$1"; mount --bind "$2/hosts" /etc/hosts; slurmd -D -N "$1" -f "$2/slurm.conf" & wait $!'
+        inside = (
+            'hostname "$1"; mount --bind "$2/hosts" /etc/hosts;'
+            f' for file in {LOGIN_FILES}; do [[ ! -f $file ]] || mount --bind /dev/null "$file"; done;'
+            ' slurmd -D -N "$1" -f "$2/slurm.conf" & wait $!'
+        )
         space = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--uts"]
         self._start(name, [*space, "bash", "-c", inside, "node", name, str(self.root)])
 

@@ -17,8 +17,6 @@ from scripted_endpoint import ScriptedEndpoint
 from slurm_trial import PATIENCE_S, until
 from virtual_slurm import VirtualSlurm, virtual_slurm
 
-pytestmark = pytest.mark.slow_fault
-
 INSTANCES = 4
 
 

@@ -5,24 +5,33 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
-from integration.executors.test_server_process import is_alive, pids
+from integration.executors.test_server_process import pids
 from integration.support import CANARY
-from slurm_trial import run_suite, table, until
+from slurm_trial import processes, run_suite, table, until
 from virtual_slurm import virtual_slurm
-
-pytestmark = pytest.mark.slow_fault
 
 SERVER = Path(__file__).resolve().parents[1] / "model_server.py"
 INSTANCES = 2
 
 
+@dataclass(frozen=True)
+class Served:
+    """What was seen of one suite."""
+
+    folder: Path
+    done: subprocess.CompletedProcess[str]
+    left: list[int]
+    """Processes of the server when the task had ended."""
+
+
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     """Two cells of one model."""
     folder = tmp_path_factory.mktemp("served")
     section = {
@@ -39,11 +48,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.C
     with virtual_slurm(folder / "slurm") as cluster:
         done = run_suite(file, cluster, "--wait")
         until(lambda: not cluster.tasks())  # the task's last act is to delete its keys
-    return folder, done
+        left = processes(SERVER.name, folder)  # while the node is there, whose end would end them
+    return Served(folder, done, left)
 
 
-def test_one_task_does_all_cells_of_a_model(served: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    folder, done = served
+def test_one_task_does_all_cells_of_a_model(served: Served) -> None:
+    folder, done = served.folder, served.done
     assert done.returncode == 0, done.stdout + done.stderr
     assert [row["status"] for row in table(folder / "out")] == ["complete", "complete"]
     (wave,) = [json.loads(path.read_text()) for path in (folder / "out/.suite/slurm/waves").glob("w*.json")]
@@ -52,14 +62,14 @@ def test_one_task_does_all_cells_of_a_model(served: tuple[Path, subprocess.Compl
     assert log.count("starting the server of small on port") == 1
 
 
-def test_every_question_is_asked_once(served: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    assert len((served[0] / "requests.jsonl").read_text().splitlines()) == 2 * INSTANCES
+def test_every_question_is_asked_once(served: Served) -> None:
+    assert len((served.folder / "requests.jsonl").read_text().splitlines()) == 2 * INSTANCES
 
 
-def test_no_server_and_no_key_is_left(served: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    folder = served[0]
-    assert len(pids(folder)) == 2
-    assert not any(map(is_alive, pids(folder)))
+def test_no_server_and_no_key_is_left(served: Served) -> None:
+    folder = served.folder
+    assert len(pids(folder)) == 2, "it and its child have said who they are"
+    assert served.left == []
     found = subprocess.run(["grep", "-rl", CANARY, str(folder)], capture_output=True, text=True, check=False)
     assert found.stdout == ""
     assert CANARY not in (folder / "environment.json").read_text()

@@ -18,8 +18,6 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 from slurm_trial import PATIENCE_S, end_of, run_suite, suite_that_runs, until
 from virtual_slurm import virtual_slurm
 
-pytestmark = pytest.mark.slow_fault
-
 INSTANCES = 8
 PARTS = 2
 NAME = "big"

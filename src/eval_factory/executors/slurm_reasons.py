@@ -18,7 +18,7 @@ NEVER = frozenset(
 _ONE_TASK_ALONE = re.compile(r"(QOS|Assoc)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
 """Limits of a single job. Those of a user, an account or a group (`PerUser`, `Grp`) are free again when others end."""
 _WORDS = {
-    "BeginTime": "its time to start has not come",
+    "BeginTime": "its time to start has not come; Slurm waits two minutes where a task could not start",
     "Cleaning": "it is put back into the queue after a lost node",
     "JobHeldAdmin": "an administrator holds it, and has to release it",
     "JobHeldUser": "you hold it: scontrol release {job} lets it go on",

@@ -22,6 +22,7 @@ import yaml
 from eval_factory import api
 from eval_factory.demo.example import write_example
 from eval_factory.workflows.verify import verify
+from integration.executors.test_server_process import is_alive
 from integration.jury_endpoint import KIND, MODEL, ODD, judgement
 from integration.support import CANARY, TIMEOUT_S, program_environment
 from same_files import differences, may_not_differ
@@ -135,10 +136,11 @@ class Runs:
         wait_for(lambda: self.jury.held.is_set() and any((shard / "done.json").is_file() for shard in shards))
         (left,) = (shard for shard in shards if not (shard / "done.json").is_file())
         holder = json.loads((left / ".lock.holder.json").read_text())
+        self.left, self.helm_run = left.name, holder["program"]
         os.kill(holder["pid"], signal.SIGKILL)
+        wait_for(lambda: not is_alive(self.helm_run))  # which may hear an answer until then
         self.jury.go_on.set()
         said, _ = process.communicate(timeout=TIMEOUT_S)
-        self.left, self.helm_run = left.name, holder["program"]
         return (process.returncode, said), Counter(self.jury.asked)
 
 
