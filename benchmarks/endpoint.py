@@ -76,8 +76,8 @@ class Connection(asyncio.Protocol):
         stats = self.stats
         if path == b"/stats":
             figures = {
-                "requests": stats.requests, "seconds": stats.last - stats.first, "last": stats.last,
-                "most_at_once": stats.most,
+                "requests": stats.requests, "seconds": stats.last - stats.first, "first": stats.first,
+                "last": stats.last, "most_at_once": stats.most,
             }  # fmt: skip
             self.transport.write(_http(json.dumps(figures).encode()))
             return

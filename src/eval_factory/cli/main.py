@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -210,23 +211,29 @@ def run_eval(
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
-    from eval_factory import api  # imported here, as all that runs something: `ls` is to be quick
+    from eval_factory.cli.early_start import begun_early
 
     given: dict[str, Any] = {FLAGS[name]: value for name, value in flags.items() if value is not None}
     if offline:
         given["config.params.extra.offline"] = True
     if allow_code_execution:
         given["config.params.extra.allow_code_execution"] = True
+    debug = debug or ctx.obj["debug"]
     output = RunOutput(quiet=quiet, as_json=as_json)
-    options = api.Options(
-        fresh=fresh,
-        debug=debug or ctx.obj["debug"],
-        no_preflight=no_preflight,
-        on_launch=output.launched,
-        own_process=True,
-    )
-    asked: dict[str, Any] = {"flags": given, "overrides": overrides, "options": options, "screen": output.screen()}
-    with output.failures_told():
+    asks = not (dry_run or estimate or debug)
+    early = begun_early(run_config, given, overrides, fresh=fresh) if asks else nullcontext()
+    with output.failures_told(), early as ahead:
+        from eval_factory import api  # imported here, as all that runs something: `ls` is to be quick
+
+        options = api.Options(
+            fresh=fresh,
+            debug=debug,
+            no_preflight=no_preflight,
+            on_launch=output.launched,
+            own_process=True,
+            ahead=ahead,
+        )
+        asked: dict[str, Any] = {"flags": given, "overrides": overrides, "options": options, "screen": output.screen()}
         if dry_run and (quiet or as_json):
             raise ConfigError("run_eval: --dry_run prints a configuration to read: leave out --quiet and --json")
         if dry_run:

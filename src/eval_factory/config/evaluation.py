@@ -333,7 +333,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """The task that a benchmark is: `custom` with what the benchmark says of itself."""
     from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC
     from eval_factory.tasks.custom.table_check import CLUSTER
-    from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
+    from eval_factory.tasks.rubric.rubric_case import RUBRIC_RUN_SPEC
 
     helm: dict[str, Any] = {
         "scenario": benchmark.name,

@@ -8,11 +8,16 @@ from typing import Any, TextIO
 
 from eval_factory.executors.base import Execution, ProcessSpec, ignore
 from eval_factory.executors.process import run_logged
+from eval_factory.executors.program_ahead import ProgramAhead
 from eval_factory.executors.progress import EventTail, ProgressDisplay
 
 
 class LocalExecutor:
     """On this machine."""
+
+    def __init__(self, ahead: ProgramAhead | None = None) -> None:
+        """`ahead`: has begun already what may become the program."""
+        self._ahead = ahead
 
     def run(
         self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
@@ -29,5 +34,5 @@ class LocalExecutor:
                         on_event(event)
                     display.show(event)
 
-            finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
+            finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick, ahead=self._ahead)
         return Execution(finished, time.monotonic() - started, tuple(events))

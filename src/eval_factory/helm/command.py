@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.helm.plain_template import rendered
+from eval_factory.helm.programs import Program, helm_program
 from eval_factory.plan.run_plan import SUITE, Plan
 
 
@@ -67,20 +66,3 @@ def rendered_by_jinja(template: str, values: Mapping[str, Any]) -> str:
 
 def _quoted(value: object) -> str:
     return shlex.join(value) if isinstance(value, Program) else shlex.quote(str(value))
-
-
-class Program(list[str]):
-    """What a command line begins with: one word, or an interpreter and what it runs."""
-
-
-MODULES = {
-    "helm-run": "helm.benchmark.run",
-    "helm-summarize": "helm.benchmark.presentation.summarize",
-    "helm-server": "helm.benchmark.server",
-}
-
-
-def helm_program(name: str) -> Program:
-    """One of HELM's programs, of the environment that eval-factory itself runs in: never another one on PATH."""
-    beside = Path(sys.executable).parent / name
-    return Program([str(beside)] if beside.is_file() else [sys.executable, "-m", MODULES[name]])

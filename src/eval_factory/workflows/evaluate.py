@@ -117,7 +117,10 @@ def evaluate(
             raise_if_not_asked(context, plan, shared, in_suite=in_suite)
             ahead = ImportsAhead(NEEDED_TO_REPORT, FOUND_AHEAD) if options.own_process else ImportsAhead(())
             ahead.begin()
-            ended = run_helm(context, evaluation, argv, settings, run_id=shared.run_id)
+            from eval_factory.executors.local import LocalExecutor
+
+            executor = LocalExecutor(None if confined(evaluation) else options.ahead)
+            ended = run_helm(context, evaluation, argv, settings, executor=executor, run_id=shared.run_id)
             ahead.wait()
             ended = replace(ended, wall_s=ended.wall_s + shared.wall_s)
             ran = checked(context, plan, ended, shared=in_suite)
@@ -127,6 +130,11 @@ def evaluate(
             collect_rarely()  # the records of a run live to its end
         with not_to_be_hung_up():
             return report(context, plan, argv, ran, read)
+
+
+def confined(evaluation: Evaluation) -> bool:
+    """Whether what the model answers is executed: its helm-run is to have been given no more than it needs."""
+    return evaluation.run.config.params.extra.allow_code_execution
 
 
 def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:

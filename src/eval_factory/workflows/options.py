@@ -13,6 +13,7 @@ from eval_factory.report.result_views import ResultViews
 if TYPE_CHECKING:
     from eval_factory.core.helm_run_settings import SharedLimitsSettings
     from eval_factory.core.results import TaskResult
+    from eval_factory.executors.program_ahead import ProgramAhead
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Options:
     own_process: bool = False
     """Whether this process does nothing but this run. It then imports in another thread while helm-run works, and looks
     for garbage rarely: both is of the whole process, and is left alone in a notebook or a server."""
+    ahead: ProgramAhead | None = None
+    """Has begun already what may become helm-run; whoever began it ends it where it did not."""
 
 
 @dataclass(frozen=True)

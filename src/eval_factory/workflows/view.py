@@ -19,10 +19,10 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir
 from eval_factory.core.secrets import names_a_secret
 from eval_factory.helm import names
-from eval_factory.helm.command import helm_program
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.packages import look_for_helm
 from eval_factory.helm.page_schema import SCHEMA_FILE, page_models, page_schema
+from eval_factory.helm.programs import helm_program
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_summarize import summarize
 from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_runs

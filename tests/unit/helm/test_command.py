@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.helm import command
+from eval_factory.helm.programs import MODULES, helm_program
 from eval_factory.workflows.leaderboard.commands import server_command
 from unit.builders import plan
 
@@ -29,18 +30,18 @@ def test_the_one_beside_our_interpreter(tmp_path: Path, monkeypatch: pytest.Monk
     folder.mkdir(parents=True)
     (folder / "helm-run").write_text("#!/bin/sh\n")
     monkeypatch.setattr(sys, "executable", str(folder / "python3"))
-    assert command.helm_program("helm-run") == [str(folder / "helm-run")]
+    assert helm_program("helm-run") == [str(folder / "helm-run")]
     assert command.command_line(plan())[0] == str(folder / "helm-run")
 
 
 @pytest.mark.usefixtures("another_on_path")
-@pytest.mark.parametrize(("name", "module"), command.MODULES.items())
+@pytest.mark.parametrize(("name", "module"), MODULES.items())
 def test_without_a_script_our_interpreter_runs_the_module(
     name: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = str(tmp_path / "a b" / "python3")
     monkeypatch.setattr(sys, "executable", python)
-    assert command.helm_program(name) == [python, "-m", module]
+    assert helm_program(name) == [python, "-m", module]
     argv = command.command_line(plan())
     assert argv[:4] == [python, "-m", "helm.benchmark.run", "--run-entries"]
     assert shlex.split(shlex.join(argv)) == argv

@@ -13,6 +13,7 @@ import yaml
 from eval_factory.core.jury_form import form_of
 from eval_factory.helm import command
 from eval_factory.helm.model_files import benchmark_files, deployment_of, model_files, roles_by_deployment
+from eval_factory.helm.programs import Program
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.custom.definition import load_benchmark
 from unit.builders import plan
@@ -30,7 +31,7 @@ def check(name: str, text: str) -> None:
 
 @pytest.fixture
 def _no_helm_run_beside_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "helm_program", lambda name: command.Program([name]))
+    monkeypatch.setattr(command, "helm_program", lambda name: Program([name]))
 
 
 def jury_plan() -> Plan:

@@ -110,6 +110,28 @@ def test_what_is_of_the_whole_process_is_left_alone_where_others_work_in_it(
     assert Options().own_process is False
 
 
+@pytest.mark.parametrize("executes", [True, False])
+def test_where_answers_are_executed_helm_run_is_begun_with_no_more_than_it_needs(
+    *, executes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[object] = []
+
+    def run_helm(*_: object, executor: object, **__: object) -> None:
+        used.append(vars(executor)["_ahead"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
+    monkeypatch.setattr(workflow, "run_helm", run_helm)
+    given = {"config.output_dir": str(tmp_path / "out"), "config.params.extra.allow_code_execution": executes}
+    begun: Any = object()
+    env = {"OPENAI_API_KEY": "a-key-of-some-length"}
+    with pytest.raises(KeyboardInterrupt):
+        workflow.evaluate(
+            Request(flags={**MINIMAL, **given}), Options(no_preflight=True, ahead=begun), env=env, screen=io.StringIO()
+        )
+    assert used == [None if executes else begun]
+
+
 SHARED = SharedLimitsSettings("/nobody/is/here", {"model": "g"})
 
 

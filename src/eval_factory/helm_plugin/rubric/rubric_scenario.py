@@ -22,8 +22,7 @@ from eval_factory.helm import names
 from eval_factory.helm_plugin.chat_instances import chat_adapter, input_of, right_answers
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.rubric.healthbench import PUBLISHED, WHOLE, published_url
-from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC_RUN_SPEC
-from eval_factory.tasks.rubric.rubric_case import HEALTHBENCH_METRIC, RubricCase
+from eval_factory.tasks.rubric.rubric_case import HEALTHBENCH_METRIC, RUBRIC_RUN_SPEC, RubricCase
 from eval_factory.tasks.rubric.rubric_file import HEALTHBENCH, OWN, Form, read_rubric_file
 
 MAX_TOKENS = 2048

@@ -20,8 +20,6 @@ from eval_factory.tasks.rubric.rubric_case import RUBRIC_METRIC
 from eval_factory.tasks.rubric.rubric_file import OWN, RubricFile, read_rubric_file
 
 RUBRIC = "rubric"
-RUBRIC_RUN_SPEC = "eval_factory_rubric"
-"""The run spec of our plug-in that runs them."""
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 

@@ -11,6 +11,8 @@ ROLES = (SYSTEM, "developer", USER, ASSISTANT)
 
 RUBRIC_METRIC = "rubric_score"
 """Of a custom rubric benchmark."""
+RUBRIC_RUN_SPEC = "eval_factory_rubric"
+"""Of our plug-in, which runs rubric benchmarks."""
 HEALTHBENCH_METRIC = "healthbench_score"
 
 UNCLIPPED = ".unclipped"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm import names
-from eval_factory.helm.command import helm_program
+from eval_factory.helm.programs import helm_program
 
 
 def run_command(

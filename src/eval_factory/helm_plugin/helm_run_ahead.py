@@ -1,0 +1,59 @@
+"""helm-run, begun before it is known what it is to run: it has imported HELM when it is told.
+
+What every helm-run imports and registers takes longer than to read a configuration, to check it and to ask an endpoint
+one question, and needs nothing of either. From the moment it is told it is a helm-run like any other, with the
+arguments and the environment that one would have been started with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+
+from eval_factory.core.handed_over import received
+
+NEEDED = (
+    "eval_factory.demo.benchmark", "eval_factory.helm_plugin.choice_order_expander",
+    "eval_factory.helm_plugin.choice_scenario", "eval_factory.helm_plugin.conversation_scenario",
+    "eval_factory.helm_plugin.rubric.rubric_scenario", "eval_factory.helm_plugin.network_guard",
+    "eval_factory.helm_plugin.parent", "eval_factory.helm_plugin.settings_file", "eval_factory.helm_plugin.client",
+    "eval_factory.helm_plugin.session", "eval_factory.helm_plugin.unscorable_answers",
+)  # fmt: skip
+"""What the plug-in and the runner import; they themselves look at the environment when they are imported."""
+
+
+def main(descriptor: int) -> None:
+    """Import, wait, and be helm-run.
+
+    Args:
+        descriptor: a socket, on which it is told; where that ends before, nobody wants it any more.
+    """
+    without_highlighting()
+    from helm.benchmark import run
+
+    from eval_factory.helm_plugin.patches.apply import apply_patches
+    from eval_factory.helm_plugin.patches.patch_registry import Stage
+
+    apply_patches(Stage.LOGGING)
+    run.register_builtin_configs_from_helm_package()
+    for name in NEEDED:
+        importlib.import_module(name)
+    with socket.socket(fileno=descriptor) as source:
+        told = received(source)
+    if told is None:
+        os._exit(0)
+    told.take()
+    run.register_builtin_configs_from_helm_package = _have_been_registered
+    sys.argv = ["helm-run", *told.arguments]
+    sys.exit(run.main())
+
+
+def without_highlighting() -> None:
+    """Mako colours its errors where Pygments is there, and imports all of its lexers at once; HELM shows none."""
+    sys.modules.setdefault("mako.ext.pygmentplugin", None)  # type: ignore[arg-type]
+
+
+def _have_been_registered() -> None:
+    """By this process, above."""
