@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.core.rundir import RunDir
 from eval_factory.executors.environment import child_environment
 from eval_factory.executors.program_ahead import ProgramAhead
@@ -59,6 +60,8 @@ def _text_of(run_config: Path | None) -> str:
 def _begun() -> ProgramAhead | None:
     """None where there is no second processor, or nothing to begin."""
     program = helm_program("helm-run")
+    if os.environ.get(WITHOUT):  # a patch of HELM is to be left out: this way may not be another one
+        return None
     if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) == 1 or not only_calls_main(program):
         return None
     try:

@@ -13,6 +13,7 @@ import socket
 import sys
 
 from eval_factory.core.handed_over import received
+from eval_factory.helm_plugin.patches import lazy_imports
 
 NEEDED = (
     "eval_factory.demo.benchmark", "eval_factory.helm_plugin.choice_order_expander",
@@ -22,6 +23,8 @@ NEEDED = (
     "eval_factory.helm_plugin.session", "eval_factory.helm_plugin.unscorable_answers",
 )  # fmt: skip
 """What the plug-in and the runner import; they themselves look at the environment when they are imported."""
+SELDOM_USED = ("ubelt", "pyhocon", "mako", "filelock")
+"""What HELM imports at its top, a third of its import, for plug-ins in files, credentials, templates and downloads."""
 
 
 def main(descriptor: int) -> None:
@@ -30,7 +33,22 @@ def main(descriptor: int) -> None:
     Args:
         descriptor: a socket, on which it is told; where that ends before, nobody wants it any more.
     """
-    without_highlighting()
+    import_what_every_run_needs()
+    with socket.socket(fileno=descriptor) as source:
+        told = received(source)
+    if told is None:
+        os._exit(0)
+    told.take()
+    from helm.benchmark import run
+
+    run.register_builtin_configs_from_helm_package = _have_been_registered
+    sys.argv = ["helm-run", *told.arguments]
+    sys.exit(run.main())
+
+
+def import_what_every_run_needs() -> None:
+    """And read HELM's own configurations. Nothing among it looks at the environment, which is not known yet."""
+    lazy_imports.defer(SELDOM_USED)
     from helm.benchmark import run
 
     from eval_factory.helm_plugin.patches.apply import apply_patches
@@ -40,19 +58,6 @@ def main(descriptor: int) -> None:
     run.register_builtin_configs_from_helm_package()
     for name in NEEDED:
         importlib.import_module(name)
-    with socket.socket(fileno=descriptor) as source:
-        told = received(source)
-    if told is None:
-        os._exit(0)
-    told.take()
-    run.register_builtin_configs_from_helm_package = _have_been_registered
-    sys.argv = ["helm-run", *told.arguments]
-    sys.exit(run.main())
-
-
-def without_highlighting() -> None:
-    """Mako colours its errors where Pygments is there, and imports all of its lexers at once; HELM shows none."""
-    sys.modules.setdefault("mako.ext.pygmentplugin", None)  # type: ignore[arg-type]
 
 
 def _have_been_registered() -> None:

@@ -113,6 +113,20 @@ def test_a_wrong_configuration_leaves_no_process(tmp_path: Path) -> None:
     assert left == []
 
 
+def test_nothing_is_imported_that_looks_at_the_environment() -> None:
+    """It is known only when it is told: folders of data, an offline run, what the plug-in is to do."""
+    code = (
+        f"import json, sys; from {MODULE} import import_what_every_run_needs as it; it();"
+        " print(json.dumps(sorted(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    there = set(json.loads(said))
+    ours = {f"eval_factory.helm_plugin.{name}" for name in ("plugin", "log_filter", "runner")}
+    libraries = {"huggingface_hub", "datasets", "transformers", "nltk", "openai", "pandas", "pydantic", "asyncio"}
+    assert there & (ours | libraries) == set()
+    assert {"helm.benchmark.run", "eval_factory.helm_plugin.client", "numpy"} <= there
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()

@@ -9,6 +9,7 @@ import pytest
 
 from eval_factory.cli import early_start
 from eval_factory.cli.early_start import begun_early, is_worth_it
+from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm.programs import Program
 
@@ -118,6 +119,10 @@ def test_where_it_would_be_for_nothing_none_is_begun(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as own:
         own.delattr(os, "sched_getaffinity")
         assert begun() is None
+    with monkeypatch.context() as own:
+        own.setenv(WITHOUT, "defer_large_packages")
+        assert begun() is None
+    assert begun() is not None
 
     def refused(*_: object) -> None:
         raise OSError("no more processes")
