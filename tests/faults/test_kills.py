@@ -226,6 +226,13 @@ def stopped_child_of(pid: int) -> int:
     return children[0]
 
 
+def told(rundir: RunDir, program: int) -> bool:
+    """Whether a process has become the helm-run of a folder."""
+    with contextlib.suppress(OSError):
+        return f'"program": {program}' in rundir.lock_holder.read_text("utf-8")
+    return False
+
+
 @contextlib.contextmanager
 def going_on_once_it_is_waited_for(orphan: int, waiting: int) -> Iterator[None]:
     """`orphan` goes on when the process `waiting` has the lock's file open, and a moment to try it."""
@@ -250,10 +257,15 @@ def going_on_once_it_is_waited_for(orphan: int, waiting: int) -> Iterator[None]:
 
 
 def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(tmp_path: Path) -> None:
-    """Killed before its helm-run could see that it has a parent, and started again at once."""
+    """Killed before its helm-run could see that it has a parent, and started again at once.
+
+    helm-run is told what to do while it is stopped: the lock is on its way to it, and held.
+    """
     with Endpoint() as endpoint:
         killed = Attempt(tmp_path / "out", endpoint, 1)
         orphan = stopped_child_of(killed.process.pid)
+        while not told(killed.rundir, orphan):
+            time.sleep(POLL_S)
         killed.process.kill()
         killed.process.communicate()
         again = Attempt(tmp_path / "out", endpoint, 2)

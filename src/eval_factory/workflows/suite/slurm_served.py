@@ -25,13 +25,14 @@ from eval_factory.core.errors import EvalFactoryError, HelmError, InterruptedRun
 from eval_factory.core.signals import interrupt_on_signals
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_waves import Wave
+from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_environment import take_environment
 from eval_factory.workflows.suite.slurm_shards import Step
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore, read_plan, read_wave
 from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover, wait_for_older
-from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, prepare, remove_environments, store_of
+from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, NO_ROOM, prepare, remove_environments, store_of
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED
 from eval_factory.workflows.suite.suite_options import SuiteOptions
 
@@ -76,7 +77,7 @@ def work(plan: Path, wave_file: Path) -> int:
             code = PrerequisiteError.exit_code
             _give_up(store, wave, left, Ended("", MISSING, code, KEYS_ARE_GONE, 0))
             return code
-        code = _do(left, store, wave)
+        code = _do_where_there_is_room(left, store, wave)
         if code == INTERRUPTED:
             return code
     remove_environments(store, wave, wave.keys[0])
@@ -93,6 +94,18 @@ def _is_left(store: SlurmStore, wave: Wave, key: str) -> bool:
         cell.publish(Ended("", FAILED, HelmError.exit_code, reason, MOST_STARTS), wave.number, complete=False)
         return False
     return True
+
+
+def _do_where_there_is_room(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:
+    try:
+        return _do(lines, store, wave)
+    except OSError as error:
+        if error.errno not in DISK_TAKES_NO_MORE:
+            raise
+        reason = f"cannot write {error.filename or store.suite.root}: {error.strerror}"
+        with suppress(OSError):  # nor can this be written, then; the same command submits the cells again
+            _give_up(store, wave, lines, Ended("", FAILED, NO_ROOM, reason, 1))
+        return NO_ROOM
 
 
 def _do(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:

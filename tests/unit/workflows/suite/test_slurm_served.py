@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable, Collection
@@ -175,6 +176,37 @@ def test_what_stops_all_of_it_is_said_of_those_that_have_not_ended(task: Task) -
 
     assert task.work(wrong) == 2
     assert task.cells[0].ended(1) != task.cells[1].ended(1) == Ended("", "failed", 2, "it is wrong", 1)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_on_a_full_disk_the_cells_that_have_not_ended_have_failed(
+    task: Task, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Suite, screen: SuiteObserver) -> None:
+        end(screen, "e", "complete", 0)
+        if not published:
+            monkeypatch.setattr(CellStore, "publish", lambda *_, **__: full_disk())
+        full_disk()
+
+    def full_disk() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "out/cache.db")
+
+    assert task.work(full) == 3
+    done = task.cells[0].ended(1)
+    assert done is not None
+    assert (done.status, done.exit_code) == ("complete", 0)
+    reason = "cannot write out/cache.db: No space left on device"
+    assert task.cells[1].ended(1) == (Ended("", "failed", 3, reason, 1) if published else None)
+    assert task.store.environment(1).exists() is not published  # whoever does the cell again deletes them
+
+
+def test_a_defect_of_the_disk_is_not_called_a_full_one(task: Task) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        task.work(broken)
+    assert task.cells[0].ended(1) is None
 
 
 def test_keys_that_are_gone(task: Task) -> None:
