@@ -215,7 +215,8 @@ def _text(value: Any, newline: str) -> str:
         for name, key in fields:
             member = getattr(value, name)
             if member is not None:
-                members.append(key + _of_entry(member, inner))
+                plain = _PLAIN.get(type(member))
+                members.append(key + (_text(member, inner) if plain is None else plain(member)))
         return _enclosed("{", members, "}", inner, newline)
     if kind is list or kind is tuple:
         return _enclosed("[", [_of_entry(entry, inner) for entry in value], "]", inner, newline)

@@ -15,7 +15,7 @@ from eval_factory.helm.names import asked_run_specs
 from eval_factory.helm_plugin.patches import lazy_imports
 from eval_factory.tasks.run_specs import load_index
 
-DEFERRED = ("nltk", "datasets", "sklearn", "calibration", "pandas", "spacy")
+DEFERRED = ("nltk", "datasets", "sklearn", "calibration", "pandas", "spacy", "absl")
 """Large packages that HELM's scenario and metric modules import at their top."""
 
 

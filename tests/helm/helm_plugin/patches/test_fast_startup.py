@@ -47,7 +47,7 @@ def test_large_packages(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
     deferred: list[str] = []
     monkeypatch.setattr(lazy_imports, "defer", deferred.extend)
     apply_patch("defer_large_packages")
-    assert deferred == ["nltk", "datasets", "sklearn", "calibration", "pandas", "spacy"]
+    assert deferred == ["nltk", "datasets", "sklearn", "calibration", "pandas", "spacy", "absl"]
 
 
 def test_nltk_data_are_downloaded_when_they_are_missing(
