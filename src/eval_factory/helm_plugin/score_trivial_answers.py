@@ -23,12 +23,12 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
+from eval_factory.core.rundir import write_atomic
 from eval_factory.core.time_limit import OutOfTime, TimeLimit
 from eval_factory.helm import names, output
 from eval_factory.helm.trivial_answers import Question, Strategy, strategies, with_answer
 from eval_factory.helm.trivial_scores import VERSION, StrategyScores, TrivialScores, read_trivial_scores
 from eval_factory.helm.versions import HELM
-from eval_factory.helm_plugin.record_file import RecordFile
 from eval_factory.tasks.known_floors import known_floors
 
 SHARE = 10
@@ -67,9 +67,8 @@ def score_trivial_answers(
         made = TrivialScores(error=f"{type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}")
     made = made.model_copy(update={"run": run_spec.name, "limit_s": limit.seconds, "spent_s": limit.spent})
     try:
-        RecordFile(lambda: made.model_dump(mode="json", exclude_defaults=True) | {"version": VERSION}).write_down(
-            helm_dir / names.TRIVIAL_SCORES_FILE
-        )
+        document = made.model_dump(mode="json", exclude_defaults=True) | {"version": VERSION}
+        write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
     except (OSError, ValueError) as error:
         return made.error or f"{type(error).__name__}: it could not be written down"
     return made.error
@@ -122,8 +121,11 @@ def _asked(states: Sequence[RequestState]) -> list[RequestState]:
 
 
 def _question(state: RequestState) -> Question:
-    right = tuple(one.output.text for one in state.instance.references if CORRECT_TAG in one.tags)
-    return Question(str(state.instance.id), right, state.output_mapping or {})
+    return Question(str(state.instance.id), _right(state), state.output_mapping or {})
+
+
+def _right(state: RequestState) -> tuple[str, ...]:
+    return tuple(one.output.text for one in state.instance.references if CORRECT_TAG in one.tags)
 
 
 def _sha256(run_spec: RunSpec, specs: Sequence[Any], asked: Sequence[RequestState], limit: TimeLimit) -> str:
@@ -178,6 +180,8 @@ class _Scorer:
         self._basic, self._asked = basic_metrics, asked
         self._known: dict[tuple[int, str], dict[str, float]] = {}
         """Question and answer -> values: letters are answered more than once."""
+        self._all_basic = all(type(metric) is basic_metrics.BasicGenerationMetric for metric in metrics)
+        self._alike = self._first_alike()
         self._executed: Callable[[str], dict[str, Any]] | None = None
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
             from eval_factory.helm_plugin.patches import sql_execution
@@ -188,17 +192,37 @@ class _Scorer:
         """Raises OutOfTime."""
         constant = strategy.constant
         annotation = self._executed(constant) if self._executed and constant is not None else None
-        columns: dict[str, list[float | None]] = {}
-        for number, (state, answer) in enumerate(zip(self._asked, strategy.answers, strict=True)):
+        rows = []
+        for number, answer in zip(self._alike, strategy.answers, strict=True):
             self._limit.check()
-            if (number, answer) not in self._known:
-                self._known[number, answer] = self._values(_answered(state, answer, annotation))
-            for name, value in self._known[number, answer].items():
-                columns.setdefault(name, [None] * len(self._asked))[number] = value
+            key = number, self._as_read(self._asked[number], answer)
+            if key not in self._known:
+                self._known[key] = self._values(_answered(self._asked[number], answer, annotation))
+            rows.append(self._known[key])
+        different = {id(row): row for row in rows}
+        measured = dict.fromkeys(name for row in different.values() for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in measured}
         answers = None if constant is not None else list(strategy.answers)
         return StrategyScores(
             name=strategy.name, answer=constant, answers=answers, annotation=annotation, values=columns
         )
+
+    def _first_alike(self) -> list[int]:
+        """Of each question the first that has the same values: HELM's basic metrics look at what is right, and at the
+        options; others at anything."""
+        if not self._all_basic:
+            return list(range(len(self._asked)))
+        first: dict[Any, int] = {}
+        return [
+            first.setdefault((_right(state), options if options is None else tuple(options.items())), number)
+            for number, (state, options) in enumerate((state, state.output_mapping) for state in self._asked)
+        ]
+
+    def _as_read(self, state: RequestState, answer: str) -> str:
+        """To HELM's basic metrics, whatever names no option is nothing."""
+        options = state.output_mapping
+        is_nothing = self._all_basic and options is not None and not self._adapter.output_mapping_pattern
+        return "" if is_nothing and answer.strip() not in (options or {}) else answer
 
     def _values(self, state: RequestState) -> dict[str, float]:
         stats = [stat for metric in self._metrics for stat in self._stats(metric, state)]

@@ -39,7 +39,8 @@ class KnownFloors(StrictModel):
 def known_floors(data_sha256: str) -> KnownSet | None:
     """None for other data, and where the rules of corrected scores have changed since."""
     table = _table()
-    return table.sets.get(data_sha256) if table.errata_version == load_errata().version else None
+    known = table.sets.get(data_sha256)
+    return known if known is not None and table.errata_version == load_errata().version else None
 
 
 @lru_cache(maxsize=1)

@@ -108,6 +108,69 @@ def test_an_instance_is_scored_once_and_only_as_it_is(tmp_path: Path) -> None:
     assert scored(tmp_path, states[2:]).strategies == []
 
 
+def different() -> list[RequestState]:
+    """Questions that share what is right, or the options, or neither."""
+    other = {"A": "no", "B": "yes", "C": "The heart."}
+    asked = [
+        ("yes", OPTIONS), ("no", OPTIONS), ("yes", OPTIONS), ("yes", other), ("heart", other), ("yes", None),
+        ("yes", {}), ("refusal", None), ("yes", None),
+    ]  # fmt: skip
+    return [
+        state_of(question(number, right, wrong=("wrong",)), options) for number, (right, options) in enumerate(asked)
+    ]
+
+
+def computed_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Question and answer of each computation of HELM's."""
+    made: list[tuple[str, str]] = []
+    helms_own = module._Scorer._values
+
+    def values(self: Any, state: RequestState) -> dict[str, float]:
+        made.append((str(state.instance.id), state.result.completions[0].text if state.result else ""))
+        return helms_own(self, state)
+
+    monkeypatch.setattr(module._Scorer, "_values", values)
+    return made
+
+
+def test_what_helm_would_say_again_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = computed_for(monkeypatch)
+    quick = scored(tmp_path, different())
+    once = made.copy()
+    made.clear()
+    (tmp_path / names.TRIVIAL_SCORES_FILE).unlink()
+    monkeypatch.setattr(module._Scorer, "_first_alike", lambda self: list(range(len(self._asked))))
+    monkeypatch.setattr(module._Scorer, "_as_read", lambda _self, _state, answer: answer)
+    slow = scored(tmp_path, different())
+    assert slow.strategies == quick.strategies
+    assert (len(set(once)), len(once), len(made)) == (25, 25, 45)
+    assert [text for id_, text in once if id_ == "id0"] == ["", "A", "B"]
+    assert [text for id_, text in once if id_ == "id2"] == []
+    assert [text for id_, text in once if id_ == "id5"][:2] == ["", REFUSAL]
+
+
+def test_an_answer_that_a_pattern_is_applied_to_is_not_taken_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = computed_for(monkeypatch)
+    run_spec = spec_of(EXACT)
+    run_spec = replace(run_spec, adapter_spec=replace(run_spec.adapter_spec, output_mapping_pattern="(.).*answer"))
+    state = ScenarioState(run_spec.adapter_spec, [state_of(question(0, "yes"), {"I": "yes"})], [])
+    assert score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0)) is None
+    assert [text for _, text in made] == ["", REFUSAL, "I"]
+
+
+def test_to_a_metric_that_may_look_at_anything_each_question_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = computed_for(monkeypatch)
+    value = MetricSpec(class_name=next(name for name, form in FORMS.items() if form == "value"), args={})
+    limits = {"lower_limit": "1", "upper_limit": "2", "category": "physical"}
+    states = [state_of(question(number, "1", extra_data=limits)) for number in range(3)]
+    scored(tmp_path, states, value, EXACT)
+    assert [id_ for id_, text in made if text == ""] == ["id0", "id1", "id2"]
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval_factory.helm_plugin.packed_stats import LARGEST, PackedStats, Packer, kind_of
+from eval_factory.helm_plugin.packed_stats import (
+    LARGEST,
+    TOGETHER,
+    PackedStats,
+    Packer,
+    add_all,
+    columns_of,
+    kind_of,
+    runs_of,
+)
 
 
 @dataclass
@@ -135,3 +144,56 @@ def test_names_are_kept_once_and_values_take_eight_bytes() -> None:
     many = packer.pack([Stat(f"s{number}").add(number) for number in range(1000)])
     assert isinstance(many, PackedStats)
     assert sys.getsizeof(many._packed) < 8 * 1000 + 100
+
+
+def test_values_come_as_columns_of_instances_that_follow_each_other() -> None:
+    packer = Packer(Stat)
+    found = [packer.pack([Stat("a").add(number), Stat("none"), Stat("b").add(number / 7)]) for number in range(3)]
+    several = [Stat("a").add(1).add(2)]
+    others = [packer.pack([Stat("a").add(0.5)]), packer.pack(several), packer.pack([]), packer.pack([])]
+    runs = list(runs_of([*found, *others, found[0]]))
+    assert [len(run) for run in runs] == [3, 1, 1, 2, 1]
+    assert runs[2] == [several]
+    columns = {name: list(values) for name, values in columns_of(runs[0])}
+    assert columns == {"a": [0, 1, 2], "b": [0.0, 1 / 7, 2 / 7]}
+    assert {type(value) for value in columns["a"]} == {int}
+    assert list(columns_of(runs[3])) == []
+
+
+def test_no_more_than_a_few_are_taken_together() -> None:
+    packer = Packer(Stat)
+    packed = packer.pack([Stat("a").add(1)])
+    assert [len(run) for run in runs_of([packed] * (TOGETHER + 1))] == [TOGETHER, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_of_columns_are_those_of_one_value_after_the_other(seed: int) -> None:
+    source = random.Random(seed)  # noqa: S311 - invented numbers
+    expected, total = Stat("a"), Stat("a")
+    for _ in range(3):
+        values = [source.choice([0, 1, source.gauss(0, 1e3), np.float64(source.random())]) for _ in range(40)]
+        for value in values:
+            expected.add(value)
+        add_all(total, values)
+    total.add(0), expected.add(0)  # what follows from the sums
+    assert exactly([total]) == exactly([expected])
+
+
+def test_statistics_are_packed_under_the_names_of_their_context() -> None:
+    @dataclass(frozen=True)
+    class Name:
+        name: str
+        split: str = ""
+
+    def renamed(stat: Any, context: str) -> Name:
+        return Name(stat.name.name, context)
+
+    packer = Packer(Stat)
+    stats = [Stat(Name("a", "own")).add(1), Stat(Name("b")).add(0.5)]  # type: ignore[arg-type]
+    first, other, again = (packer.pack_in(stats, context, renamed) for context in ("test", "valid", "test"))
+    assert [stat.name for stat in first or ()] == [Name("a", "test"), Name("b", "test")]
+    assert [(stat.name, stat.sum) for stat in other or ()] == [(Name("a", "valid"), 1), (Name("b", "valid"), 0.5)]
+    assert isinstance(first, PackedStats)
+    assert isinstance(again, PackedStats)
+    assert first.shape is again.shape
+    assert packer.pack_in([Stat(Name("a")).add(1).add(2)], "test", renamed) is None  # type: ignore[arg-type]

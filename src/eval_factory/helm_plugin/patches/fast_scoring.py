@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
@@ -17,10 +17,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
 
-from eval_factory.helm_plugin.packed_stats import PackedStats, Shape
+from eval_factory.helm_plugin.packed_stats import PackedStats, Shape, add_all, columns_of, runs_of
 
 CHARACTERS_HELD = 200_000
 """Of JSON text, kept before they are written."""
+
+NORMAL_TEXTS_KEPT = 64
+"""References and answers of the instances that are scored at the same time."""
 
 TEXTS_KEPT = 2_000
 """Of statistics, for each sort of instance: half a megabyte."""
@@ -51,6 +54,14 @@ def _built_at_first_use(build: Callable[[str], Callable[[str, str], float]]) -> 
     return scorer
 
 
+def normal_texts_kept() -> None:
+    """HELM normalizes the reference and the answer anew for each of its metrics, twice."""
+    from helm.benchmark.metrics import evaluate_reference_metrics
+
+    keep = lru_cache(maxsize=NORMAL_TEXTS_KEPT)
+    evaluate_reference_metrics.normalize_text = keep(evaluate_reference_metrics.normalize_text)
+
+
 def worst_case_without_perturbations() -> None:
     """Where no input was perturbed, an instance's worst case is its only case."""
     from helm.benchmark.metrics import metric
@@ -73,52 +84,41 @@ def _worst_cases(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any] |
         PerturbationDescription(name="robustness", robustness=True, computed_on=PERTURBATION_WORST),
         PerturbationDescription(name="fairness", fairness=True, computed_on=PERTURBATION_WORST),
     ]
-    derived: dict[Any, list[Any]] = {}
-    seen: set[Any] = set()
-    for instance, stats in per_instance_stats.items():
-        if instance.id is None or instance.id in seen or not _are_plain(stats):
+    ids = {instance.id for instance in per_instance_stats}
+    if None in ids or len(ids) < len(per_instance_stats):
+        return None
+    derived: dict[Any, Any] = {}
+    for run in runs_of(per_instance_stats.values()):
+        if not _are_plain(run[0]):
             return None
-        seen.add(instance.id)
-        for name, value in _lowest(stats):
-            worst = derived.get(name)
-            if worst is None:
-                worst = [Stat(dataclasses.replace(name, perturbation=kind)) for kind in kinds]
-                derived[name] = worst
-            for total in worst:
-                total.sum += value
-                total.sum_squared += value * value
-                total.min = min(total.min, value) if total.min is not None else value
-                total.max = max(total.max, value) if total.max is not None else value
-                total.count += 1
-    totals = [total for worst in derived.values() for total in worst]
-    for total in totals:
+        for name, values in _lowest(run):
+            add_all(derived.setdefault(name, Stat(name)), values)
+    for total in derived.values():
         total._update_mean_variance_stddev()
-    return totals
+    return [
+        dataclasses.replace(total, name=dataclasses.replace(name, perturbation=kind))
+        for name, total in derived.items()
+        for kind in kinds
+    ]
 
 
 def _are_plain(stats: Sequence[Any]) -> bool:
     """Each name once, nothing perturbed."""
     if isinstance(stats, PackedStats):
-        return _is_plain_shape(stats.shape)
+        return _are_plain_names(stats.shape.names)
     names = [stat.name for stat in stats]
     return _are_plain_names(names) and all(stat.count == 0 or stat.min is not None for stat in stats)
-
-
-@lru_cache(maxsize=256)
-def _is_plain_shape(shape: Shape) -> bool:
-    return _are_plain_names(shape.names)
 
 
 def _are_plain_names(names: Sequence[Any]) -> bool:
     return len(set(names)) == len(names) and all(name.perturbation is None for name in names)
 
 
-def _lowest(stats: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Name and least value of each statistic that was taken of something."""
-    if isinstance(stats, PackedStats):
-        named = zip(stats.shape.names, stats.values(), strict=True)
-        return ((name, value) for name, value in named if value is not None)
-    return ((stat.name, stat.min) for stat in stats if stat.count > 0)
+def _lowest(run: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+    """Name and least values of each statistic that was taken of something."""
+    if isinstance(run[0], PackedStats):
+        return columns_of(run)
+    return ((stat.name, [stat.min]) for stat in run[0] if stat.count > 0)
 
 
 def output_files_in_one_pass() -> None:
@@ -207,34 +207,44 @@ def _pieces(tree: Any, newline: str) -> Iterator[str]:
 
 def _text(value: Any, newline: str) -> str:
     kind = type(value)
-    if kind is str:
-        return quoted(value)
-    if kind is float:
-        return repr(value) if isfinite(value) else json.dumps(value)
-    if kind is int:
-        return repr(value)
-    if kind is bool or value is None:
-        return json.dumps(value)
+    if (plain := _PLAIN.get(kind)) is not None:
+        return plain(value)
     inner = newline + "  "
     if (fields := _fields(kind)) is not None:
         members = []
         for name, key in fields:
             member = getattr(value, name)
             if member is not None:
-                members.append(key + _text(member, inner))
+                plain = _PLAIN.get(type(member))
+                members.append(key + (_text(member, inner) if plain is None else plain(member)))
         return _enclosed("{", members, "}", inner, newline)
     if kind is list or kind is tuple:
-        return _enclosed("[", [_text(entry, inner) for entry in value], "]", inner, newline)
+        return _enclosed("[", [_of_entry(entry, inner) for entry in value], "]", inner, newline)
     if kind is dict:
         if not all(type(key) is str for key in value):
             raise UnknownValueError("a key that is not text")
-        members = [f"{quoted(key)}: {_text(member, inner)}" for key, member in value.items()]
+        members = [f"{quoted(key)}: {_of_entry(member, inner)}" for key, member in value.items()]
         return _enclosed("{", members, "}", inner, newline)
     if kind is PackedStats:
         return _enclosed("[", _packed_texts(value, inner), "]", inner, newline)
     if isinstance(value, str | int | float):  # an enumeration's member, or numpy's float
         return json.dumps(value)
     raise UnknownValueError(kind.__name__)
+
+
+def _of_entry(value: Any, newline: str) -> str:
+    """`_text`, sooner for what most entries are."""
+    plain = _PLAIN.get(type(value))
+    return _text(value, newline) if plain is None else plain(value)
+
+
+_PLAIN: dict[type, Callable[[Any], str]] = {
+    str: quoted,
+    int: int.__repr__,
+    float: lambda value: repr(value) if isfinite(value) else json.dumps(value),
+    bool: lambda value: "true" if value else "false",
+    type(None): lambda _value: "null",
+}
 
 
 def _packed_texts(stats: PackedStats, newline: str) -> list[str]:

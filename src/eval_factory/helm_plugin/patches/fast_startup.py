@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import Any
 
 from eval_factory.core import garbage
 from eval_factory.helm.names import asked_run_specs
 from eval_factory.helm_plugin.patches import lazy_imports
 from eval_factory.tasks.run_specs import load_index
 
-DEFERRED = ("nltk", "datasets", "sklearn", "calibration", "pandas", "spacy")
+DEFERRED = ("nltk", "datasets", "sklearn", "calibration", "pandas", "spacy", "absl")
 """Large packages that HELM's scenario and metric modules import at their top."""
 
 
@@ -79,3 +80,17 @@ def import_only_the_run_specs_that_are_asked() -> None:
 def look_for_garbage_less_often() -> None:
     """A run makes millions of records that live to its end; Python's collector goes through all of them again."""
     garbage.collect_rarely()
+
+
+def requests_made_in_one_thread() -> None:
+    """Where no tokenizer is asked, requests are put together in Python alone, which runs one thread at a time."""
+    from helm.benchmark.adaptation.adapters.in_context_learning_adapter import InContextLearningAdapter
+    from helm.benchmark.window_services.no_tokenizer_window_service import NoTokenizerWindowService
+
+    helms_own = InContextLearningAdapter._adapt_trial_index
+
+    def adapt(self: Any, train: Any, trial: int, evaluated: Any, parallelism: int) -> Any:
+        without = isinstance(self.window_service, NoTokenizerWindowService)
+        return helms_own(self, train, trial, evaluated, 1 if without else parallelism)
+
+    InContextLearningAdapter._adapt_trial_index = adapt

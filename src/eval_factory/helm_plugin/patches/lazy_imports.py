@@ -12,6 +12,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
+from importlib import util
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
@@ -29,7 +30,7 @@ class Deferred:
     def _resolved(self) -> Any:
         value = self.__dict__["_value"]
         if value is _MISSING:
-            value = getattr(_real_module(self.__dict__["_module"]), self.__dict__["_name"])
+            value = _member(self.__dict__["_module"], self.__dict__["_name"])
             self.__dict__["_value"] = value
         return value
 
@@ -137,6 +138,17 @@ def when_imported(root: str, then: Callable[[], None]) -> None:
         then()
     else:
         _after_import[root] = then
+
+
+def _member(module: str, name: str) -> Any:
+    """What `from module import name` gives: a module of a package need not be imported yet."""
+    real = _real_module(module)
+    try:
+        return getattr(real, name)
+    except AttributeError:
+        if not hasattr(real, "__path__") or util.find_spec(f"{module}.{name}") is None:
+            raise
+        return importlib.import_module(f"{module}.{name}")
 
 
 def _real_module(name: str) -> types.ModuleType:

@@ -109,6 +109,7 @@ CONFINED = BIRD_SQL | CZECH_BANK | PYTHON | CODEINSIGHTS
 
 _SCENARIOS = "helm.benchmark.scenarios"
 _METRICS = "helm.benchmark.metrics"
+_ADAPTERS = "helm.benchmark.adaptation.adapters"
 _CONFIGURABLE = f"{_SCENARIOS}.medhelm_configurable_scenario"
 
 SPEED = (
@@ -128,6 +129,11 @@ SPEED = (
         only_speed=True,
     ),
     Patch(
+        "patches.fast_startup:requests_made_in_one_thread",
+        (f"{_ADAPTERS}.in_context_learning_adapter:InContextLearningAdapter._adapt_trial_index",),
+        only_speed=True,
+    ),
+    Patch(
         "patches.fast_scoring:one_window_service",
         ("helm.benchmark.window_services.window_service_factory:WindowServiceFactory.get_window_service",),
         stage=Stage.SCORING,
@@ -143,6 +149,12 @@ SPEED = (
         only_speed=True,
     ),
     Patch(
+        "patches.fast_scoring:normal_texts_kept",
+        (f"{_METRICS}.evaluate_reference_metrics:normalize_text",),
+        stage=Stage.SCORING,
+        only_speed=True,
+    ),
+    Patch(
         "patches.fast_scoring:worst_case_without_perturbations",
         (f"{_METRICS}.metric:compute_worst_case_metrics",),
         stage=Stage.SCORING,
@@ -151,7 +163,10 @@ SPEED = (
     Patch(
         "patches.slim_scoring:pack_statistics",
         (
+            f"{_METRICS}.metric:Processor.process",
             f"{_METRICS}.metric:Metric.evaluate",
+            f"{_METRICS}.metric_name:MetricName",
+            f"{_METRICS}.reference_metric:parallel_map",
             f"{_METRICS}.basic_metrics:_has_non_zero_valued_logprobs",
             "helm.benchmark.runner:remove_per_instance_stats_nans",
             "helm.benchmark.runner:asdict_without_nones",

@@ -12,10 +12,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from eval_factory.helm_plugin.packed_stats import PackedStats, Packer, Shape
+from eval_factory.helm_plugin.packed_stats import PackedStats, Packer, add_all, columns_of, runs_of
 
 AHEAD = 4
 """Tasks that wait for each thread; HELM lines up all at once, which takes a kilobyte for each."""
+
+IN_THIS_THREAD = frozenset(
+    f"helm.benchmark.metrics.{name}"
+    for name in (
+        "basic_metrics.BasicGenerationMetric",
+        "medec_metrics.MedecMetric",
+        "medcalc_bench_metrics.MedCalcBenchMetric",
+        "ehr_sql_metrics.EhrSqlMetric",
+        "llm_jury_metrics.LLMJuryMetric",
+    )
+)
+"""Metrics that are arithmetic of Python's: threads, of which one runs at a time, only get into each other's way."""
+
+EXECUTED = frozenset({"pass", "code_eval_acc"})
+"""Names of HELM's basic metrics that execute the answer, in a process that is waited for."""
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -24,11 +39,12 @@ _Out = TypeVar("_Out")
 def pack_statistics() -> None:
     """In metrics that look at one answer after the other, and where HELM writes down what they found."""
     from helm.benchmark import runner
-    from helm.benchmark.metrics import basic_metrics, metric
+    from helm.benchmark.metrics import basic_metrics, metric, reference_metric
     from helm.benchmark.metrics.statistic import Stat
 
-    packer = Packer(Stat)
-    metric.Metric.evaluate = _evaluating(metric.Metric.evaluate, packer.pack)
+    reference_metric.parallel_map = _where_there_is_work(reference_metric.parallel_map)
+    metric.Processor.process = _processing(Packer(Stat))
+    metric.Metric.evaluate = _evaluating(metric.Metric.evaluate)
     basic_metrics._has_non_zero_valued_logprobs = _looking_for_logprobs(basic_metrics._has_non_zero_valued_logprobs)
     helms_own, to_dict = runner.remove_per_instance_stats_nans, runner.asdict_without_nones
 
@@ -39,13 +55,44 @@ def pack_statistics() -> None:
     runner.asdict_without_nones = lambda record: to_dict(unpacked(record))
 
 
+def _where_there_is_work(parallel_map: Callable[..., Any]) -> Callable[..., Any]:
+    """HELM gives metrics of single options to every run; where no option was asked alone, threads do nothing."""
+    return lambda process, items, parallelism: parallel_map(process, items, parallelism if any(items) else 1)
+
+
 def unpacked(record: Any) -> Any:
     """With a list of `Stat`, where it is a record of packed statistics."""
     stats = getattr(record, "stats", None)
     return dataclasses.replace(record, stats=list(stats)) if isinstance(stats, PackedStats) else record
 
 
-def _evaluating(helms_own: Callable[..., Any], pack: Callable[[list[Any]], Sequence[Any]]) -> Callable[..., Any]:
+def _processing(packer: Packer) -> Callable[..., Sequence[Any]]:
+    """HELM's steps for one instance. `add_context` copies each statistic for the sake of its name, which is packed."""
+    from helm.benchmark.metrics import metric
+    from helm.benchmark.metrics.metric_name import MetricContext
+
+    def process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
+        if len(generation_states) == 0:
+            return []
+        state = metric.singleton(generation_states)
+        stats = list(
+            self.metric.evaluate_generation(self.adapter_spec, state, self.metric_service, self.eval_cache_path)
+        )
+        context = MetricContext.from_instance(state.instance)
+        packed = packer.pack_in(stats, context, lambda stat, context: metric.add_context(stat, context).name)
+        return [metric.add_context(stat, context) for stat in stats] if packed is None else packed
+
+    return process
+
+
+def threads_for(computing: Any, parallelism: int) -> int:
+    """How many compute a metric's statistics at the same time."""
+    kind = type(computing)
+    waits = EXECUTED.intersection(getattr(computing, "names", ()))
+    return 1 if f"{kind.__module__}.{kind.__qualname__}" in IN_THIS_THREAD and not waits else parallelism
+
+
+def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
     from helm.benchmark.adaptation.adapters.adapter_factory import ADAPT_LANGUAGE_MODELING
     from helm.benchmark.metrics import metric
     from helm.benchmark.metrics.statistic import merge_stat
@@ -61,7 +108,7 @@ def _evaluating(helms_own: Callable[..., Any], pack: Callable[[list[Any]], Seque
         per_instance: list[Any] = []
         for trial in range(spec.num_train_trials):
             asked = (scenario_state.get_request_states(trial, one, None) for one in scenario_state.instances)
-            computed = in_order(lambda states: pack(processor.process(states)), asked, parallelism)
+            computed = in_order(processor.process, asked, threads_for(self, parallelism))
             found = dict(zip(scenario_state.instances, computed, strict=True))
             for stat in _of_trial(self, found).values():
                 merge_stat(of_all, stat.take_mean())
@@ -111,43 +158,30 @@ def totals_of(
         merge: HELM's `merge_stat`, for what is not packed.
     """
     totals: dict[Any, Any] = {}
-    of_shape: dict[Shape, list[Any]] = {}
-    for stats in found:
-        if not isinstance(stats, PackedStats):
-            for stat in stats:
+    summed: dict[Any, Any] = {}
+    for run in runs_of(found):
+        if not isinstance(run[0], PackedStats):
+            for stat in run[0]:
                 merge(totals, stat)
             continue
-        targets = of_shape.get(stats.shape)
-        if targets is None:
-            targets = of_shape[stats.shape] = [totals.setdefault(name, make(name)) for name in stats.shape.names]
-        for total, value in zip(targets, stats.values(), strict=True):
-            if value is not None:
-                add(total, value)
-    for targets in of_shape.values():
-        for total in targets:
-            total._update_mean_variance_stddev()
+        for name in run[0].shape.names:
+            if name not in totals:
+                totals[name] = make(name)
+        for name, values in columns_of(run):
+            add_all(totals[name], values)
+            summed[name] = totals[name]
+    for total in summed.values():
+        total._update_mean_variance_stddev()
     return totals
 
 
-def add(total: Any, value: Any) -> None:
-    """`Stat.merge` of a statistic of one value, but for what follows from the sums."""
-    total.sum += value
-    total.sum_squared += value * value
-    if total.min is None or value < total.min:
-        total.min = value
-    if total.max is None or value > total.max:
-        total.max = value
-    total.count += 1
-
-
 def _looking_for_logprobs(helms_own: Callable[[Mapping[Any, Sequence[Any]]], bool]) -> Callable[..., bool]:
-    def has_negative(stats: Sequence[Any]) -> bool:
-        if not isinstance(stats, PackedStats):
-            return helms_own({None: stats})
-        named = zip(stats.shape.names, stats.values(), strict=True)
-        return any(name.name == "logprob" and value is not None and value < 0 for name, value in named)
+    def has_negative(run: Sequence[Any]) -> bool:
+        if not isinstance(run[0], PackedStats):
+            return helms_own({None: run[0]})
+        return any(name.name == "logprob" and min(values) < 0 for name, values in columns_of(run))
 
-    return lambda per_instance_stats: any(map(has_negative, per_instance_stats.values()))
+    return lambda per_instance_stats: any(map(has_negative, runs_of(per_instance_stats.values())))
 
 
 def in_order(process: Callable[[_In], _Out], items: Iterable[_In], parallelism: int) -> Iterator[_Out]:

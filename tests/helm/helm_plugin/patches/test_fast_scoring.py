@@ -195,6 +195,22 @@ def test_rouge_scorers_are_built_when_they_are_used(apply_patch: ApplyPatch, mon
     assert built == ["rouge1", "rouge2"]
 
 
+def test_a_text_is_normalized_once(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    normalized: list[tuple[str, bool]] = []
+    helms_own = evaluate_reference_metrics.normalize_text
+
+    def normalize(text: str, should_remove_articles: bool = True) -> str:
+        normalized.append((text, should_remove_articles))
+        return str(helms_own(text, should_remove_articles))
+
+    monkeypatch.setattr(evaluate_reference_metrics, "normalize_text", normalize)
+    apply_patch("normal_texts_kept")
+    for _ in range(3):
+        assert evaluate_reference_metrics.quasi_exact_match("The heart.", "heart") == 1
+        assert evaluate_reference_metrics.quasi_leave_articles_exact_match("The heart.", "heart") == 0
+    assert sorted(normalized) == [("The heart.", False), ("The heart.", True), ("heart", False), ("heart", True)]
+
+
 def test_worst_cases_in_helm(apply_patch: ApplyPatch) -> None:
     expected = [repr(asdict(stat)) for made in (False, True) for stat in worst_cases(perturbed=made)]
     apply_patch("worst_case_without_perturbations")

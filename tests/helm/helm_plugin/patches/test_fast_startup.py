@@ -6,12 +6,16 @@ import gc
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import nltk
 import pytest
 import yaml
 from helm.benchmark import run_spec
+from helm.benchmark.adaptation.adapters.in_context_learning_adapter import InContextLearningAdapter
 from helm.benchmark.metrics import nltk_helper
+from helm.benchmark.window_services.default_window_service import DefaultWindowService
+from helm.benchmark.window_services.no_tokenizer_window_service import NoTokenizerWindowService
 
 from eval_factory.core import garbage
 from eval_factory.helm_plugin.patches import fast_startup, lazy_imports
@@ -43,7 +47,7 @@ def test_large_packages(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
     deferred: list[str] = []
     monkeypatch.setattr(lazy_imports, "defer", deferred.extend)
     apply_patch("defer_large_packages")
-    assert deferred == ["nltk", "datasets", "sklearn", "calibration", "pandas", "spacy"]
+    assert deferred == ["nltk", "datasets", "sklearn", "calibration", "pandas", "spacy", "absl"]
 
 
 def test_nltk_data_are_downloaded_when_they_are_missing(
@@ -94,3 +98,17 @@ def test_run_specs(
     apply_patch("import_only_the_run_specs_that_are_asked")
     run_spec.discover_run_spec_functions()
     assert (found, bool(looked)) == (imported, all_are_looked_for)
+
+
+@pytest.mark.parametrize(("kind", "threads"), [(NoTokenizerWindowService, 1), (DefaultWindowService, 8)])
+def test_requests_are_made_in_one_thread_where_no_tokenizer_is_asked(
+    kind: type, threads: int, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def adapt(_self: object, train: str, trial: int, evaluated: str, parallelism: int) -> tuple[object, ...]:
+        return train, trial, evaluated, parallelism
+
+    monkeypatch.setattr(InContextLearningAdapter, "_adapt_trial_index", adapt)
+    apply_patch("requests_made_in_one_thread")
+    adapter: Any = SimpleNamespace(window_service=object.__new__(kind))
+    made = InContextLearningAdapter._adapt_trial_index(adapter, "train", 2, "evaluated", 8)
+    assert made == ("train", 2, "evaluated", threads)

@@ -15,11 +15,13 @@ from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
-from helm.benchmark.metrics import basic_metrics
+from helm.benchmark.metrics import basic_metrics, reference_metric
+from helm.benchmark.metrics.basic_metrics import BasicGenerationMetric
 from helm.benchmark.metrics.metric import Metric, MetricResult, PerInstanceStats
 from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
+from helm.common.object_spec import get_class_by_name
 from helm.common.request import Request
 
 from eval_factory.helm_plugin.packed_stats import PackedStats, Packer
@@ -132,6 +134,47 @@ def test_what_is_no_number_is_left_out_of_the_file_as_helm_does(apply_patch: App
     stats = [Stat(MetricName("a")).add(float("nan")), Stat(MetricName("b")).add(1)]
     (kept,) = runner.remove_per_instance_stats_nans([PerInstanceStats("id1", None, 0, stats)])
     assert [stat.name.name for stat in kept.stats] == ["b"]
+
+
+class Twice(Metric):  # type: ignore[misc]
+    """One name twice."""
+
+    def evaluate_generation(self, adapter_spec: Any, request_state: Any, *_: Any) -> list[Stat]:
+        number = int(request_state.request.prompt)
+        return [Stat(MetricName("runtime")).add(value) for value in (number / 7, 1e9 / (number + 3))]
+
+
+def test_a_name_that_stands_there_twice_is_refused_by_helm(apply_patch: ApplyPatch) -> None:
+    apply_patch("pack_statistics")
+    apply_patch("worst_case_without_perturbations")
+    with pytest.raises(AssertionError, match="got both"):
+        result_of(Twice(), invented(perturbed=False))
+
+
+def threads_of(names: list[str], kind: type[BasicGenerationMetric] = BasicGenerationMetric) -> int:
+    return slim_scoring.threads_for(kind(names), 8)
+
+
+class OfSomebodyElse(BasicGenerationMetric):  # type: ignore[misc]
+    """Whose methods may wait for anything."""
+
+
+def test_only_what_waits_for_something_gets_threads() -> None:
+    assert threads_of(["exact_match", "f1_score"]) == 1
+    assert threads_of(["exact_match", "pass"]) == threads_of(["code_eval_acc"]) == 8
+    assert threads_of(["exact_match"], OfSomebodyElse) == 8
+    assert slim_scoring.threads_for(MadeUp(), 8) == 8
+    for name in slim_scoring.IN_THIS_THREAD:
+        assert issubclass(get_class_by_name(name), Metric)
+
+
+@pytest.mark.parametrize(("asked", "threads"), [([[], []], 1), ([[], ["an option"]], 8)])
+def test_options_that_nobody_asked_for_need_no_threads(
+    asked: list[list[str]], threads: int, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference_metric, "parallel_map", lambda *arguments: arguments)
+    apply_patch("pack_statistics")
+    assert reference_metric.parallel_map(len, asked, parallelism=8) == (len, asked, threads)
 
 
 def test_what_helm_refuses_is_refused_by_helm(apply_patch: ApplyPatch) -> None:

@@ -34,6 +34,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
             "class Base:\n    word = 'real'\n"
         )
         (folder / "inside.py").write_text("def double(number):\n    return 2 * number\n")
+        (folder / "beside.py").write_text("WORD = 'imported by nobody'\n")
         importlib.invalidate_caches()
         lazy_imports.defer([name])
         made.append(name)
@@ -59,6 +60,19 @@ def test_imported_at_the_first_call_only(package: Package) -> None:
     assert double(4) == 8
     assert is_real(name)
     assert module.double is sys.modules[f"{name}.inside"].double
+
+
+def test_a_module_of_a_package_that_the_package_itself_does_not_import(package: Package) -> None:
+    name = package()
+    beside = importlib.import_module(name).beside
+    assert not is_real(name)
+    assert beside.WORD == "imported by nobody"
+    assert is_real(f"{name}.beside")
+    name = package()
+    missing, of_a_module = importlib.import_module(name).missing, importlib.import_module(f"{name}.inside").missing
+    for deferred in (missing, of_a_module):
+        with pytest.raises(AttributeError, match="missing"):
+            deferred.anything()
 
 
 def test_class_as_base_and_in_isinstance(package: Package) -> None:
