@@ -15,7 +15,7 @@ from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.helm.jury_prompts import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks.code_execution import FLAG, KEY, how_executed, needs_permission
 from eval_factory.tasks.errata import load_errata
-from eval_factory.tasks.framework import FileLayout, Framework, ScenarioParameter, Task
+from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout
 from eval_factory.tasks.run_entry import (
     OURS,
     PATHS,
@@ -282,7 +282,7 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
-            layout = [FileLayout.model_validate(entry) for entry in rule["layout"]]
+            layout = [file_layout(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described(layout, {}))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ def without_examples(task: Task, extra: Extra) -> Task:
     if not task.helm.zero_shot and not (spec and spec.zero_shot):
         return task
     note = f"{TRIALS} ({given}) has no effect: the prompts of this benchmark hold no examples, so HELM makes one trial"
-    return task.model_copy(update={"about": task.about.model_copy(update={"notes": (*task.about.notes, note)})})
+    return replace(task, about=replace(task.about, notes=(*task.about.notes, note)))
 
 
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
