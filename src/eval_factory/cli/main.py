@@ -35,7 +35,6 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import KINDS
-from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
 
 if TYPE_CHECKING:
     from eval_factory.api import DryRun
@@ -330,6 +329,8 @@ def _code_of(error: OSError) -> int:
     if error.filename is None and nobody_reads(sys.stdout):
         silence(sys.stdout)
         return 0
+    from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
+
     if error.filename is not None and error.errno in PATHS_THAT_CANNOT_BE:
         _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
         return PrerequisiteError.exit_code

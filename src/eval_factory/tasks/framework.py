@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 FILE_NAME = "framework.yml"
+DATA_PATH = "data_path"
+"""The parameter that names the files of a user's own."""
 CHECKED = Path(__file__).with_name("framework_checked.json")
 """The same, read and checked, with the SHA-256 of the file that scripts/make_framework_checked.py made it of."""
 _PACKAGE = Path(__file__).resolve().parents[1]
