@@ -17,6 +17,7 @@ from eval_factory.cli.gate_command import gate
 from eval_factory.cli.import_command import import_config
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
+from eval_factory.cli.pydantic_import import import_pydantic
 from eval_factory.cli.report_command import report
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
@@ -83,6 +84,8 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
     from eval_factory.tasks.framework import load_framework  # imported here, as all that a command needs
 
     framework = load_framework()
+    if task is not None or benchmark is not None or everything or as_json:
+        import_pydantic()  # for the errata
     if task is not None or benchmark is not None:
         from eval_factory.cli import task_listing
 
@@ -209,6 +212,7 @@ def run_eval(
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
+    import_pydantic()
     from eval_factory import api  # imported here, as all that runs something: `ls` is to be quick
 
     given: dict[str, Any] = {FLAGS[name]: value for name, value in flags.items() if value is not None}

@@ -27,7 +27,6 @@ from eval_factory.tasks.run_entry import (
 )
 from eval_factory.tasks.run_specs import RunSpec, load_index
 from eval_factory.tasks.task_info import erratum_record, task_info
-from eval_factory.tasks.user_data.layout import described
 
 if TYPE_CHECKING:
     from eval_factory.tasks.custom.definition import Benchmark
@@ -282,6 +281,8 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
+            from eval_factory.tasks.user_data.layout import described  # imports the readers of all formats
+
             layout = [file_layout(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described(layout, {}))
 

@@ -20,13 +20,25 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class _Record:
-    """A part of the file. pydantic checks a file that is not as it came with the program: `framework_file.py`."""
+    """A part of the file. pydantic checks a file that is not as it came with the program: `framework_file.py`.
+
+    What a dataclass would write of its own for each of them stands here once: that takes milliseconds of every command.
+    """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     """A key that it does not know is a mistake, not ignored."""
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
 
-@dataclass(frozen=True)
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class FrameworkInfo(_Record):
     name: str
     pkg_name: str
@@ -35,7 +47,7 @@ class FrameworkInfo(_Record):
     url: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NumbersOf(_Record):
     """A column of whole numbers in a table of the same folder."""
 
@@ -43,7 +55,7 @@ class NumbersOf(_Record):
     column: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FileLayout(_Record):
     """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
@@ -104,7 +116,7 @@ class FileLayout(_Record):
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ScenarioParameter(_Record):
     """A value of `params.extra` that a task's scenario accepts."""
 
@@ -126,7 +138,7 @@ class ScenarioParameter(_Record):
         return not (self.required or self.fixed or self.path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterRule(_Record):
     """How the source is found that an instance shares with others (`scoring/clusters.py`): by `field` or by `text`."""
 
@@ -161,7 +173,7 @@ class ClusterRule(_Record):
             raise ValueError("`records`, `key` and `labels` belong together, and to `text`")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class HelmEntry(_Record):
     """How HELM knows a task."""
 
@@ -199,7 +211,7 @@ class HelmEntry(_Record):
         return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class About(_Record):
     """What `ls` shows of a task."""
 
@@ -214,7 +226,7 @@ class About(_Record):
     size_mb: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class JudgeDefault(_Record):
     """A judge of the default jury; `api_key` names the parameter of `params.extra` that names its variable."""
 
@@ -222,7 +234,7 @@ class JudgeDefault(_Record):
     api_key: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class OAuthService(_Record):
     """Where a service gives tokens, and for what, unless the environment says otherwise."""
 
@@ -230,7 +242,7 @@ class OAuthService(_Record):
     scope: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Task(_Record):
     """One entry of `evaluations`."""
 
@@ -249,7 +261,7 @@ class Task(_Record):
         return self.defaults["config"].get("params", {}).get("extra", {}).get(parameter)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Defaults(_Record):
     command: str
     config: dict[str, Any]
@@ -260,7 +272,7 @@ class Defaults(_Record):
     """Of a target's server."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Framework(_Record):
     """The whole file."""
 
