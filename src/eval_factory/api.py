@@ -34,14 +34,13 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
-from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
 from eval_factory.workflows.options import DryRun, Evaluated, Options, Submitted
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared
     from eval_factory.analysis.gate import GateResult
     from eval_factory.report.reader import StoredResult, load_result
+    from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.reproduce import Reproduction, Reran
     from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
@@ -54,11 +53,13 @@ _AT_FIRST_USE = {
     "Compared": "eval_factory.analysis.comparison",
     "Finding": "eval_factory.workflows.verify",
     "GateResult": "eval_factory.analysis.gate",
+    "ParameterInfo": "eval_factory.tasks.task_info",
     "Reproduction": "eval_factory.workflows.reproduce",
     "Reran": "eval_factory.workflows.reproduce",
     "StoredResult": "eval_factory.report.reader",
     "SuiteOptions": "eval_factory.workflows.suite.suite_options",
     "SuiteReport": "eval_factory.workflows.suite.suite_options",
+    "TaskInfo": "eval_factory.tasks.task_info",
     "Verified": "eval_factory.workflows.verify",
     "load_result": "eval_factory.report.reader",
 }
@@ -263,6 +264,8 @@ def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
     Raises:
         ConfigError: none has it.
     """
+    from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
+
     return tasks_of_framework(tag)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +18,7 @@ from eval_factory.cli.gate_command import gate
 from eval_factory.cli.import_command import import_config
 from eval_factory.cli.lazy import LazyGroup
 from eval_factory.cli.paths import HomePath
+from eval_factory.cli.pydantic_import import import_pydantic
 from eval_factory.cli.report_command import report
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
@@ -36,11 +37,11 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import KINDS
-from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
 
 if TYPE_CHECKING:
     from eval_factory.api import DryRun
     from eval_factory.core.redaction import Redactor
+    from eval_factory.executors.program_ahead import ProgramAhead
     from eval_factory.tasks.framework import Framework
 
 PROGRAM = "eval-factory"
@@ -85,6 +86,8 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
     from eval_factory.tasks.framework import load_framework  # imported here, as all that a command needs
 
     framework = load_framework()
+    if task is not None or benchmark is not None or everything or as_json:
+        import_pydantic()  # for the errata
     if task is not None or benchmark is not None:
         from eval_factory.cli import task_listing
 
@@ -211,8 +214,6 @@ def run_eval(
     **flags: str | float | None,
 ) -> None:
     """Run one evaluation."""
-    from eval_factory.cli.early_start import begun_early
-
     given: dict[str, Any] = {FLAGS[name]: value for name, value in flags.items() if value is not None}
     if offline:
         given["config.params.extra.offline"] = True
@@ -220,9 +221,9 @@ def run_eval(
         given["config.params.extra.allow_code_execution"] = True
     debug = debug or ctx.obj["debug"]
     output = RunOutput(quiet=quiet, as_json=as_json)
-    asks = not (dry_run or estimate or debug)
-    early = begun_early(run_config, given, overrides, fresh=fresh) if asks else nullcontext()
+    early = nullcontext() if dry_run or estimate or debug else _begun_early(run_config, given, overrides, fresh=fresh)
     with output.failures_told(), early as ahead:
+        import_pydantic()
         from eval_factory import api  # imported here, as all that runs something: `ls` is to be quick
 
         options = api.Options(
@@ -250,6 +251,12 @@ def run_eval(
         output.ended(evaluated)
         if evaluated.not_reportable is not None:
             raise NotReportableError(evaluated.not_reportable)
+
+
+def _begun_early(*given: Any, fresh: bool) -> AbstractContextManager[ProgramAhead | None]:
+    from eval_factory.cli.early_start import begun_early  # a dry run begins nothing
+
+    return begun_early(*given, fresh=fresh)
 
 
 def show_dry_run(found: DryRun, screen: TextIO) -> None:
@@ -337,6 +344,8 @@ def _code_of(error: OSError) -> int:
     if error.filename is None and nobody_reads(sys.stdout):
         silence(sys.stdout)
         return 0
+    from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
+
     if error.filename is not None and error.errno in PATHS_THAT_CANNOT_BE:
         _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
         return PrerequisiteError.exit_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import click
@@ -61,6 +60,8 @@ def _look_at_checksums(page: Path, text: str) -> None:
     """
     checksums = page.parent / "SHA256SUMS"
     listed = checksums.read_text(encoding="utf-8", errors="surrogateescape") if checksums.is_file() else ""
+    import hashlib  # imported here, as each command is made before one of them is chosen
+
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
     if f"  {page.name}\n" in listed and f"{digest}  {page.name}\n" not in listed:
         raise ConfigError(

@@ -16,10 +16,7 @@ from eval_factory.cli.streams import lasting
 from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.jsonl import json_line
 from eval_factory.core.signals import not_to_be_hung_up
-from eval_factory.workflows.end_record import code_of_error, end_record
-from eval_factory.workflows.end_record import failure_record as record_of_failure
 
 if TYPE_CHECKING:
     from eval_factory.workflows.options import Evaluated, Submitted
@@ -49,6 +46,7 @@ class RunOutput:
     def ended(self, evaluated: Evaluated) -> None:
         """The result, on standard output."""
         from eval_factory.report.screen import headline
+        from eval_factory.workflows.end_record import end_record
 
         with not_to_be_hung_up():
             if self.as_json:
@@ -83,6 +81,8 @@ class RunOutput:
 
     def _write(self, record: Mapping[str, Any]) -> None:
         """In ASCII, which every stream takes; a number that JSON does not know is null."""
+        from eval_factory.core.jsonl import json_line
+
         self.stdout.write(json.dumps(json.loads(json_line(dict(record)))) + "\n")
 
 
@@ -98,6 +98,8 @@ class RecordingCommand(click.Command):
 
 def failure_record(error: BaseException) -> dict[str, Any]:
     """Of a run that has no result."""
+    from eval_factory.workflows.end_record import failure_record as record_of_failure
+
     message = error.format_message() if isinstance(error, click.ClickException) else None
     return record_of_failure(error, code_of(error), message)
 
@@ -108,6 +110,8 @@ def code_of(error: BaseException) -> int:
         return InterruptedRunError.exit_code
     if isinstance(error, click.ClickException):
         return ConfigError.exit_code
+    from eval_factory.workflows.end_record import code_of_error
+
     return code_of_error(error)
 
 

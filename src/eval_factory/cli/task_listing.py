@@ -15,7 +15,7 @@ from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.helm.jury_prompts import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks.code_execution import FLAG, KEY, how_executed, needs_permission
 from eval_factory.tasks.errata import load_errata
-from eval_factory.tasks.framework import FileLayout, Framework, ScenarioParameter, Task
+from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout
 from eval_factory.tasks.run_entry import (
     OURS,
     PATHS,
@@ -27,7 +27,6 @@ from eval_factory.tasks.run_entry import (
 )
 from eval_factory.tasks.run_specs import RunSpec, load_index
 from eval_factory.tasks.task_info import erratum_record, task_info
-from eval_factory.tasks.user_data.layout import described
 
 if TYPE_CHECKING:
     from eval_factory.tasks.custom.definition import Benchmark
@@ -282,7 +281,9 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
-            layout = [FileLayout.model_validate(entry) for entry in rule["layout"]]
+            from eval_factory.tasks.user_data.layout import described  # imports the readers of all formats
+
+            layout = [file_layout(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described(layout, {}))
 
 

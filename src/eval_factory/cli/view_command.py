@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,6 +45,8 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
         lasting(sys.stdout).write(f"{pages.address}\n")
         screen.write("the address holds a secret and works on this machine alone; Ctrl-C ends it\n")
         if pages.address is not None and not no_browser and may_open(os.environ):
+            import webbrowser
+
             webbrowser.open(pages.address)
         pages.wait()
 

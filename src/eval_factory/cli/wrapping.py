@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from typing import TextIO
 
 WIDTH = 80
 """Columns of what is printed, on a wide terminal and where there is none."""
 NARROWEST = 20
-_ENDS_IN_A_PATH = re.compile(r" *results: ")
-_WORD = re.compile(r"(?:\([^()]{1,36}\)|[^ ])+|(?<= )(?= )")
+_ENDS_IN_A_PATH = r" *results: "
+_WORD = r"(?:\([^()]{1,36}\)|[^ ])+|(?<= )(?= )"
 """What is in short parentheses, such as an interval, stays together; between two blanks is an empty word."""
 _HANGING = 4
 """By how much further the second line of a long one is indented."""
@@ -20,7 +19,11 @@ _HANGING = 4
 
 def columns(stream: TextIO) -> int:
     """How wide a text may be: a terminal's columns, but for a very narrow one; 80 elsewhere."""
-    found = shutil.get_terminal_size((WIDTH, 24)).columns if stream.isatty() else WIDTH
+    if not stream.isatty():
+        return WIDTH
+    import shutil  # imported here, as it imports four ways to compress files
+
+    found = shutil.get_terminal_size((WIDTH, 24)).columns
     return min(WIDTH, max(NARROWEST, found))
 
 
@@ -36,13 +39,13 @@ def wrapped(text: str, width: int = WIDTH) -> str:
 def _parts(line: str, width: int) -> Iterator[str]:
     from rich.cells import cell_len  # imported here: `ls` is to be quick
 
-    if cell_len(line) <= width or _ENDS_IN_A_PATH.match(line):
+    if cell_len(line) <= width or re.match(_ENDS_IN_A_PATH, line):
         yield line
         return
     indent = " " * (len(line) - len(line.lstrip(" ")))
     further = indent + " " * _HANGING
     written = indent
-    for word in _WORD.findall(line.lstrip(" ")):
+    for word in re.findall(_WORD, line.lstrip(" ")):
         for piece in _pieces(word, width - len(further)):
             if not written.strip():
                 written += piece

@@ -6,7 +6,7 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -348,13 +348,11 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         helm |= {"run_spec": CONVERSATION_RUN_SPEC, "zero_shot": True}
     if benchmark.is_rubric or benchmark.has_turns:
         defaults = {**defaults, "config": {**defaults["config"], "supported_endpoint_types": ["chat"]}}
-    about = {"source": str(benchmark.path), "instances": benchmark.instances, "notes": benchmark.notes}
-    return task.model_copy(
-        update={
-            "name": f"{task.name}.{benchmark.name}",
-            "description": benchmark.description,
-            "defaults": defaults,
-            "helm": task.helm.model_copy(update=helm),
-            "about": task.about.model_copy(update=about),
-        }
+    return replace(
+        task,
+        name=f"{task.name}.{benchmark.name}",
+        description=benchmark.description,
+        defaults=defaults,
+        helm=replace(task.helm, **helm),
+        about=replace(task.about, source=str(benchmark.path), instances=benchmark.instances, notes=benchmark.notes),
     )

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.config import foreign_keys
+from eval_factory.config.field_docstrings import docstrings_of
 from eval_factory.config.model import DEMO_URLS, RunConfig
 from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
 from eval_factory.config.slurm_model import RunExecutorSection, SlurmSection
-from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.tasks.framework import Framework
 
 Schema = dict[str, Any]
@@ -116,8 +117,8 @@ DESCRIPTIONS = {
     f"{_ADAPTER}.end_reasoning_token": "What ends it.",
 }
 """Dotted path of a value -> what an editor shows of it."""
-DESCRIPTIONS |= {name: str(RunExecutorSection.model_fields[name].description) for name in KEYS}
-DESCRIPTIONS |= {f"{SLURM}.{name}": str(field.description) for name, field in SlurmSection.model_fields.items()}
+DESCRIPTIONS |= docstrings_of(RunExecutorSection)
+DESCRIPTIONS |= {f"{SLURM}.{name}": text for name, text in docstrings_of(SlurmSection).items()}
 
 
 def run_config_schema(framework: Framework) -> Schema:

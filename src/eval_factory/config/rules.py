@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ from eval_factory.config.model import Extra, RunConfig
 from eval_factory.config.shuffled_choices import cannot_be_shuffled
 from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.code_execution import refusal
-from eval_factory.tasks.framework import FileLayout, ScenarioParameter, Task, load_framework
+from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATHS, WHERE, given_twice
 from eval_factory.tasks.run_specs import load_index
-from eval_factory.tasks.user_data.layout import DATA_PATH, described, faults
 
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
@@ -94,7 +93,7 @@ def without_examples(task: Task, extra: Extra) -> Task:
     if not task.helm.zero_shot and not (spec and spec.zero_shot):
         return task
     note = f"{TRIALS} ({given}) has no effect: the prompts of this benchmark hold no examples, so HELM makes one trial"
-    return task.model_copy(update={"about": task.about.model_copy(update={"notes": (*task.about.notes, note)})})
+    return replace(task, about=replace(task.about, notes=(*task.about.notes, note)))
 
 
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
@@ -181,6 +180,8 @@ def _wrong_with(name: str, value: str, rule: ScenarioParameter) -> Iterator[str]
 def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
     if rule.allowed:
         return f", one of {', '.join(rule.allowed)}"
+    from eval_factory.tasks.user_data.layout import described  # imports the readers of all formats: only if asked
+
     lines = described(rule.layout, {"subject": extra.subject, "condition": extra.condition})
     return "".join(["; what it must contain:", *(f"\n    {line}" for line in lines)]) if lines else ""
 
@@ -218,8 +219,12 @@ def data_faults(task: Task, extra: Extra) -> list[str]:
     """What of a task's own data is not there or has another form, and then the form that it has to have."""
     own = own_data_of(task, extra)
     known = own is not None and any(entry != FileLayout() for entry in own.layout)
-    found = faults(own.layout, own.path, own.values) if own is not None and known else []
-    if own is None or not found:
+    if own is None or not known:
+        return []
+    from eval_factory.tasks.user_data.layout import described, faults
+
+    found = faults(own.layout, own.path, own.values)
+    if not found:
         return []
     lines = [*found, f"{task.name} needs:", *(f"  {line}" for line in described(own.layout, own.values))]
     return [f"{own.where}: {lines[0]}", *lines[1:]]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from eval_factory.config.field_docstrings import describe_fields
 from eval_factory.config.model import Line, Number, VariableName
 from eval_factory.core.redaction import Redactor, looks_like_key
 from eval_factory.core.secrets import names_a_secret
@@ -56,7 +57,7 @@ Seconds = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
 class ServeSection(StrictModel):
     """A target's `serve`."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     command: Words | None = None
     """Starts the server, such as: vllm serve my/model --port {port}. {port} is a free port, another one each time.

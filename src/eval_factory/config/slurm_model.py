@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from eval_factory.config.field_docstrings import describe_fields
 from eval_factory.config.model import Line, Positive
 from eval_factory.config.run_executor import Executor
 from eval_factory.core.redaction import looks_like_key
@@ -87,7 +88,7 @@ ScriptLine = Annotated[Line, AfterValidator(_no_key)]
 class SlurmSection(StrictModel):
     """`suite.slurm`, or a target's `slurm`, which stands over it key by key."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     account: Word | None = None
     """Who pays for the jobs; as sbatch --account."""
@@ -118,7 +119,7 @@ class SlurmSection(StrictModel):
 class RunExecutorSection(StrictModel):
     """`executor` and `slurm` at the top of a run config, for the JSON Schema."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     executor: Executor
     """Where the run happens: on this machine, or as a job of Slurm. Flag: --executor."""

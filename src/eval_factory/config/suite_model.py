@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from eval_factory.config.field_docstrings import describe_fields
 from eval_factory.config.model import Line, Number, PathText, Positive
 from eval_factory.config.serve_model import ServeSection
 from eval_factory.config.slurm_model import SlurmSection
@@ -57,7 +58,7 @@ Tree = dict[str, Any]
 class _Described(StrictModel):
     """A field's docstring is its description in the JSON Schema."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
 
 class Selection(_Described):

@@ -8,12 +8,12 @@ first net only: a model's answer may look like anything.
 from __future__ import annotations
 
 import base64
-import html
 import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,8 +46,12 @@ class _Shape:
     whole_word: bool = True
     keep_beginning: bool = False
 
+    @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The literal stands first, so that `re` looks for it alone through long texts."""
+        """The literal stands first, so that `re` looks for it alone through long texts.
+
+        Compiled when a text has the literal: most programs see none, and all of them together take milliseconds.
+        """
         boundary = r"\b" if self.whole_word else ""
         literal = re.escape(self.beginning)
         needed = f"({self.needed})?" if self.needed else "()"
@@ -59,7 +63,7 @@ class _Shape:
         return match[1] + REDACTED if self.keep_beginning else REDACTED
 
     def is_in(self, text: str) -> bool:
-        return any(match[2] is not None for match in self.pattern().finditer(text))
+        return self.beginning in text and any(match[2] is not None for match in self.pattern.finditer(text))
 
 
 def _unlike_words(characters: str, least: int) -> str:
@@ -83,7 +87,7 @@ _KEYS = (
     _Shape("eyJ", rf"{_WORD}{{8,}}", needed=rf"\.{_WORD}+\.{_WORD}+"),  # a JSON web token
 )
 _IN_A_URL = _Shape("://", r"""[^/\s@'"\\]+(?=@)""", whole_word=False, keep_beginning=True)
-_SHAPES = [(shape.beginning, shape.pattern(), shape.replacement) for shape in (*_KEYS, _IN_A_URL)]
+_SHAPES = (*_KEYS, _IN_A_URL)
 _SHORTEST_KEY = 11
 """No shape but that of a URL is in less: `sk-` and eight more. Most texts of a document are shorter."""
 _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
@@ -166,6 +170,8 @@ class Redactor:
         value = value.strip()
         if is_placeholder(value):
             return
+        import html  # imported here, with its table of names: most commands know no secret
+
         forms = {value, json.dumps(value)[1:-1], html.escape(value), *_in_base64(value), *_in_hexadecimal(value)}
         known = sorted({*self._known, *forms}, key=len, reverse=True)
         self._shortest = len(known[-1])
@@ -192,9 +198,9 @@ class Redactor:
         text = self.known(text)
         if len(text) < _SHORTEST_KEY and _IN_A_URL.beginning not in text:
             return text
-        for beginning, pattern, replacement in _SHAPES:
-            if beginning in text:
-                text = pattern.sub(replacement, text)
+        for shape in _SHAPES:
+            if shape.beginning in text:
+                text = shape.pattern.sub(shape.replacement, text)
         return text
 
     def tree(self, value: Any, *, known_only: bool = False) -> Any:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-from importlib import resources
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 
 FOLDER = "new_benchmark"
-
-
 KINDS = ("choice", "jury", "rubric")
 """Folders of the examples."""
 
@@ -25,6 +21,9 @@ def write_example(folder: Path, *, jury: bool = False, kind: str | None = None) 
         ConfigError: the folder holds something, or is none.
         PrerequisiteError: it cannot be written to.
     """
+    import shutil
+    from importlib import resources
+
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; name a folder that is new or empty")
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
-from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import PATHS, request_url
 

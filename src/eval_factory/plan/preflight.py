@@ -10,7 +10,7 @@ from typing import Any
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.failure_causes import shortened
 from eval_factory.core.redaction import Redactor
-from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.endpoint.admission import Admission
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, RequestFailed

@@ -7,6 +7,7 @@ import math
 import random
 import re
 from collections.abc import Sequence
+from functools import cache
 
 MOST_ORDERS = 24
 """As many as four choices have."""
@@ -42,8 +43,7 @@ _REFERENCES = (
     rf"\bson\s+{_RIGHT_ES}[oa]s\s+{_NAMED}|\brespuestas\s+{_SEVERAL}",
     r"^\W*(?:all|none|neither|both)\W*$",
 )
-_REFERS = re.compile("|".join(f"(?:{one})" for one in _REFERENCES), re.IGNORECASE)
-_IS_LABEL = re.compile(r"\W*[A-Za-z]\W*")
+_IS_LABEL = r"\W*[A-Za-z]\W*"
 
 
 def why_kept(choices: Sequence[str]) -> str | None:
@@ -54,14 +54,20 @@ def why_kept(choices: Sequence[str]) -> str | None:
     """
     if len(set(choices)) < 2:
         return ALONE
-    if all(_IS_LABEL.fullmatch(choice) for choice in choices):
+    if all(re.fullmatch(_IS_LABEL, choice) for choice in choices):
         return LABELS
     return REFERS if any(map(refers_to_others, choices)) else None
 
 
 def refers_to_others(choice: str) -> bool:
     """Whether a choice means something only beside others, or in its place: "none of the above", "both A and B"."""
-    return _REFERS.search(choice) is not None
+    return _reference().search(choice) is not None
+
+
+@cache
+def _reference() -> re.Pattern[str]:
+    """Compiled when choices are looked at: a configuration is checked without."""
+    return re.compile("|".join(f"(?:{one})" for one in _REFERENCES), re.IGNORECASE)
 
 
 def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[int, ...]]:

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatch
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from importlib import resources
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import model_validator
-
-from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.strict_model import StrictModel
+from typing import Any, ClassVar, Literal
 
 FILE_NAME = "framework.yml"
+DATA_PATH = "data_path"
+"""The parameter that names the files of a user's own."""
+CHECKED = Path(__file__).with_name("framework_checked.json")
+"""The same, read and checked, with the SHA-256 of the file that scripts/make_framework_checked.py made it of."""
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
-class FrameworkInfo(StrictModel):
+class _Record:
+    """A part of the file. pydantic checks a file that is not as it came with the program: `framework_file.py`.
+
+    What a dataclass would write of its own for each of them stands here once: that takes milliseconds of every command.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    """A key that it does not know is a mistake, not ignored."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FrameworkInfo(_Record):
     name: str
     pkg_name: str
     full_name: str
@@ -26,14 +47,16 @@ class FrameworkInfo(StrictModel):
     url: str
 
 
-class NumbersOf(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class NumbersOf(_Record):
     """A column of whole numbers in a table of the same folder."""
 
     file: str
     column: str
 
 
-class FileLayout(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class FileLayout(_Record):
     """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
     file: str | None = None
@@ -43,21 +66,21 @@ class FileLayout(StrictModel):
     """How it is read where the file's suffix does not say."""
     read_by: Literal["csv", "pandas"] = "csv"
     """What HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA and None for empty."""
-    when: dict[str, str] = {}
+    when: dict[str, str] = field(default_factory=dict)
     """Parameter -> pattern (lab_*): this entry is only about such values."""
-    allowed: dict[str, tuple[str, ...]] = {}
+    allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Column -> all that its cells may hold."""
     filled: tuple[str, ...] = ()
     """Columns in which no cell may be empty."""
     dates: tuple[str, ...] = ()
     """Columns that hold points in time."""
-    counted: dict[str, tuple[str, ...]] = {}
+    counted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Column -> values: HELM takes no notice of other rows."""
     skipped_if_empty: tuple[str, ...] = ()
     """HELM takes no notice of a row in which one of these is empty."""
     at_least: int = 1
     """Rows that are asked."""
-    elements: dict[str, dict[str, tuple[str, ...]]] = {}
+    elements: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     """Path of an element of an XML file -> attribute -> all that it may hold."""
     lines_as: str | None = None
     """A file beside this one that has as many lines."""
@@ -70,6 +93,8 @@ class FileLayout(StrictModel):
 
     def may_apply(self, values: Mapping[str, str | None]) -> bool:
         """Whether it is about these parameters; those without a value do not exclude it."""
+        from fnmatch import fnmatch  # imported here, as it compiles patterns: the list of tasks needs none
+
         given = {name: values.get(name) for name in self.when}
         return all(value is None or fnmatch(value, self.when[name]) for name, value in given.items())
 
@@ -83,10 +108,16 @@ class FileLayout(StrictModel):
             return text
 
         file = None if self.file is None else put(self.file)
-        return self.model_copy(update={"file": file, "elements": {put(k): v for k, v in self.elements.items()}})
+        return replace(self, file=file, elements={put(k): v for k, v in self.elements.items()})
+
+    def given(self) -> dict[str, Any]:
+        """What is not as it is without saying so."""
+        usual = asdict(FileLayout())
+        return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
 
-class ScenarioParameter(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class ScenarioParameter(_Record):
     """A value of `params.extra` that a task's scenario accepts."""
 
     required: bool = False
@@ -107,7 +138,8 @@ class ScenarioParameter(StrictModel):
         return not (self.required or self.fixed or self.path)
 
 
-class ClusterRule(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusterRule(_Record):
     """How the source is found that an instance shares with others (`scoring/clusters.py`): by `field` or by `text`."""
 
     what: str
@@ -123,8 +155,11 @@ class ClusterRule(StrictModel):
     labels: tuple[str, ...] = ()
     """Fields of such a record that name the source: the first that it has."""
 
-    @model_validator(mode="after")
-    def _is_whole(self) -> ClusterRule:
+    def check(self) -> None:
+        """
+        Raises:
+            ValueError: it says too little, too much, or no pattern with one group.
+        """
         if (self.field is None) == (self.text is None):
             raise ValueError("a cluster is found by `field` or by `text`: give one of them")
         try:
@@ -136,10 +171,10 @@ class ClusterRule(StrictModel):
         looks_up = (bool(self.records), self.key is not None, bool(self.labels))
         if any(looks_up) and not (all(looks_up) and self.text is not None):
             raise ValueError("`records`, `key` and `labels` belong together, and to `text`")
-        return self
 
 
-class HelmEntry(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class HelmEntry(_Record):
     """How HELM knows a task."""
 
     run_spec: str
@@ -147,7 +182,7 @@ class HelmEntry(StrictModel):
     main_metric: str | None
     """None for a run spec of which HELM does not say it."""
     judges: tuple[str, ...] = ()
-    parameters: dict[str, ScenarioParameter] = {}
+    parameters: dict[str, ScenarioParameter] = field(default_factory=dict)
     answer_labels: tuple[str, ...] = ()
     """All that an answer may be, where the run does not show it: it is one of these alone."""
     answer_form: Literal["value", "sentence", "sql"] | None = None
@@ -162,7 +197,7 @@ class HelmEntry(StrictModel):
     """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
     any_run_spec: bool = False
     """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
-    arguments: dict[str, str] = {}
+    arguments: dict[str, str] = field(default_factory=dict)
     """Of the run entry, in the user's order."""
     main_metrics: tuple[str, ...] = ()
     """Where the main metric depends on the arguments: the first that the run has."""
@@ -176,7 +211,8 @@ class HelmEntry(StrictModel):
         return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None
 
 
-class About(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class About(_Record):
     """What `ls` shows of a task."""
 
     tags: tuple[str, ...]
@@ -190,21 +226,24 @@ class About(StrictModel):
     size_mb: float | None = None
 
 
-class JudgeDefault(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class JudgeDefault(_Record):
     """A judge of the default jury; `api_key` names the parameter of `params.extra` that names its variable."""
 
     model_id: str
     api_key: str
 
 
-class OAuthService(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class OAuthService(_Record):
     """Where a service gives tokens, and for what, unless the environment says otherwise."""
 
     token_url: str | None = None
     scope: str | None = None
 
 
-class Task(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class Task(_Record):
     """One entry of `evaluations`."""
 
     name: str
@@ -222,7 +261,8 @@ class Task(StrictModel):
         return self.defaults["config"].get("params", {}).get("extra", {}).get(parameter)
 
 
-class Defaults(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class Defaults(_Record):
     command: str
     config: dict[str, Any]
     target: dict[str, Any]
@@ -232,7 +272,8 @@ class Defaults(StrictModel):
     """Of a target's server."""
 
 
-class Framework(StrictModel):
+@dataclass(frozen=True, eq=False, repr=False)
+class Framework(_Record):
     """The whole file."""
 
     framework: FrameworkInfo
@@ -250,16 +291,57 @@ class Framework(StrictModel):
         return next((task for task in self.evaluations if task.name == short), None)
 
 
-def framework_path() -> Path:
+def framework_path(package: Path = _PACKAGE) -> Path:
     """`framework.yml` in the wheel (beside the package's modules) or at the top of the checkout."""
-    packaged = Path(str(resources.files("eval_factory"))) / FILE_NAME
-    if packaged.is_file():
-        return packaged
-    return Path(__file__).resolve().parents[3] / FILE_NAME
+    packaged = package / FILE_NAME
+    return packaged if packaged.is_file() else _PACKAGE.parents[1] / FILE_NAME
 
 
 @lru_cache(maxsize=1)
 def load_framework() -> Framework:
-    """Read and check the file once per process."""
-    text = framework_path().read_text(encoding="utf-8")
-    return Framework.model_validate(parse_own(text))
+    """Read and check the file once per process. As it comes with the program it has been checked already."""
+    content, checked = framework_path().read_bytes(), json.loads(CHECKED.read_bytes())
+    if checked["sha256"] == sha256(content).hexdigest():
+        return framework_of(checked["framework"])
+    from eval_factory.tasks.framework_file import read  # imported here, with the models: no other file needs them
+
+    return read(content.decode("utf-8"))
+
+
+def framework_of(told: Mapping[str, Any]) -> Framework:
+    """The records of a document that is known to be right."""
+    return Framework(
+        framework=FrameworkInfo(**told["framework"]),
+        defaults=Defaults(**told["defaults"]),
+        judges={name: JudgeDefault(**judge) for name, judge in told["judges"].items()},
+        oauth={name: OAuthService(**service) for name, service in told["oauth"].items()},
+        evaluations=tuple(_task(task) for task in told["evaluations"]),
+    )
+
+
+def _task(told: Mapping[str, Any]) -> Task:
+    helm = _unchanging(told["helm"])
+    if "cluster" in helm:
+        helm["cluster"] = ClusterRule(**helm["cluster"])
+    if "parameters" in helm:
+        helm["parameters"] = {name: _parameter(rule) for name, rule in helm["parameters"].items()}
+    return Task(**{**told, "helm": HelmEntry(**helm), "about": About(**_unchanging(told["about"]))})
+
+
+def _parameter(told: Mapping[str, Any]) -> ScenarioParameter:
+    return ScenarioParameter(**{**told, "layout": tuple(file_layout(entry) for entry in told.get("layout", ()))})
+
+
+def file_layout(told: Mapping[str, Any]) -> FileLayout:
+    """The record of what `FileLayout.given` says."""
+    given = _unchanging(told)
+    if "one_per" in given:
+        given["one_per"] = NumbersOf(**given["one_per"])
+    return FileLayout(**given)
+
+
+def _unchanging(value: Any) -> Any:
+    """With tuples in place of lists."""
+    if isinstance(value, dict):
+        return {name: _unchanging(item) for name, item in value.items()}
+    return tuple(_unchanging(item) for item in value) if isinstance(value, (list, tuple)) else value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 JURY_PARAMETER = "jury_config_path"
@@ -76,14 +76,32 @@ class RunSpecIndex:
 @lru_cache(maxsize=1)
 def load_index() -> RunSpecIndex:
     """Read the file once per process."""
-    text = (resources.files("eval_factory.tasks") / "helm_index.json").read_text(encoding="utf-8")
-    content = json.loads(text)
+    content = json.loads(Path(__file__).with_name("helm_index.json").read_bytes())
     return RunSpecIndex(
         helm=content["helm"],
         expanders=tuple(content["expanders"]),
         packages=content["packages"],
-        run_specs={name: _run_spec(told) for name, told in content["run_specs"].items()},
+        run_specs=_RunSpecs(content["run_specs"]),
     )
+
+
+class _RunSpecs(Mapping[str, RunSpec]):
+    """Each made when it is asked for: most commands look at one of hundreds."""
+
+    def __init__(self, told: Mapping[str, dict[str, Any]]) -> None:
+        self._told = told
+        self._made: dict[str, RunSpec] = {}
+
+    def __getitem__(self, name: str) -> RunSpec:
+        if name not in self._made:
+            self._made[name] = _run_spec(self._told[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._told)
+
+    def __len__(self) -> int:
+        return len(self._told)
 
 
 _LISTS = ("main_metrics", "annotators", "judge_deployments", "packages")

@@ -113,9 +113,16 @@ def erratum_record(erratum: Erratum) -> dict[str, Any]:
 
 def _parameter(task: Task, name: str) -> ParameterInfo:
     rule = task.helm.parameters[name]
-    layout = tuple(entry.model_dump(exclude_defaults=True) for entry in rule.layout)
-    values = rule.model_dump(exclude={"layout", "helm_name"})
-    return ParameterInfo(**values, layout=layout, default=task.default_of(name))
+    return ParameterInfo(
+        required=rule.required,
+        fixed=rule.fixed,
+        allowed=rule.allowed,
+        path=rule.path,
+        other_name=rule.other_name,
+        about=rule.about,
+        layout=tuple(entry.given() for entry in rule.layout),
+        default=task.default_of(name),
+    )
 
 
 def list_tasks(tag: str | None = None, *, framework: Framework | None = None) -> tuple[TaskInfo, ...]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
-from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import Plan
 
 if TYPE_CHECKING:
@@ -76,6 +75,7 @@ def hold(
         BusyError: another run holds the folder.
     """
     from eval_factory.core.logs import open_log
+    from eval_factory.plan.credentials import credentials_report
     from eval_factory.workflows.output_folder import claim  # a dry run holds no folder
 
     keys = credentials_report(plan, env)

@@ -10,7 +10,6 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.rules import data_faults
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.shard_spec import folder_name
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, make_plan, shards_of
 from eval_factory.report.yaml_text import to_yaml
@@ -63,6 +62,8 @@ def shards_text(plan: Plan) -> str:
     of = shards_of(plan)
     if of == 1:
         return ""
+    from eval_factory.core.shard_spec import folder_name
+
     first, last = (plan.rundir.shards / folder_name(index, of) for index in (1, of))
     return (
         f"\n# shards\n#   before the command {of} processes ask, each a part of the instances,"

@@ -13,7 +13,7 @@ from eval_factory import __version__
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir, sha256_of, write_atomic
 from eval_factory.plan.run_plan import Plan
-from eval_factory.tasks.user_data.layout import DATA_PATH
+from eval_factory.tasks.framework import DATA_PATH
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from eval_factory.cli.tables import show_table
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.code_execution import KEY, needs_permission
-from eval_factory.tasks.framework import About, load_framework
+from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import load_index
 from unit.builders import evaluation
 
@@ -77,8 +78,7 @@ def test_all_that_is_known_of_a_task() -> None:
 
 def test_licence_revision_and_size_where_they_are_known() -> None:
     task = load_framework().evaluations[0]
-    about = About(**{**task.about.model_dump(), "licence": "CC-BY-4.0", "revision": "abc", "size_mb": 12.34})
-    task = task.model_copy(update={"about": about})
+    task = replace(task, about=replace(task.about, licence="CC-BY-4.0", revision="abc", size_mb=12.34))
     record = {**task_listing.task_record(task), "example": ""}
     assert (record["licence"], record["revision"], record["size_mb"]) == ("CC-BY-4.0", "abc", 12.34)
     text = task_listing.details(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_an_endpoint_of_a_type_that_the_task_cannot_be_run_on() -> None:
     problems: list[str] = []
     here = evaluation({"target.api_endpoint.type": "completions"})
     config = {**here.task.defaults["config"], "supported_endpoint_types": ["chat"]}
-    with_task_rules(here.run, here.task.model_copy(update={"defaults": {"config": config}}), problems)
+    with_task_rules(here.run, replace(here.task, defaults={"config": config}), problems)
     assert problems == ["target.api_endpoint.type: pubmed_qa runs on chat, not on completions"]
     problems.clear()
     with_task_rules(here.run, here.task, problems)
@@ -172,7 +173,7 @@ def test_roles_of_the_judges_that_helm_prescribes(deployments: tuple[str, ...], 
 
 def test_trials_without_examples_are_noted() -> None:
     few, extra = task_of("mental_health"), evaluation().run.config.params.extra
-    zero = few.model_copy(update={"helm": few.helm.model_copy(update={"zero_shot": True, "run_spec": "own"})})
+    zero = replace(few, helm=replace(few.helm, zero_shot=True, run_spec="own"))
     asked = extra.model_copy(update={"num_train_trials": 3})
     noted = without_examples(zero, asked).about.notes
     assert noted[:-1] == zero.about.notes
@@ -210,9 +211,8 @@ def test_what_is_wrong_with_the_data_is_followed_by_what_they_have_to_be(tmp_pat
 
 def test_nothing_is_wrong_where_nothing_is_known_of_the_form(tmp_path: Path) -> None:
     rules = {"data_path": ScenarioParameter(path=True, layout=(FileLayout(),))}
-    task = task_of("pubmed_qa").model_copy(
-        update={"helm": HelmEntry(run_spec="r", scenario="s", main_metric=None, parameters=rules)}
-    )
+    helm = HelmEntry(run_spec="r", scenario="s", main_metric=None, parameters=rules)
+    task = replace(task_of("pubmed_qa"), helm=helm)
     extra = evaluation().run.config.params.extra.model_copy(update={"data_path": str(tmp_path / "none")})
     assert own_data_of(task, extra) is not None
     assert data_faults(task, extra) == []

@@ -313,8 +313,8 @@ def test_the_source_of_an_instance_is_that_of_its_unperturbed_text(tmp_path: Pat
 def test_the_field_that_names_the_source_sorts_into_no_groups(tmp_path: Path) -> None:
     here = plan()
     task = here.evaluation.task
-    helm = task.helm.model_copy(update={"cluster": ClusterRule(what="note", field="note")})
-    here = replace(here, evaluation=replace(here.evaluation, task=task.model_copy(update={"helm": helm})))
+    helm = replace(task.helm, cluster=ClusterRule(what="note", field="note"))
+    here = replace(here, evaluation=replace(here.evaluation, task=replace(task, helm=helm)))
     run = run_of(tmp_path, entry(0, instance={"extra_data": {"note": "n1", "ward": "north"}}))
     seen = tally_requests(here, run, NO_ERRATA)
     assert seen.clusters == {"id0": "n1"}

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from eval_factory.tasks import framework
+from eval_factory.tasks import framework, framework_file
 from eval_factory.tasks.framework import (
     ClusterRule,
     FileLayout,
     Framework,
     HelmEntry,
+    NumbersOf,
     ScenarioParameter,
+    file_layout,
     framework_path,
     load_framework,
 )
@@ -90,12 +94,37 @@ def test_what_holds_where_a_parameter_is_not_given() -> None:
     assert questions.endpoint_types == tuple(questions.defaults["config"]["supported_endpoint_types"])
 
 
-def test_a_key_that_nobody_knows_is_a_mistake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"file": "a"},
+        {"columns": ("a", "b"), "at_least": 2, "numbered": True},
+        {"when": {"subject": "lab_*"}, "elements": {"a": {"met": ("yes", "no")}}},
+        {"one_per": {"file": "a.csv", "column": "id"}},
+    ],
+)
+def test_a_layout_says_what_is_not_usual_and_is_made_of_it_again(told: dict[str, Any]) -> None:
+    layout = file_layout(json.loads(json.dumps(told)))
+    assert layout.given() == told
+    assert file_layout(layout.given()) == layout
+    assert isinstance(layout.one_per, NumbersOf) is ("one_per" in told)
+
+
+def test_a_file_of_ones_own_is_what_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "framework.yml"
-    file.write_text(framework_path().read_text("utf-8") + "surprise: 1\n", "utf-8")
     monkeypatch.setattr(framework, "framework_path", lambda: file)
+    content = framework_path().read_text("utf-8")
+    file.write_text(content.replace("name: helm\n", "name: other\n", 1), "utf-8")
+    other, known = load_framework.__wrapped__(), load_framework()
+    assert other == replace(known, framework=replace(known.framework, name="other"))
+    file.write_text(content + "surprise: 1\n", "utf-8")
     with pytest.raises(ValidationError, match="surprise"):
         load_framework.__wrapped__()
+
+
+def test_the_file_as_it_comes_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framework_file, "read", lambda _text: pytest.fail("it is checked already"))
+    assert load_framework.__wrapped__() == load_framework()
 
 
 def test_it_is_read_once() -> None:
@@ -103,12 +132,11 @@ def test_it_is_read_once() -> None:
     assert isinstance(load_framework(), Framework)
 
 
-def test_the_file_in_a_wheel_is_before_that_of_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("importlib.resources.files", lambda _package: tmp_path)
+def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> None:
     checkout = Path(framework.__file__).resolve().parents[3] / "framework.yml"
-    assert framework_path() == checkout
+    assert framework_path() == framework_path(tmp_path) == checkout
     (tmp_path / "framework.yml").touch()
-    assert framework_path() == tmp_path / "framework.yml"
+    assert framework_path(tmp_path) == tmp_path / "framework.yml"
 
 
 @pytest.mark.parametrize(
@@ -123,12 +151,11 @@ def test_the_file_in_a_wheel_is_before_that_of_a_checkout(monkeypatch: pytest.Mo
         ({"text": "(b)", "records": ("r",)}, "belong together"),
         ({"text": "(b)", "records": ("r",), "key": "k"}, "belong together"),
         ({"text": "(b)", "key": "k", "labels": ("l",)}, "belong together"),
-        ({"field": "a", "nothing": 1}, "Extra inputs"),
     ],
 )
 def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
-        ClusterRule(what="note", **rule)
+    with pytest.raises(ValueError, match=problem):
+        ClusterRule(what="note", **rule).check()
 
 
 def test_a_cluster_is_found_in_one_way() -> None:
@@ -138,8 +165,7 @@ def test_a_cluster_is_found_in_one_way() -> None:
         {"text": "(b)", "records": ("r",), "key": "k", "labels": ("l",)},
     )
     for rule in found_by:
-        entry = HelmEntry(run_spec="r", scenario="s", main_metric=None, cluster=ClusterRule(what="note", **rule))
-        assert entry.cluster is not None
+        ClusterRule(what="note", **rule).check()
 
 
 def test_tasks_whose_instances_share_sources() -> None:

@@ -76,3 +76,11 @@ def test_it_is_compact(root: Path) -> None:
     assert len(lines) < len(load_index().run_specs) + 10
     assert path.stat().st_size < 200_000
     assert json.loads("\n".join(lines))["helm"] == MEASURED_HELM
+
+
+def test_a_run_spec_is_made_once_and_only_if_there_is_one() -> None:
+    specs = load_index().run_specs
+    assert specs["mmlu"] is specs["mmlu"]
+    assert len(specs) == len(list(specs))
+    assert specs.get("no such run spec") is None
+    assert "no such run spec" not in specs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_only_those_with_a_tag() -> None:
 
 
 def test_only_those_of_another_framework() -> None:
-    one = FRAMEWORK.model_copy(update={"evaluations": FRAMEWORK.evaluations[:1]})
+    one = replace(FRAMEWORK, evaluations=FRAMEWORK.evaluations[:1])
     assert list_tasks(framework=one) == (task_info(FRAMEWORK.evaluations[0]),)
 
 

@@ -28,9 +28,8 @@ from eval_factory.config.rules import SCENARIO_PARAMETERS
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.redaction import REDACTED, looks_like_key
-from eval_factory.tasks.framework import Framework, Task
+from eval_factory.tasks.framework import DATA_PATH, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
-from eval_factory.tasks.user_data.layout import DATA_PATH
 
 THEIR_DEFAULTS: Mapping[str, Any] = {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 16384}
 THEIR_TASKS = frozenset(

@@ -7,10 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from eval_factory.tasks.file_problems import MOST_PROBLEMS_SHOWN, shortened
-from eval_factory.tasks.framework import FileLayout
+from eval_factory.tasks.framework import DATA_PATH, FileLayout
 from eval_factory.tasks.user_data.files import content_faults, missing_numbers, number_named_by, one_of
 
-DATA_PATH = "data_path"
 Values = Mapping[str, str | None]
 
 
