@@ -231,13 +231,18 @@ class Redactor:
         return _tree(value, self.known if known_only else self.text)
 
 
+_NO_TEXT = frozenset({type(None), bool, int, float})
+
+
 def _tree(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return clean(value)
-    if value is None or isinstance(value, (int, float)):  # first: to ask for a Mapping is slow
+    if type(value) in _NO_TEXT:
         return value
-    if isinstance(value, (dict, Mapping)):
-        return {_tree(key, clean): _tree(item, clean) for key, item in value.items()}
+    if isinstance(value, (dict, Mapping)):  # to ask for a Mapping is slow
+        return {
+            _tree(key, clean): item if type(item) in _NO_TEXT else _tree(item, clean) for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [_tree(item, clean) for item in value]
     return value

@@ -16,7 +16,7 @@ from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.jury_scores import is_judged
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
-from eval_factory.scoring.readability import Raw, Readability, raw_of, thought_of
+from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, prompt_of, text_of
 from eval_factory.scoring.rubric_tally import RubricTally
 from eval_factory.scoring.tally import Tally
@@ -57,8 +57,7 @@ class KeptAnswers:
         for answer in response_cache.typed_answers(cache_db):
             tell(answer)
             is_models = answer.role == model.role
-            raw = raw_of(answer.response, model) if is_models else Raw()
-            thought = thought_of(answer.response, model) if is_models else None
+            raw, thought = raw_of(answer.response, model) if is_models else (Raw(), None)
             found[answer.key] = CachedAnswer(answer.tokens, answer.latency_s, raw, answer.key if thought else None)
         return cls(model, found, response_cache.read_changes(cache_db, model.url, model.model_id), cache_db)
 
@@ -82,7 +81,7 @@ class KeptAnswers:
         if self.cache_db is None or answer is None or answer.thought_under is None:
             return None
         kept = response_cache.read_answer(self.cache_db, answer.thought_under)
-        return None if kept is None else thought_of(kept.response, self.model)
+        return None if kept is None else raw_of(kept.response, self.model)[1]
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
         """The messages that were sent; none where the prompt was all that was."""

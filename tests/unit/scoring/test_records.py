@@ -17,7 +17,7 @@ from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import records
 from eval_factory.scoring.collect import collect
-from eval_factory.scoring.readability import Raw, Readability, thought_of
+from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric_tally import RubricTally
@@ -129,8 +129,8 @@ def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(
     message: dict[str, Any], thought: str | None, here: Plan
 ) -> None:
     response = {"choices": [{"message": message, "finish_reason": "stop"}]}
-    assert thought_of(response, here.model) == thought
-    assert thought_of({"choices": []}, here.model) is None
+    assert raw_of(response, here.model)[1] == thought
+    assert raw_of({"choices": []}, here.model) == (Raw(), None)
 
 
 def test_turns_are_told_where_the_prompt_is_not_all_that_was_sent(tmp_path: Path) -> None:
