@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,17 +68,17 @@ def test_the_program_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_commit_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def run(argv: list[str], *, cwd: Path, **_: object) -> subprocess.CompletedProcess[str]:
+    def run(argv: list[str], *, cwd: Path, **_: object) -> SimpleNamespace:
         asked.append((argv, cwd))
-        return subprocess.CompletedProcess(argv, 0, "abc123\n")
+        return SimpleNamespace(returncode=0, stdout="abc123\n")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr("eval_factory.executors.process.subprocess.run", run)
     assert commit_of_this() == commit_of_this() == "abc123"
     assert asked == [(["git", "rev-parse", "HEAD"], framework_path().parent)]
 
 
 def test_a_program_that_is_installed_is_of_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("git was asked"))
+    monkeypatch.setattr(report_ahead, "git_hash", lambda _: pytest.fail("git was asked"))
     package = Path(eval_factory.__file__).parent
     monkeypatch.setattr(report_ahead, "framework_path", lambda: package / "framework.yml")
     assert commit_of_this() is None
