@@ -18,6 +18,9 @@ _ESCAPED = re.compile(
 """Line breaks to some readers (U+0085, U+2028, U+2029), control and format characters, halves of surrogate pairs."""
 
 
+_encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # made once: it takes time
+
+
 def json_line(value: Any) -> str:
     """JSON without a line break. Numbers that JSON does not know (NaN, Infinity), or that nobody can read, are null.
 
@@ -27,9 +30,9 @@ def json_line(value: Any) -> str:
         RecursionError: it is nested too deeply.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = _encoded(value)
     except ValueError:
-        text = json.dumps(_readable(value), ensure_ascii=False, allow_nan=False)
+        text = _encoded(_readable(value))
     return text if text.isascii() and "\x7f" not in text else _ESCAPED.sub(_escape, text)
 
 

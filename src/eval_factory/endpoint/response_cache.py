@@ -328,8 +328,12 @@ def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
-    """Every kept answer (of one role), oldest first; `request` and `response` are JSON text."""
-    return _rows(path, "SELECT * FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key", role=role)
+    """Every kept answer (of one role), oldest first; `request` and `response` are JSON text.
+
+    Their places are sorted, and each is read in its turn: SQLite would sort them with their texts, on disk if need be.
+    """
+    places = "SELECT rowid FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key"
+    return _rows(path, places, "SELECT * FROM responses WHERE rowid = ?", role=role)
 
 
 def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
@@ -387,13 +391,14 @@ def read_roles(path: Path) -> list[str]:
     return [row["role"] for row in _rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]
 
 
-def _rows(path: Path, query: str, **values: str | None) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, query: str, then: str | None = None, **values: str | None) -> Iterator[dict[str, Any]]:
+    """`then`: a query for the row that is meant by a row of the first; while that is gone through, nothing changes."""
     if not path.is_file():
         return
     connection = _connect(path)
     connection.row_factory = sqlite3.Row
     try:
         for row in connection.execute(query, values):
-            yield dict(row)
+            yield dict(row if then is None else connection.execute(then, row).fetchone())
     finally:
         connection.close()

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -185,8 +186,9 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
     return Captured(done.returncode, done.stdout, done.stderr)
 
 
+@cache
 def git_hash(folder: Path) -> str | None:
-    """The commit that `folder` stands at; None outside a git checkout.
+    """The commit that `folder` stands at; None outside a git checkout. Asked once in a process.
 
     git is told neither keys nor of another repository (GIT_DIR).
     """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import NotRequired, TypedDict
 
 from eval_factory.core.errors import HelmError
 from eval_factory.core.strict_model import StrictModel
@@ -21,6 +23,10 @@ BOOKKEEPING = frozenset({"predicted_index", "prompt_truncated", "perplexity", "b
 CORRECT_TAG = "correct"
 COMPUTED_ON_PERTURBED = "perturbed"
 _SPLITS_BY_WEIGHT = ("test", "valid", "train")
+BLOCK = 256 * 1024
+"""Bytes of a large file that are read at once."""
+SMALL = 8_000_000
+"""Bytes of a file whose entries are kept: some 1,000 instances, which take three times as much of memory."""
 
 
 class HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
@@ -51,11 +57,27 @@ class Stat(HelmRecord):
     mean: float | None = None
 
 
+class NameOfValue(TypedDict):
+    """As `MetricName`."""
+
+    name: str
+    split: NotRequired[str | None]
+    perturbation: NotRequired[Perturbation | None]
+
+
+class ValueOfInstance(TypedDict):
+    """A `Stat` of one instance. There may be millions, and a mapping is made in half the time of a record."""
+
+    name: NameOfValue
+    count: int
+    mean: NotRequired[float | None]
+
+
 class PerInstanceStats(HelmRecord):
     instance_id: str
     train_trial_index: int
     perturbation: Perturbation | None = None
-    stats: list[Stat]
+    stats: list[ValueOfInstance]
 
 
 class _Text(HelmRecord):
@@ -144,11 +166,15 @@ class Rubric:
 
 @dataclass(frozen=True)
 class HelmRun:
-    """One finished run folder. What grows with the instances is read entry by entry, each time it is asked for."""
+    """One finished run folder. What grows with the instances is read entry by entry, each time it is asked for.
+
+    The requests of a small run are read once: a result needs them twice or more.
+    """
 
     folder: Path
     run_spec: RunSpec
     stats: list[Stat]
+    _kept: list[RequestState] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def jury(self) -> Jury | None:
@@ -182,7 +208,13 @@ class HelmRun:
 
     def request_states(self) -> Iterator[RequestState]:
         """Every request with its answer, in HELM's order. Raises HelmError."""
-        return _entries(self.folder / names.SCENARIO_STATE_FILE, RequestState, "request_states")
+        path = self.folder / names.SCENARIO_STATE_FILE
+        if not self._kept:
+            entries = _entries(path, RequestState, "request_states")
+            if not path.is_file() or path.stat().st_size > SMALL:
+                return entries
+            self._kept.extend(entries)
+        return iter(self._kept)
 
     def per_instance_stats(self) -> Iterator[PerInstanceStats]:
         """Statistics of one instance after the other; an instance has an entry per metric. Raises HelmError."""
@@ -225,7 +257,6 @@ def _entries(path: Path, shape: type[_Entry], member: str | None = None) -> Iter
     HELM indents by two blanks and a text in JSON has no line breaks, so where an entry begins and ends can be seen.
     """
     depth = b"  " if member is None else b"    "
-    opening, last, closing = depth + b"{\n", depth + b"}\n", depth + b"},\n"
     beginning = b"[" if member is None else f'  "{member}": ['.encode()
     adapter = TypeAdapter(shape)
     try:
@@ -235,19 +266,23 @@ def _entries(path: Path, shape: type[_Entry], member: str | None = None) -> Iter
                 return
             if begun != beginning + b"\n":
                 raise ValueError("it is not indented as HELM 0.5.16 does it")
-            lines: list[bytes] = []
-            for line in file:
-                lines.append(line)
-                if line == opening:
-                    lines = [b"{"]
-                elif line in (last, closing):
-                    lines[-1] = b"}"
-                    yield _parsed(adapter, b"".join(lines))
-                    if line == last:
-                        return
-            raise ValueError("it ends in the middle")
+            for text in _texts_of_entries(file, depth):
+                yield _parsed(adapter, text)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
+
+
+def _texts_of_entries(file: BinaryIO, depth: bytes) -> Iterator[bytes]:
+    """Each entry as it stands in a file that is read from its list on. Block by block: an entry may have 300 lines."""
+    opening, closing = depth + b"{\n", re.compile(b"\n" + depth + rb"}(,?)\n")
+    rest = b""
+    while block := file.read(max(BLOCK, len(rest))):
+        *ended, rest = closing.split(rest + block)
+        for text, comma in zip(ended[::2], ended[1::2], strict=True):
+            yield b"{" + text.partition(opening)[2] + b"}"
+            if not comma:
+                return
+    raise ValueError("it ends in the middle")
 
 
 def _parsed(adapter: TypeAdapter[Any], text: bytes) -> Any:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from eval_factory.core.results import TaskResult
@@ -54,9 +55,14 @@ def forget_checksums(rundir: RunDir) -> None:
         file.unlink(missing_ok=True)
 
 
-def digests_of(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
-    """Path in the output folder -> SHA-256 of every file that is part of the result."""
-    return {path.relative_to(rundir.root).as_posix(): sha256_of(path) for path in files_of_result(rundir, runs)}
+def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Path in the output folder -> SHA-256 of every file that is part of the result.
+
+    Args:
+        known: those of files that have not changed since.
+    """
+    files = {path.relative_to(rundir.root).as_posix(): path for path in files_of_result(rundir, runs)}
+    return {name: known.get(name) or sha256_of(path) for name, path in files.items()}
 
 
 def files_of_result(rundir: RunDir, runs: Iterable[Path]) -> list[Path]:

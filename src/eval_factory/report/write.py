@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from eval_factory.core.jsonl import json_line
@@ -14,7 +15,7 @@ from eval_factory.report import documents
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.methods_text import methods_text
 from eval_factory.report.page.document import Shown, page
-from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker
+from eval_factory.report.page.instance_data import InstancePacker
 from eval_factory.report.reader import result_of
 
 
@@ -39,8 +40,11 @@ def write_reports(
     command = redactor.text(command)
     document = documents.evaluation_config(result, safe if given is None else redactor.tree(given), command)
     documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
-    instances = _write_lines(rundir, result, redactor)
-    _write_responses(rundir, responses, redactor)
+    packed = _write_lines(rundir, result, redactor)
+    with ThreadPoolExecutor(1) as beside:  # zlib needs no Python while it compresses
+        finished = beside.submit(packed.finish)
+        _write_responses(rundir, responses, redactor)
+    instances = finished.result()
     stored = result_of(document, ())  # the page says what the folder says, digit by digit
     methods = methods_text(stored, safe["config"], safe["target"])
     write_atomic(rundir.report_html, page([Shown(stored, command, instances, methods)], redactor.text), mode=PRIVATE)
@@ -52,7 +56,7 @@ def write_reports(
     return stored
 
 
-def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> InstanceBlocks:
+def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> InstancePacker:
     """Both files and the page's data in one pass: a record is read from HELM's output, and its request hashed, once."""
     packed = InstancePacker(result.scores.get(result.main_metric), tuple(result.groups))
     with (
@@ -65,7 +69,7 @@ def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> Inst
             instances.write(json_line(instance) + "\n")
             lines.write(json_line(outcome) + "\n")
             packed.add(instance, outcome)
-    return packed.finish()
+    return packed
 
 
 def _write_responses(rundir: RunDir, responses: Mapping[str, Iterable[Mapping[str, Any]]], redactor: Redactor) -> None:

@@ -43,7 +43,18 @@ class MetricValues:
 
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:
-    """Each metric in each metric with its values, HELM's order kept."""
+    """Each metric with its values, HELM's order kept."""
+    found = _metrics_of(run, main_split)
+    is_perturbed = _add_values(found, run, main_split)
+    if is_perturbed:
+        return list(found.values())
+    # HELM writes 'worst case' statistics all the same; they repeat the plain ones.
+    perturbed = {output.score_label(stat.name, main_split) for stat in run.stats if stat.name.perturbation is not None}
+    return [metric for label, metric in found.items() if label not in perturbed]
+
+
+def _metrics_of(run: output.HelmRun, main_split: str | None) -> dict[str, MetricValues]:
+    """By label, without their values."""
     found: dict[str, MetricValues] = {}
     for stat in run.stats:
         if stat.mean is None or not output.is_score(stat.name.name):
@@ -56,22 +67,29 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
             found[label] = MetricValues(
                 label, stat.name.name, stat.mean, merged=False, split=stat.name.split, perturbation=perturbation
             )
+    return found
+
+
+def _add_values(found: Mapping[str, MetricValues], run: output.HelmRun, main_split: str | None) -> bool:
+    """Returns whether an instance was perturbed."""
     keys: dict[InstanceKey, InstanceKey] = {}
-    labels: dict[output.MetricName, str] = {}
+    labels: dict[tuple[str, str | None, output.Perturbation | None], str] = {}
+    known = {metric.name for metric in found.values()}
     is_perturbed = False
     for entry in run.per_instance_stats():
         is_perturbed = is_perturbed or entry.perturbation is not None
         key = (entry.instance_id, entry.train_trial_index, entry.perturbation.name if entry.perturbation else None)
         key = keys.setdefault(key, key)
         for stat in entry.stats:
-            label = labels.get(stat.name) or labels.setdefault(stat.name, output.score_label(stat.name, main_split))
-            metric = found.get(label)
-            if metric is not None and stat.mean is not None:
-                metric.values[key] = stat.mean
-                if stat.count != 1:
-                    metric.counts[key] = stat.count
-    if is_perturbed:
-        return list(found.values())
-    # HELM writes 'worst case' statistics all the same; they repeat the plain ones.
-    perturbed = {output.score_label(stat.name, main_split) for stat in run.stats if stat.name.perturbation is not None}
-    return [metric for label, metric in found.items() if label not in perturbed]
+            of, mean = stat["name"], stat.get("mean")
+            if mean is None or of["name"] not in known:
+                continue
+            context = (of["name"], of.get("split"), of.get("perturbation"))
+            if context not in labels:
+                labels[context] = output.score_label(output.MetricName(**of), main_split)
+            metric = found.get(labels[context])
+            if metric is not None:
+                metric.values[key] = mean
+                if stat["count"] != 1:
+                    metric.counts[key] = stat["count"]
+    return is_perturbed

@@ -34,32 +34,23 @@ class Raw:
     """Whether the endpoint itself says that the model refused."""
 
 
-def raw_of(response: Any, model: EndpointPlan) -> Raw:
-    """Of an answer as the endpoint gave it."""
+def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
+    """Of an answer as the endpoint gave it, with what the model thought before it answered: between the markers, or in
+    a field of its own; None: not given."""
     try:
         choice = openai_api.read_answer(response, model.endpoint_type)[0]
     except openai_api.UnusableAnswer:  # kept by an older version
-        return Raw()
+        return Raw(), None
     cut_off = choice.finish_reason == openai_api.CUT_OFF
-    adapter = model.adapter
-    split = adapter.without_reasoning(choice.text, cut_off=cut_off)
+    split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
     message = response["choices"][0].get("message")
-    return Raw(
+    raw = Raw(
         stripped=split.answer != choice.text,
         unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
         declined=choice.finish_reason == REFUSAL_REASON or (isinstance(message, dict) and bool(message.get("refusal"))),
     )
-
-
-def thought_of(response: Any, model: EndpointPlan) -> str | None:
-    """What the model thought before it answered: between the markers, or in a field of its own; None: not given."""
-    try:
-        choice = openai_api.read_answer(response, model.endpoint_type)[0]
-    except openai_api.UnusableAnswer:
-        return None
-    split = model.adapter.without_reasoning(choice.text, cut_off=choice.finish_reason == openai_api.CUT_OFF)
-    parts = [part.strip() for part in (choice.reasoning, split.thought) if part]
-    return "\n\n".join(part for part in parts if part) or None
+    thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part]
+    return raw, "\n\n".join(part for part in thoughts if part) or None
 
 
 @dataclass

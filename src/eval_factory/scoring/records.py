@@ -16,10 +16,13 @@ from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.jury_scores import is_judged
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
-from eval_factory.scoring.readability import Raw, Readability, raw_of, thought_of
+from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, prompt_of, text_of
 from eval_factory.scoring.rubric_tally import RubricTally
 from eval_factory.scoring.tally import Tally
+
+MOST_FOUND = 2_000
+"""Requests that are kept with their answers."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class KeptAnswers:
     variants: Sequence[Mapping[str, str | None]]
     """The changes with which requests were answered that the endpoint refused as they were."""
     cache_db: Path | None = None
+    _found: dict[int, tuple[Mapping[str, Any], CachedAnswer | None]] = field(default_factory=dict)
+    """Number of a request -> itself, which keeps its number from another one, and its answer: to make a key of a
+    request takes long, and a small run's requests are gone through twice."""
 
     @classmethod
     def of(cls, plan: Plan, tell: Callable[[Answer], None] = lambda _answer: None) -> KeptAnswers:
@@ -51,15 +57,23 @@ class KeptAnswers:
         for answer in response_cache.typed_answers(cache_db):
             tell(answer)
             is_models = answer.role == model.role
-            raw = raw_of(answer.response, model) if is_models else Raw()
-            thought = thought_of(answer.response, model) if is_models else None
+            raw, thought = raw_of(answer.response, model) if is_models else (Raw(), None)
             found[answer.key] = CachedAnswer(answer.tokens, answer.latency_s, raw, answer.key if thought else None)
         return cls(model, found, response_cache.read_changes(cache_db, model.url, model.model_id), cache_db)
 
     def to(self, state: output.RequestState) -> CachedAnswer | None:
         """None where it failed, or is not there any more."""
-        body = self.model.body_of(state.request)
-        keys = openai_api.request_keys(self.model.url, body, state.request.get("random"), self.variants)
+        request = state.request
+        known, answer = self._found.get(id(request), (None, None))
+        if known is not request:
+            answer = self._look_up(request)
+            if len(self._found) < MOST_FOUND:
+                self._found[id(request)] = request, answer
+        return answer
+
+    def _look_up(self, request: Mapping[str, Any]) -> CachedAnswer | None:
+        body = self.model.body_of(request)
+        keys = openai_api.request_keys(self.model.url, body, request.get("random"), self.variants)
         return next((self.answers[kept] for kept in keys if kept in self.answers), None)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:
@@ -67,7 +81,7 @@ class KeptAnswers:
         if self.cache_db is None or answer is None or answer.thought_under is None:
             return None
         kept = response_cache.read_answer(self.cache_db, answer.thought_under)
-        return None if kept is None else thought_of(kept.response, self.model)
+        return None if kept is None else raw_of(kept.response, self.model)[1]
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
         """The messages that were sent; none where the prompt was all that was."""

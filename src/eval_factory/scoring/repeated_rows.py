@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -17,6 +16,9 @@ OTHER_GOLD = (
     "{count} of {of} instances repeat the question of an earlier one with another gold answer: an answer that is right"
     " for one may be wrong for the other"
 )
+
+BETWEEN = "\x1f"
+"""What stands between two texts: it is a blank, of which only spaces are left in them."""
 
 
 @dataclass
@@ -51,5 +53,5 @@ class RepeatedRows:
 
 
 def _hash(*texts: str) -> bytes:
-    plain = [" ".join(text.casefold().split()) for text in texts]
-    return hashlib.blake2b(json.dumps(plain).encode(), digest_size=16).digest()
+    plain = BETWEEN.join(" ".join(text.casefold().split()) for text in texts)
+    return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -23,14 +23,13 @@ from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.executors.open_files import make_room
-from eval_factory.executors.process import git_hash
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
 from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
-from eval_factory.tasks.framework import framework_path, load_framework
+from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext, hold, show_warnings
 from eval_factory.workflows.failures import (
     blocked_places,
@@ -46,7 +45,7 @@ from eval_factory.workflows.limit_stop import raise_if_limit_reached
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
-from eval_factory.workflows.report_ahead import FOUND_AHEAD, NEEDED_TO_REPORT
+from eval_factory.workflows.report_ahead import FOUND_AHEAD, NEEDED_TO_REPORT, commit_of_this
 from eval_factory.workflows.resume import DataRead, digest_of_state, finished_run, read_state, remember
 from eval_factory.workflows.unchanged import Written, digest_of_inputs, unchanged_result, written_before
 
@@ -172,7 +171,7 @@ def finished_before(plan: Plan, read: DataRead) -> Ran | None:
 def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: Written | None) -> Evaluated | None:
     """The result of a finished run where collecting it again would write what is there; None where it is to be done."""
     result = unchanged_result(
-        plan, ran.folders, before, context.redactor, run_id=ran.run_id, inputs=ran.inputs, git_hash=_commit()
+        plan, ran.folders, before, context.redactor, run_id=ran.run_id, inputs=ran.inputs, git_hash=commit_of_this()
     )
     if result is None:
         context.log.info("this run is complete already: only collected again")
@@ -181,12 +180,6 @@ def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: Written | No
     context.log.info("complete, and unchanged since it was collected; without SHA256SUMS it is collected again")
     context.show("this run is complete already, and nothing has changed since: its result stands (--fresh starts over)")
     return _evaluated(context, plan, result, result)
-
-
-def _commit() -> str | None:
-    """Of the checkout that this program is of."""
-    home = framework_path().parent
-    return git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout
 
 
 def probe_all(
@@ -278,7 +271,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     from eval_factory.scoring.run_files import with_run_files
 
     started = time.monotonic()
-    commit = _commit()
+    commit = commit_of_this()
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
     write_atomic(plan.rundir.packages, installed_packages())
     result = with_run_files(result, plan.rundir, ran.folders)
@@ -294,7 +287,7 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     )
     complete = not result.something_to_ask
     made = result.provenance
-    digests = digests_of(plan.rundir, ran.folders)
+    digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
     inputs = digest_of_inputs(plan, made.dataset_files, (made.started_at, made.ended_at), commit, digests)
     remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read, inputs=inputs)
     write_checksums(plan.rundir, ran.folders, written, {**digests, **digest_of_state(plan.rundir)})

@@ -6,6 +6,10 @@ Each is kept where it is found, once in a process.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+
+from eval_factory.executors.process import git_hash
+from eval_factory.tasks.framework import framework_path
 
 NEEDED_TO_REPORT = (
     "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
@@ -36,4 +40,10 @@ def read_the_program() -> None:
     program_of_this()
 
 
-FOUND_AHEAD: tuple[Callable[[], None], ...] = (compile_the_page, read_the_packages, read_the_program)
+def commit_of_this() -> str | None:
+    """Of the checkout that this program is of."""
+    home = framework_path().parent
+    return git_hash(home) if home != Path(__file__).parents[1] else None  # a wheel may lie in anybody's checkout
+
+
+FOUND_AHEAD: tuple[Callable[[], object], ...] = (compile_the_page, read_the_packages, read_the_program, commit_of_this)

@@ -10,6 +10,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from eval_factory.core import redaction
 from eval_factory.core.redaction import REDACTED, Redactor, is_placeholder, looks_like_key
 
 KEY = "plain-looking-value-77"
@@ -189,3 +190,24 @@ def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
 @pytest.mark.parametrize(("text", "safe"), [("sk-01234567", REDACTED), ("a://b:c@d", f"a://{REDACTED}@d")])
 def test_the_shortest_texts_that_hold_a_key(text: str, safe: str) -> None:
     assert Redactor().text(text) == safe
+
+
+def test_a_secret_is_found_in_a_text_that_held_none_before() -> None:
+    redactor = Redactor()
+    text = f"it holds {KEY} and more"
+    assert redactor.text(text) == redactor.text(text) == text
+    redactor.learn(KEY)
+    assert redactor.text(text) == redactor.text(text) == f"it holds {REDACTED} and more"
+
+
+def test_only_so_many_texts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short text takes room too; what has none is looked at each time, with the same outcome."""
+    monkeypatch.setattr(redaction, "MOST_REMEMBERED", 2 * redaction.AN_ENTRY + 30)
+    unchanged = redaction.Unchanged()
+    for text in ("a" * 20, "b" * 11, "c" * 10, ""):
+        unchanged.add(text)
+    assert unchanged.texts == {"a" * 20, "c" * 10}
+    redactor = Redactor([KEY])
+    texts = [f"patient {number}" for number in range(10)]
+    assert [redactor.text(text) for text in texts * 2] == texts * 2
+    assert redactor.text(f"{KEY} again") == f"{REDACTED} again"

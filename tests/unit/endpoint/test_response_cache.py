@@ -45,6 +45,19 @@ def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_answers_are_read_from_the_oldest_on(tmp_path: Path) -> None:
+    """Whatever the order in which they were kept; of those of one moment the key decides."""
+    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
+    for key, role, created in (("c", "model", 2.0), ("b", "model", 3.0), ("a", "judge", 2.0), ("d", "model", 1.0)):
+        kept.save(replace(answer(key, f"of {key}"), role=role, created=created), attempt(key))
+    kept.close()
+    read = list(response_cache.read_answers(kept.path))
+    assert [row["key"] for row in read] == ["d", "a", "c", "b"]
+    assert [json.loads(row["response"])["text"] for row in read] == ["of d", "of a", "of c", "of b"]
+    assert [row["key"] for row in response_cache.read_answers(kept.path, "model")] == ["d", "c", "b"]
+    assert [one.key for one in response_cache.typed_answers(kept.path, "judge")] == ["a"]
+
+
 def test_many_threads(tmp_path: Path) -> None:
     kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
 

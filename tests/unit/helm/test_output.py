@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError
+from eval_factory.helm import output
 from eval_factory.helm.output import HelmRun, RunSpec
 
 
@@ -48,7 +49,7 @@ def test_numbers_as_ids(tmp_path: Path) -> None:
     entries = [{"instance_id": 7, "train_trial_index": 0, "stats": [{"name": {"name": "m"}, "count": 1, "mean": 0.5}]}]
     (tmp_path / "per_instance_stats.json").write_text(json.dumps(entries, indent=2))
     (entry,) = run_of(tmp_path).per_instance_stats()
-    assert (entry.instance_id, entry.stats[0].mean) == ("7", 0.5)
+    assert (entry.instance_id, entry.stats[0]["mean"]) == ("7", 0.5)
 
 
 def test_a_number_that_json_does_not_know(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_a_number_that_json_does_not_know(tmp_path: Path) -> None:
     ]
     (tmp_path / "per_instance_stats.json").write_text(json.dumps(entries, indent=2))
     (entry,) = run_of(tmp_path).per_instance_stats()
-    mean = entry.stats[0].mean
+    mean = entry.stats[0]["mean"]
     assert mean is not None
     assert math.isnan(mean)
 
@@ -83,3 +84,34 @@ def test_what_cannot_be_read_is_said_without_the_data(tmp_path: Path, text: str,
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(HelmError, match="No such file"):
         list(run_of(tmp_path).request_states())
+
+
+@pytest.mark.parametrize("block", [1, 7, 100, 1_000_000])
+def test_blocks_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """What stands behind the list may look like entries, and is none."""
+    monkeypatch.setattr(output, "BLOCK", block)
+    texts = ["a", "b" * 500, "}", ""]
+    states = [state(f"id{number}", text) for number, text in enumerate(texts)]
+    others = [{"class_name": {"more": 1}}, {"class_name": {}}]
+    write(tmp_path, {"request_states": states, "annotator_specs": others})
+    read = list(run_of(tmp_path).request_states())
+    assert [one.result.completions[0].text for one in read if one.result] == texts
+    assert [one.instance.id for one in read] == ["id0", "id1", "id2", "id3"]
+
+
+@pytest.mark.parametrize(("spare", "read_again"), [(0, False), (-1, True)], ids=["small", "one byte too large"])
+def test_the_requests_of_a_small_run_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: int, read_again: bool
+) -> None:
+    write(tmp_path, {"request_states": [state("id0", "first")]})
+    monkeypatch.setattr(output, "SMALL", (tmp_path / "scenario_state.json").stat().st_size + spare)
+    run = run_of(tmp_path)
+    (first,) = run.request_states()
+    write(tmp_path, {"request_states": [state("id0", "other")]})
+    (second,) = run.request_states()
+    assert first.result is not None
+    assert second.result is not None
+    assert (first.result.completions[0].text, second.result.completions[0].text) == (
+        "first", "other" if read_again else "first",
+    )  # fmt: skip
+    assert run == run_of(tmp_path)

@@ -90,3 +90,21 @@ def test_what_helm_counted_other_than_once_is_known(tmp_path: Path) -> None:
     (metric,) = [one for one in metric_values_of(output.read_run(tmp_path / "run"), "test") if one.name == "em"]
     assert metric.counts == {key(1): 4}
     assert metric.clusters is None
+
+
+def test_a_value_of_no_known_score_or_without_a_mean_is_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", [state(0, "yes"), state(1, "yes")], {"em": [1.0, 0.5]})
+    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
+    entries = json.loads(file.read_text())
+    for entry, stats in zip(
+        entries,
+        (
+            [{"name": {"name": "em"}, "count": 1, "mean": 0.25}, {"name": {"name": "other"}, "count": 1, "mean": 1.0}],
+            [{"name": {"name": "em", "split": "test"}, "count": 2}],
+        ),
+        strict=False,
+    ):
+        entry["stats"] = stats
+    file.write_text(json.dumps(entries[:2], indent=2))
+    (metric,) = metric_values_of(output.read_run(tmp_path / "run"), "test")
+    assert (metric.label, metric.values, metric.counts) == ("em", {}, {})

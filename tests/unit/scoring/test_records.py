@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import TaskResult
+from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import output
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import records
 from eval_factory.scoring.collect import collect
-from eval_factory.scoring.readability import Raw, Readability, thought_of
+from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric_tally import RubricTally
@@ -127,8 +129,8 @@ def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(
     message: dict[str, Any], thought: str | None, here: Plan
 ) -> None:
     response = {"choices": [{"message": message, "finish_reason": "stop"}]}
-    assert thought_of(response, here.model) == thought
-    assert thought_of({"choices": []}, here.model) is None
+    assert raw_of(response, here.model)[1] == thought
+    assert raw_of({"choices": []}, here.model) == (Raw(), None)
 
 
 def test_turns_are_told_where_the_prompt_is_not_all_that_was_sent(tmp_path: Path) -> None:
@@ -183,3 +185,25 @@ def test_a_case_of_a_rubric_is_grouped_by_its_tags(here: Plan) -> None:
     )
     assert [one.categories for one in records] == [{"theme": "care", "tag": "urgent", "canary": "c"}]
     assert [one.categories for one in replace(records, rubric=None)] == [{"canary": "c"}]
+
+
+@pytest.mark.parametrize(("most", "looked_up"), [(2, 2), (1, 3), (0, 4)])
+def test_the_answer_to_a_request_is_looked_for_once(
+    here: Plan, monkeypatch: pytest.MonkeyPatch, most: int, looked_up: int
+) -> None:
+    """Where there is no room any more it is looked for again: an equal request is another one, and none is mistaken."""
+    monkeypatch.setattr(records, "MOST_FOUND", most)
+    states = [output.RequestState.model_validate(state(number, "yes")) for number in range(2)]
+    keep(here, state(0, "yes"))
+    answers, asked = KeptAnswers.of(here), []
+    request_keys = openai_api.request_keys
+
+    def counted(*given: Any) -> Any:
+        asked.append(given)
+        return request_keys(*given)
+
+    monkeypatch.setattr(openai_api, "request_keys", counted)
+    for _ in range(2):
+        found = [answers.to(one) for one in states]
+        assert [one is None for one in found] == [False, True]
+    assert len(asked) == looked_up

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.repeated_rows import RepeatedRows
+from eval_factory.scoring.repeated_rows import BETWEEN, RepeatedRows
 
 ROWS = [
     ("id0", "Which?", "a"),
@@ -45,6 +47,20 @@ def test_texts_are_not_run_together() -> None:
     assert not rows.add("id0", "a", "g", ["b c"])
     assert not rows.add("id1", "a", "g", ["b", "c"])
     assert not rows.add("id2", "a b", "g", ["c"])
+
+
+@pytest.mark.parametrize("blank", [BETWEEN, "\n", "\u2003"])
+def test_any_blank_is_a_blank(blank: str) -> None:
+    """Also what stands between two texts."""
+    rows = RepeatedRows()
+    assert not rows.add("id0", "a b", "g")
+    assert rows.add("id1", f"a{blank}b", "g")
+    assert not rows.add("id2", "a", "g", ["b"])
+
+
+def test_half_a_character_is_a_text_too() -> None:
+    rows = RepeatedRows()
+    assert [rows.add(str(number), text, "g") for number, text in enumerate("\ud83d?\ud83d")] == [False, False, True]
 
 
 def test_no_text_is_kept() -> None:

@@ -207,7 +207,7 @@ def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rundir = finished_folder(tmp_path / "out")
-    monkeypatch.setattr(workflow, "git_hash", lambda _: "abc123")
+    monkeypatch.setattr("eval_factory.workflows.report_ahead.git_hash", lambda _: "abc123")
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
     state = read_state(rundir)
     assert state is not None

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib
 from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import eval_factory
+from eval_factory.executors.process import git_hash
 from eval_factory.report.page import document
 from eval_factory.report.plots import svg_plot
 from eval_factory.scoring import provenance, run_environment
-from eval_factory.workflows import unchanged
+from eval_factory.tasks.framework import framework_path
+from eval_factory.workflows import report_ahead, unchanged
 from eval_factory.workflows.report_ahead import (
     FOUND_AHEAD,
     NEEDED_TO_REPORT,
+    commit_of_this,
     compile_the_page,
     read_the_packages,
     read_the_program,
@@ -24,7 +30,7 @@ from eval_factory.workflows.report_ahead import (
 def _nothing_is_kept() -> None:
     for kept in (
         document.page_environment, svg_plot._template, provenance._version, run_environment.installed_packages,
-        unchanged.program_of_this,
+        unchanged.program_of_this, git_hash,
     ):  # fmt: skip
         kept.cache_clear()
 
@@ -59,7 +65,26 @@ def test_the_program_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(unchanged.program_of_this()) == 64
 
 
+def test_the_commit_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run(argv: list[str], *, cwd: Path, **_: object) -> SimpleNamespace:
+        asked.append((argv, cwd))
+        return SimpleNamespace(returncode=0, stdout="abc123\n")
+
+    monkeypatch.setattr("eval_factory.executors.process.subprocess.run", run)
+    assert commit_of_this() == commit_of_this() == "abc123"
+    assert asked == [(["git", "rev-parse", "HEAD"], framework_path().parent)]
+
+
+def test_a_program_that_is_installed_is_of_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_ahead, "git_hash", lambda _: pytest.fail("git was asked"))
+    package = Path(eval_factory.__file__).parent
+    monkeypatch.setattr(report_ahead, "framework_path", lambda: package / "framework.yml")
+    assert commit_of_this() is None
+
+
 def test_all_of_it_is_there() -> None:
-    assert list(FOUND_AHEAD) == [compile_the_page, read_the_packages, read_the_program]
+    assert list(FOUND_AHEAD) == [compile_the_page, read_the_packages, read_the_program, commit_of_this]
     for name in NEEDED_TO_REPORT:
         assert importlib.import_module(name).__name__ == name

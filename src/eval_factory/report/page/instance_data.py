@@ -59,7 +59,8 @@ class InstanceBlocks:
     middle: float | None
     """What is below it (above it, where lower is better) is told as low; None where values are right or wrong."""
     prompts: Mapping[Key, bytes]
-    """A short hash of each prompt with its references, so that another result on the page need not repeat them."""
+    """A short hash of each prompt with its references, so that another result on the page need not repeat them; of a
+    result that is alone on its page none."""
     lost: Sequence[Lost] = ()
     """Tags and criteria that cost most points, in the order in which the index numbers them."""
 
@@ -90,6 +91,8 @@ class InstancePacker:
     """Of another result on the page."""
     tags: Collection[str] = ()
     """Of criteria, those that are shown without texts."""
+    beside_others: bool = False
+    """Whether other results are on the page, which need not repeat its prompts."""
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)
@@ -179,10 +182,11 @@ class InstancePacker:
             "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
             "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
         }  # fmt: skip
-        key = (record.id, record.trial, record.perturbation, record.split)
-        self._prompts[key] = digest = _digest(asked)
-        if self.known_prompts.get(key) == digest:
-            asked = {"same_prompt": True}
+        if self.beside_others:
+            key = (record.id, record.trial, record.perturbation, record.split)
+            self._prompts[key] = digest = _digest(asked)
+            if self.known_prompts.get(key) == digest:
+                asked = {"same_prompt": True}
         return {
             **asked, "answer": record.completion, "reasoning": record.reasoning, "error": record.error,
             "judges": dict(record.judgements), "categories": dict(record.categories),

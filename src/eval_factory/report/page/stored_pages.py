@@ -29,6 +29,7 @@ def shown_of(stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, w
         packer = InstancePacker(
             result.scores.get(result.main_metric), tuple(result.groups), number, with_texts=with_texts,
             known_prompts=found[0].instances.prompts if found else {}, tags=tags_of_groups(result.groups),
+            beside_others=len(stored) > 1,
         )  # fmt: skip
         for record in result.instances:
             packer.add(documents.instance_line(record), documents.result_line(record))

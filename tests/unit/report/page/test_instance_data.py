@@ -169,15 +169,20 @@ def test_without_texts_nothing_is_left_of_them() -> None:
 
 
 def test_a_prompt_that_another_result_has_is_not_repeated() -> None:
-    first = packed([instance("a", 1.0), instance("b", 1.0)])
-    other = packed(
-        [instance("a", 0.0), instance("b", 0.0, prompt="another")], run=1, known_prompts=first.prompts
-    )  # fmt: skip
+    first = packed([instance("a", 1.0), instance("b", 1.0)], beside_others=True)
+    others = [instance("a", 0.0), instance("b", 0.0, prompt="another")]
+    other = packed(others, run=1, known_prompts=first.prompts, beside_others=True)
     same, changed = lines_of(other, 1)
     assert same["same_prompt"] is True
     assert "prompt" not in same
     assert (changed["prompt"], "same_prompt" in changed) == ("another", False)
     assert 'data-run="1"' in other.blocks[0]
+
+
+def test_a_result_that_is_alone_on_its_page_has_no_hashes_of_prompts() -> None:
+    alone = packed([instance("a", 1.0)])
+    assert alone.prompts == {}
+    assert "prompt" in lines_of(alone, 1)[0]
 
 
 @pytest.mark.parametrize(
