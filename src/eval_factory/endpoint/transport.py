@@ -22,7 +22,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.served_url import SERVED_AT
-from eval_factory.endpoint.http_answers import CHUNK, LARGEST_BODY, TOO_LARGE, UnusableHttp
+from eval_factory.endpoint.http_answers import CHUNK, LARGEST_BODY, TOO_LARGE, Answer, UnusableHttp
 from eval_factory.endpoint.watched_pools import Watch, watched
 
 CONNECT_TIMEOUT_S = 10.0
@@ -98,15 +98,10 @@ class Transport:
         deadline = time.monotonic() + self.timeout_s
         all_headers = {**self._headers, **headers} if headers else self._headers
         try:
-            response = self._open(
-                method,
-                url,
-                body=data,
-                headers=all_headers,
-                timeout=self._timeout,
-                retries=self._no_retries,
-                redirect=False,
-            )
+            answer = self._again(method, url, data, all_headers)
+            if answer is not None and not answer.is_coded:
+                return Reply(answer.status, answer.fields, answer.body)
+            response = self._open(method, url, data, all_headers) if answer is None else answer.as_urllib3_has_it()
             return Reply(response.status, response.headers, _decoded(response))
         except urllib3.exceptions.HTTPError as error:
             if _wants_a_login(error):
@@ -117,8 +112,21 @@ class Transport:
             told.silent = not _had_begun(error)
             raise told from error
 
-    def _open(self, method: str, url: str, **settings: Any) -> urllib3.BaseHTTPResponse:
+    def _again(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> Answer | None:
+        """Over a connection that is there, as the last request was asked; None where urllib3 has to ask."""
+        if data and self._pool is not None and url.startswith(f"{self._origin}/"):
+            return self._pool.ask_again(method, url[len(self._origin) :], data, headers)  # type: ignore[no-any-return]
+        return None
+
+    def _open(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         """Through the endpoint's own pool where there is no proxy: the manager takes the URL apart at every call."""
+        settings: dict[str, Any] = {
+            "body": data,
+            "headers": headers,
+            "timeout": self._timeout,
+            "retries": self._no_retries,
+            "redirect": False,
+        }
         if self._pool is not None and url.startswith(f"{self._origin}/"):
             return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)  # type: ignore[no-any-return]
         return self._pools.urlopen(method, url, **settings)
