@@ -6,7 +6,6 @@ Proxies, their exceptions and certificate bundles come from the environment by r
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.served_url import SERVED_AT
 from eval_factory.endpoint.http_answers import CHUNK, LARGEST_BODY, TOO_LARGE, Answer, UnusableHttp
+from eval_factory.endpoint.json_body import json_text
 from eval_factory.endpoint.watched_pools import Watch, watched
 
 CONNECT_TIMEOUT_S = 10.0
@@ -33,9 +33,6 @@ TOO_LATE = "no whole answer within {:g} s"
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """The first that is set counts, for everything that this program asks."""
 PROXY_SCHEMES = ("http", "https")
-
-
-_compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class TransportError(Exception):
@@ -88,7 +85,7 @@ class Transport:
         Raises:
             TransportError: within the attempt's time no whole answer came.
         """
-        data = _compact_json(body).encode("utf-8", "surrogatepass")
+        data = json_text(body).encode("utf-8", "surrogatepass")
         return self._ask("POST", url, data, headers)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
