@@ -128,6 +128,32 @@ def test_two_equal_requests_at_once_are_sent_once(server: ScriptedEndpoint, tmp_
     assert len(server.requests) == 1
 
 
+class Refusing(ScriptedEndpoint):
+    """Refuses every prompt, when it is let."""
+
+    released = threading.Event()
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        super().reply(path, headers, body)
+        self.released.wait(30)
+        return 400, {"error": {"message": "too long"}}
+
+
+def test_two_equal_requests_at_once_fail_together(tmp_path: Path) -> None:
+    """And a later one is asked anew."""
+    with Refusing(lambda _prompt: "B") as server, ThreadPoolExecutor(4) as pool:
+        endpoint = endpoint_at(server, tmp_path)
+        asked = [pool.submit(endpoint.make_request, REQUEST) for _ in range(4)]
+        while not server.requests:
+            time.sleep(0.01)
+        time.sleep(0.2)  # the others wait for it by now
+        server.released.set()
+        assert [one.result(30).error for one in asked] == ["HTTP 400: too long"] * 4
+        before = len(server.requests)
+        assert endpoint.make_request(REQUEST).error == "HTTP 400: too long"
+        assert len(server.requests) == before + 1
+
+
 class Picky(ScriptedEndpoint):
     """Refuses `temperature`, as reasoning models do."""
 
