@@ -21,6 +21,8 @@ LARGEST_TOKEN_WITH_LOGPROBS = 2 << 10
 """The same with its log probability, and those of its rivals."""
 LARGEST_REST = 4 << 20
 """Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
+_OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
+"""The last is in ASCII that is written as UTF-16 or UTF-32."""
 
 
 class ReplyReader:
@@ -31,14 +33,16 @@ class ReplyReader:
 
     def answer(self, reply: Reply, sent: Mapping[str, Any]) -> openai_api.Completion:
         """The answer to the request `sent`. Raises openai_api.UnusableAnswer."""
-        if len(reply.data) > largest_answer(sent):
+        if len(reply.data) > LARGEST_REST and len(reply.data) > largest_answer(sent):
             raise openai_api.UnusableAnswer(
                 f"the answer has {len(reply.data)} bytes, more than the {granted_tokens(sent)} tokens granted can be"
             )
         try:
             # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
             # what looks like a key may be the model's answer.
-            answer: Any = self._redactor.tree(openai_api.parse_answer(reply.data), known_only=True)
+            answer = openai_api.parse_answer(reply.data)
+            if not _is_plain(reply.data) or self._redactor.finds(reply.data.decode("ascii")):
+                answer = self._redactor.tree(answer, known_only=True)
             return openai_api.completion_of(answer, self._type)
         except RecursionError as error:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
@@ -60,6 +64,11 @@ class ReplyReader:
         if said is None:
             said = foreign_text.plain(self._redactor.text(reply.text()))
         return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether each text in a JSON document stands there letter for letter, and none has an escape of any kind."""
+    return data.isascii() and not any(mark in data for mark in _OF_ESCAPES)
 
 
 def largest_answer(body: Mapping[str, Any]) -> int:

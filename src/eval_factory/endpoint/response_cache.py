@@ -18,6 +18,7 @@ from typing import Any
 
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.earlier_answers import EarlierAnswers
+from eval_factory.endpoint.json_body import JsonBody
 
 APPLICATION_ID = 0x45464143
 """Marks the file as ours ('EFAC')."""
@@ -253,8 +254,11 @@ def _is_locked(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
+_kept_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it takes time
+
+
 def _as_json(value: dict[str, Any]) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = value.text() if isinstance(value, JsonBody) else _kept_json(value)
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair in a prompt: only its escape can be kept

@@ -267,7 +267,7 @@ class RetryingClient:
         """
         while True:
             changes = {**self._unsupported.changes_for(body), **own_changes}
-            sent = openai_api.changed(body, changes)
+            sent = openai_api.changed(body, changes) if changes else body
             reply = self._send(sent, refusals)
             try:
                 answer = self._usable(reply, sent, slot)

@@ -6,7 +6,6 @@ Proxies, their exceptions and certificate bundles come from the environment by r
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -22,7 +21,8 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.served_url import SERVED_AT
-from eval_factory.endpoint.http_answers import CHUNK, LARGEST_BODY, TOO_LARGE, UnusableHttp
+from eval_factory.endpoint.http_answers import CHUNK, LARGEST_BODY, TOO_LARGE, Answer, UnusableHttp
+from eval_factory.endpoint.json_body import json_text
 from eval_factory.endpoint.watched_pools import Watch, watched
 
 CONNECT_TIMEOUT_S = 10.0
@@ -33,9 +33,6 @@ TOO_LATE = "no whole answer within {:g} s"
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """The first that is set counts, for everything that this program asks."""
 PROXY_SCHEMES = ("http", "https")
-
-
-_compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class TransportError(Exception):
@@ -88,7 +85,7 @@ class Transport:
         Raises:
             TransportError: within the attempt's time no whole answer came.
         """
-        data = _compact_json(body).encode("utf-8", "surrogatepass")
+        data = json_text(body).encode("utf-8", "surrogatepass")
         return self._ask("POST", url, data, headers)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
@@ -98,15 +95,10 @@ class Transport:
         deadline = time.monotonic() + self.timeout_s
         all_headers = {**self._headers, **headers} if headers else self._headers
         try:
-            response = self._open(
-                method,
-                url,
-                body=data,
-                headers=all_headers,
-                timeout=self._timeout,
-                retries=self._no_retries,
-                redirect=False,
-            )
+            answer = self._again(method, url, data, all_headers)
+            if answer is not None and not answer.is_coded:
+                return Reply(answer.status, answer.fields, answer.body)
+            response = self._open(method, url, data, all_headers) if answer is None else answer.as_urllib3_has_it()
             return Reply(response.status, response.headers, _decoded(response))
         except urllib3.exceptions.HTTPError as error:
             if _wants_a_login(error):
@@ -117,8 +109,21 @@ class Transport:
             told.silent = not _had_begun(error)
             raise told from error
 
-    def _open(self, method: str, url: str, **settings: Any) -> urllib3.BaseHTTPResponse:
+    def _again(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> Answer | None:
+        """Over a connection that is there, as the last request was asked; None where urllib3 has to ask."""
+        if data and self._pool is not None and url.startswith(f"{self._origin}/"):
+            return self._pool.ask_again(method, url[len(self._origin) :], data, headers)  # type: ignore[no-any-return]
+        return None
+
+    def _open(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         """Through the endpoint's own pool where there is no proxy: the manager takes the URL apart at every call."""
+        settings: dict[str, Any] = {
+            "body": data,
+            "headers": headers,
+            "timeout": self._timeout,
+            "retries": self._no_retries,
+            "redirect": False,
+        }
         if self._pool is not None and url.startswith(f"{self._origin}/"):
             return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)  # type: ignore[no-any-return]
         return self._pools.urlopen(method, url, **settings)

@@ -36,6 +36,7 @@ from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
+from eval_factory.endpoint.json_body import JsonBody
 from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
@@ -68,7 +69,7 @@ class _KeyedRequest:
     """A request's body with its keys. Each key is made once: it takes a hash of the whole prompt."""
 
     def __init__(self, settings: EndpointSettings, body: dict[str, Any], random: str | None) -> None:
-        self.body = body
+        self.body = JsonBody(body)
         self.key = settings.key_of(body, random)
         self._settings, self._random = settings, random
         self._changed: dict[frozenset[tuple[str, str | None]], _KeyedRequest] = {}
@@ -122,7 +123,8 @@ class Endpoint:
             purse=session.spending,
         )
         self._lock = threading.Lock()
-        self._in_flight: dict[str, Future[_Reply]] = {}
+        self._in_flight: dict[str, Future[_Reply] | None] = {}
+        """None: nobody waits for the answer beside the thread that asks."""
         self._stopped: str | None = None
         self._warned = False
         self._described: set[str] = set()
@@ -188,23 +190,26 @@ class Endpoint:
         with self._lock:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
-            future = self._in_flight.get(asked.key)
-            mine = future is None
-            if future is None:
-                future = self._in_flight[asked.key] = Future()
-        if not mine:
+            mine = asked.key not in self._in_flight
+            future = None if mine else self._in_flight[asked.key] or Future()
+            self._in_flight[asked.key] = future
+        if future is not None:
             return future.result()
         try:
             kept = (self._from_cache(variant.key) for variant in self._variants_of(asked))
             reply = next((found for found in kept if found is not None), None) or self._ask(asked)
-            future.set_result(reply)
-            return reply
         except BaseException as error:
-            future.set_exception(error)
+            if (others := self._done(asked)) is not None:
+                others.set_exception(error)
             raise
-        finally:
-            with self._lock:
-                del self._in_flight[asked.key]
+        if (others := self._done(asked)) is not None:
+            others.set_result(reply)
+        return reply
+
+    def _done(self, asked: _KeyedRequest) -> Future[_Reply] | None:
+        """What others wait for who ask the same; None: nobody does."""
+        with self._lock:
+            return self._in_flight.pop(asked.key)
 
     def _from_cache(self, key: str) -> _Reply | None:
         told = self._session.replay.next_of(key)
@@ -230,7 +235,8 @@ class Endpoint:
             )
 
         try:
-            answered = self._client.ask({**asked.body, **self._secret_fields}, note)
+            body = {**asked.body, **self._secret_fields} if self._secret_fields else asked.body
+            answered = self._client.ask(body, note)
         except LimitReached as reached:
             self._session.refused(str(reached))
             raise EndpointStopped(str(reached)) from reached

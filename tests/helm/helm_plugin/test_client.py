@@ -24,6 +24,7 @@ from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin import client, session
+from eval_factory.helm_plugin.asking_threads import threads_for
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
@@ -126,6 +127,54 @@ def test_two_equal_requests_at_once_are_sent_once(server: ScriptedEndpoint, tmp_
         results = [one.result(30) for one in asked]
     assert [result.completions[0].text for result in results] == ["B"] * 4
     assert len(server.requests) == 1
+
+
+def test_more_threads_than_places_send_no_more_requests_at_once(server: ScriptedEndpoint, tmp_path: Path) -> None:
+    """As `asking_threads` has HELM ask."""
+    places, counts, lock = 16, [0, 0], threading.Lock()
+
+    def answer(_prompt: str) -> str:
+        with lock:
+            counts[0] += 1
+            counts[1] = max(counts)
+        time.sleep(0.05)
+        with lock:
+            counts[0] -= 1
+        return "B"
+
+    server.answer = answer
+    endpoint = endpoint_at(server, tmp_path, parallelism=places)
+    requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(100)]
+    with ThreadPoolExecutor(threads_for(places)) as pool:
+        assert all(result.success for result in pool.map(endpoint.make_request, requests))
+    assert counts == [0, places]
+    assert len(server.requests) == 100
+
+
+class Refusing(ScriptedEndpoint):
+    """Refuses every prompt, when it is let."""
+
+    released = threading.Event()
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        super().reply(path, headers, body)
+        self.released.wait(30)
+        return 400, {"error": {"message": "too long"}}
+
+
+def test_two_equal_requests_at_once_fail_together(tmp_path: Path) -> None:
+    """And a later one is asked anew."""
+    with Refusing(lambda _prompt: "B") as server, ThreadPoolExecutor(4) as pool:
+        endpoint = endpoint_at(server, tmp_path)
+        asked = [pool.submit(endpoint.make_request, REQUEST) for _ in range(4)]
+        while not server.requests:
+            time.sleep(0.01)
+        time.sleep(0.2)  # the others wait for it by now
+        server.released.set()
+        assert [one.result(30).error for one in asked] == ["HTTP 400: too long"] * 4
+        before = len(server.requests)
+        assert endpoint.make_request(REQUEST).error == "HTTP 400: too long"
+        assert len(server.requests) == before + 1
 
 
 class Picky(ScriptedEndpoint):

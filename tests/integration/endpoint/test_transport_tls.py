@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,3 +54,34 @@ def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy(url: str, tm
     for raised in (asked, signed_in, fetched):
         assert "REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE" in str(raised.value)
         assert "(certifi)" in str(raised.value)
+
+
+class KeptAnswers(Answers):
+    """Over one connection as long as its peer wants to."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it so
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.close_connection = self.headers["X-Last"] is not None
+        super().do_POST()
+
+
+def test_a_connection_is_used_again(pem: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until its server ends it, between two requests."""
+    monkeypatch.setenv(CERTIFICATE_VARIABLES[0], str(pem[0]))
+    accepted = []
+
+    class Counting(Server):
+        def process_request(self, request: Any, client_address: Any) -> None:
+            accepted.append(client_address)
+            super().process_request(request, client_address)
+
+    with served(Counting(("127.0.0.1", 0), KeptAnswers), *pem) as base:
+        transport = Transport(base, timeout_s=20, connections=1)
+        counts = []
+        for headers in ({}, {}, {}, {"X-Last": "1"}, {"X-Last": "1"}):
+            reply = transport.post(f"{base}/token", {"prompt": "x" * 100_000}, headers)
+            assert json.loads(reply.data) == TOKEN
+            counts.append(len(accepted))
+    assert counts == [1, 1, 1, 1, 2]

@@ -28,8 +28,16 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_proxies_and_certificates(monkeypatch)
 
 
+@pytest.fixture(params=[False, True], ids=["new-connection", "kept-connection"], autouse=True)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What urllib3 asks, and what is asked past it, over a connection that has answered before."""
+    monkeypatch.setattr(Server, "has_answered", request.param)
+
+
 class Server:
     """Gives one answer and hangs up, or goes on; then a good answer."""
+
+    has_answered = False
 
     def __init__(self, answer: bytes, hangs_up: bool = False) -> None:
         self._answers, self._hangs_up = [answer, GOOD], hangs_up
@@ -46,8 +54,16 @@ class Server:
                 with connection, connection.makefile("rb") as requests, contextlib.suppress(OSError):
                     while self._answers and _has_request(requests):
                         connection.sendall(self._answers.pop(0))
-                        if self._hangs_up:
+                        if self._hangs_up and len(self._answers) == 1:
                             break
+
+    def asked_before(self) -> Transport:
+        """What asks it; it was answered once already, or not yet."""
+        asked = Transport(self.url, timeout_s=TIMEOUT_S, connections=1)
+        if self.has_answered:
+            self._answers.insert(0, GOOD)
+            assert asked.post(self.url, {}).data == b"{}"
+        return asked
 
 
 def _has_request(requests: Any) -> bool:
@@ -68,7 +84,7 @@ SECOND = answer("Content-Length: 4", body=b"evil")
 
 def ours(server: Server) -> tuple[Any, Any]:
     """Status and body, or the error; the second answer, and on how many connections."""
-    asked = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    asked = server.asked_before()
     first: Any
     try:
         reply = asked.post(server.url, {})
@@ -168,20 +184,20 @@ def test_hints_before_an_answer_are_none() -> None:
     """http.client skips a 100 only."""
     sent = answer("X-A: 1", status="103 Early Hints") + answer("X-B: 2", TWO, body=b"ab")
     server = Server(sent)
-    reply = Transport(server.url, timeout_s=TIMEOUT_S, connections=1).post(server.url, {})
+    reply = server.asked_before().post(server.url, {})
     assert (reply.status, reply.data, dict(reply.headers)) == (200, b"ab", {"X-B": "2", "Content-Length": "2"})
 
 
 def test_headers_are_found_however_they_are_written() -> None:
     server = Server(answer("retry-AFTER:  7 ", "X-A: 1", "x-a: 2", TWO, status="429 Slow", body=b"no"))
-    headers = Transport(server.url, timeout_s=TIMEOUT_S, connections=1).post(server.url, {}).headers
+    headers = server.asked_before().post(server.url, {}).headers
     assert headers["Retry-After"] == "7"
     assert headers["x-A"] == "1, 2"
 
 
 def test_trailers_are_no_headers() -> None:
     server = Server(answer(CHUNKED, body=b"1\r\na\r\n0\r\nRetry-After: 9\r\n\r\n"))
-    reply = Transport(server.url, timeout_s=TIMEOUT_S, connections=1).post(server.url, {})
+    reply = server.asked_before().post(server.url, {})
     assert (reply.data, "Retry-After" in reply.headers) == (b"a", False)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import ssl
 import threading
+from typing import Any
 
 import pytest
-from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
 
 from eval_factory.endpoint.transport import Reply, Transport, TransportError
 from token_answers import forget_proxies_and_certificates
@@ -68,12 +71,14 @@ def asked(server: Scripted, times: int) -> list[Reply]:
 def test_a_request_is_sent_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a new connection, and on one that is used again."""
     sent: list[bytes] = []
+    sendall = socket.socket.sendall
 
-    def send(connection: HTTPConnection, data: bytes) -> None:
-        sent.append(data)
-        connection.sock.sendall(data)
+    def noted(connected: socket.socket, data: bytes) -> None:
+        if not data.startswith(b"HTTP"):
+            sent.append(data)
+        sendall(connected, data)
 
-    monkeypatch.setattr(HTTPConnection, "send", send)
+    monkeypatch.setattr(socket.socket, "sendall", noted)
     server = Scripted(PLAIN, PLAIN)
     assert [(reply.status, reply.data) for reply in asked(server, 2)] == [(200, b"{}")] * 2
     assert server.connections == 1
@@ -154,3 +159,93 @@ def test_a_connection_that_gave_no_http_is_not_used_again() -> None:
         transport.post(server.url, {})
     assert transport.post(server.url, {}).data == b"{}"
     assert server.connections == 2
+
+
+class Counted:
+    """How often urllib3 itself asks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        urlopen = HTTPConnectionPool.urlopen
+
+        def counted(pool: HTTPConnectionPool, *arguments: Any, **settings: Any) -> Any:
+            self.times += 1
+            return urlopen(pool, *arguments, **settings)
+
+        monkeypatch.setattr(HTTPConnectionPool, "urlopen", counted)
+
+
+def test_what_was_asked_once_is_asked_past_urllib3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the header that http.client wrote, and the length of each body."""
+    server, urllib3 = Scripted(*[PLAIN] * 4), Counted(monkeypatch)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    for prompt in ("x", "Content-Length: 14", "\r\nContent-Length: 14\r\n", "x" * 100_000):
+        transport.post(server.url, {"prompt": prompt})
+    assert (urllib3.times, server.connections) == (1, 1)
+    first, *others = server.heads
+    lengths = (b"31", b"39", b"100013")
+    assert others == [first.replace(b"Length: 14\r", b"Length: %b\r" % length) for length in lengths]
+
+
+def test_another_header_is_written_by_http_client_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is renewed; another address; a request without a body."""
+    server, urllib3 = Scripted(*[PLAIN] * 6), Counted(monkeypatch)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    other = server.url.replace("v1", "v2")
+    asked = [(server.url, "a"), (server.url, "a"), (server.url, "b"), (server.url, "b"), (other, "b"), (other, "b")]
+    times = []
+    for url, token in asked:
+        transport.post(url, {}, {"Authorization": token})
+        times.append(urllib3.times)
+    assert times == [1, 1, 2, 2, 3, 3]
+    tokens = [head.split(b"Authorization: ")[1][:1].decode() for head in server.heads]
+    paths = ["v2" if b"/v2" in head else "v1" for head in server.heads]
+    assert [(path, token) for path, token in zip(paths, tokens, strict=True)] == [
+        ("v2" if url == other else "v1", token) for url, token in asked
+    ]
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: b", "a\nX-Evil: b", "a\r\n\r\nb"])
+def test_a_header_with_lines_in_it_is_refused(value: str) -> None:
+    server = Scripted(PLAIN, PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    transport.post(server.url, {})
+    with pytest.raises(ValueError, match="Invalid header value"):
+        transport.post(server.url, {}, {"Authorization": value})
+    assert transport.post(server.url, {}).data == b"{}"
+    assert not any(b"Evil" in head for head in server.heads)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (BrokenPipeError(errno.EPIPE, "gone"), None),
+        (ConnectionResetError(errno.ECONNRESET, "gone"), None),
+        (OSError(errno.ENETDOWN, "down"), "closed before the whole answer came"),
+        (TimeoutError(errno.ETIMEDOUT, "late"), "no whole answer within 5 s"),
+        (ssl.SSLError(1, "bad record"), "TLS failed: .*bad record"),
+    ],
+    ids=["pipe", "reset", "other", "late", "tls"],
+)
+def test_what_goes_wrong_in_sending(error: OSError, told: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever hangs up while we send may have answered; such an answer counts. Other errors end the connection."""
+    server = Scripted(PLAIN, PLAIN, PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    transport.post(server.url, {})
+    sendall = socket.socket.sendall
+
+    def failing(connected: socket.socket, data: bytes) -> None:
+        if told is None or data.startswith(b"HTTP"):
+            sendall(connected, data)
+        if not data.startswith(b"HTTP"):
+            raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket.socket, "sendall", failing)
+        if told is None:
+            assert transport.post(server.url, {}).data == b"{}"
+        else:
+            with pytest.raises(TransportError, match=told):
+                transport.post(server.url, {})
+    assert transport.post(server.url, {}).data == b"{}"
+    assert server.connections == (1 if told is None else 2)
