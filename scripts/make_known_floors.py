@@ -39,7 +39,7 @@ def known_set(folder: Path) -> tuple[str, KnownSet]:
         raise ValueError(f"{folder}: its floors were not computed, or not all of them")
     if any(note.startswith((MISSING_FLOORS, NOT_WHOLE)) for note in stored.result.validity.notes):
         raise ValueError(f"{folder}: its corrected or lenient floors were not computed, or not all of them")
-    floors = {label: KnownFloor.model_validate(asdict(floor)) for label, floor in stored.result.validity.floors.items()}
+    floors = {label: KnownFloor(**asdict(floor)) for label, floor in stored.result.validity.floors.items()}
     return trivial.data_sha256, KnownSet(task=stored.result.task, floors=floors)
 
 
@@ -48,13 +48,13 @@ def main() -> int:
     parser.add_argument("--anew", action="store_true", help="forget what is in the table")
     parser.add_argument("folders", nargs="*", type=Path)
     given = parser.parse_args()
-    table = KnownFloors.model_validate_json(TABLE.read_text(encoding="utf-8"))
+    table = KnownFloors.of_text(TABLE.read_text(encoding="utf-8"))
     sets = {} if given.anew else dict(table.sets)
     sets |= dict(map(known_set, given.folders))
     made = KnownFloors(
         errata_version=load_errata().version, sets=dict(sorted(sets.items(), key=lambda one: one[1].task))
     )
-    TABLE.write_text(made.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    TABLE.write_text(made.text(), encoding="utf-8")
     for sha256, one in made.sets.items():
         print(f"{one.task}: {sha256[:12]}: {len(one.floors)} metrics")
     return 0

@@ -16,10 +16,6 @@ from eval_factory.core.errors import HelmError
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.helm import names
 
-BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "batch_size", "max_prob", "logprob")
-BOOKKEEPING = frozenset({"predicted_index", "prompt_truncated", "perplexity", "bits_per_byte"})
-"""Statistics of the run, not of the answers: none of them is a score."""
-
 CORRECT_TAG = "correct"
 COMPUTED_ON_PERTURBED = "perturbed"
 _SPLITS_BY_WEIGHT = ("test", "valid", "train")
@@ -298,11 +294,6 @@ def _unreadable(path: Path, error: Exception) -> HelmError:
         first = error.errors(include_input=False)[0]
         reason = f"{error.error_count()} unexpected values, the first at {first['loc']}: {first['msg']}"
     return HelmError(f"HELM's output {path} cannot be read: {reason}")
-
-
-def is_score(name: str) -> bool:
-    """Whether a HELM statistic says something about the answers' quality."""
-    return name not in BOOKKEEPING and not name.startswith(BOOKKEEPING_PREFIXES)
 
 
 def score_label(name: MetricName, main_split: str | None) -> str:

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import ValidationError
-
-from eval_factory.core.strict_model import StrictModel
+from eval_factory.core.rundir import write_atomic
 from eval_factory.helm import names
 
 VERSION = 1
 """Goes up when other answers are given, or scored otherwise."""
 
 
-class StrategyScores(StrictModel):
+@dataclass(frozen=True)
+class StrategyScores:
     """One way to answer: an answer, or a score, for each question, in their order."""
 
     name: str
+    values: dict[str, list[float | None]]
+    """HELM's name of a metric -> its value of each question."""
     answer: str | None = None
     """Where it is the same to every question; else `answers` has them."""
     answers: list[str] | None = None
     annotation: dict[str, Any] | None = None
     """What an annotator that executes answers says of this one."""
-    values: dict[str, list[float | None]]
-    """HELM's name of a metric -> its value of each question."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     def answer_to(self, number: int) -> str:
         return self.answers[number] if self.answers is not None else self.answer or ""
 
 
-class TrivialScores(StrictModel):
-    """The file."""
+@dataclass(frozen=True)
+class TrivialScores:
+    """The file. helm-run makes it, and does without pydantic; whoever reads it checks it."""
 
     version: int = VERSION
     run: str = ""
@@ -42,20 +46,47 @@ class TrivialScores(StrictModel):
     """Whether these data are among those whose floors come with the package: nothing was computed."""
     limit_s: float = 0.0
     spent_s: float = 0.0
-    lower_is_better: list[str] = []
-    questions: list[tuple[str, int, str | None]] = []
+    lower_is_better: list[str] = field(default_factory=list)
+    questions: list[tuple[str, int, str | None]] = field(default_factory=list)
     """Id, trial and split of each."""
-    strategies: list[StrategyScores] = []
-    left_out: list[str] = []
+    strategies: list[StrategyScores] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     """Names of those for which there was no time."""
     error: str | None = None
     """Why there is nothing, where it failed."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    def write(self, helm_dir: Path) -> None:
+        """
+        Raises:
+            OSError, ValueError: it cannot be written.
+        """
+        document = {"version": self.version} | _given(self) | {"strategies": [_given(one) for one in self.strategies]}
+        write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
+
+
+def _given(record: Any) -> dict[str, Any]:
+    """What is no default."""
+    found = {}
+    for one in fields(record):
+        value = getattr(record, one.name)
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        if value != default:
+            found[one.name] = value
+    return found
 
 
 def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
     """None where there is no such file, or another version's: floors are worth no failed result."""
     try:
-        found = TrivialScores.model_validate_json((helm_dir / names.TRIVIAL_SCORES_FILE).read_bytes())
-    except (OSError, ValidationError):
+        text = (helm_dir / names.TRIVIAL_SCORES_FILE).read_bytes()
+    except OSError:
+        return None
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        found = TypeAdapter(TrivialScores).validate_json(text)
+    except ValidationError:
         return None
     return found if found.version == VERSION else None

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 
+from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.handed_over import received
 from eval_factory.helm_plugin.patches import lazy_imports
 
@@ -33,6 +34,7 @@ def main(descriptor: int) -> None:
     Args:
         descriptor: a socket, on which it is told; where that ends before, nobody wants it any more.
     """
+    collect_rarely()
     import_what_every_run_needs()
     with socket.socket(fileno=descriptor) as source:
         told = received(source)

@@ -23,9 +23,8 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.core.rundir import write_atomic
 from eval_factory.core.time_limit import OutOfTime, TimeLimit
-from eval_factory.helm import names, output
+from eval_factory.helm.bookkeeping import is_score
 from eval_factory.helm.trivial_answers import Question, Strategy, strategies, with_answer
 from eval_factory.helm.trivial_scores import VERSION, StrategyScores, TrivialScores, read_trivial_scores
 from eval_factory.helm.versions import HELM
@@ -65,10 +64,9 @@ def score_trivial_answers(
     except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
         frame = traceback.extract_tb(error.__traceback__)[-1]
         made = TrivialScores(error=f"{type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}")
-    made = made.model_copy(update={"run": run_spec.name, "limit_s": limit.seconds, "spent_s": limit.spent})
+    made = replace(made, run=run_spec.name, limit_s=limit.seconds, spent_s=limit.spent)
     try:
-        document = made.model_dump(mode="json", exclude_defaults=True) | {"version": VERSION}
-        write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
+        made.write(helm_dir)
     except (OSError, ValueError) as error:
         return made.error or f"{type(error).__name__}: it could not be written down"
     return made.error
@@ -227,9 +225,7 @@ class _Scorer:
     def _values(self, state: RequestState) -> dict[str, float]:
         stats = [stat for metric in self._metrics for stat in self._stats(metric, state)]
         return {
-            stat.name.name: float(stat.mean)
-            for stat in stats
-            if stat.mean is not None and output.is_score(stat.name.name)
+            stat.name.name: float(stat.mean) for stat in stats if stat.mean is not None and is_score(stat.name.name)
         }
 
     def _stats(self, metric: Any, state: RequestState) -> list[Any]:

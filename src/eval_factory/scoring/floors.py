@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 
 from eval_factory.core.jury_form import HELMS_FORM
@@ -182,7 +182,7 @@ def _metrics_of(
 
 def _of_table(data_sha256: str) -> dict[str, Floor]:
     known = known_floors(data_sha256)
-    return {} if known is None else {label: Floor(**one.model_dump()) for label, one in known.floors.items()}
+    return {} if known is None else {label: Floor(**asdict(one)) for label, one in known.floors.items()}
 
 
 def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]) -> Iterator[Note]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import output
+from eval_factory.helm.bookkeeping import is_score
 from eval_factory.helm.metric_facts import facts_of
 
 InstanceKey = tuple[str, int, str | None]
@@ -57,7 +58,7 @@ def _metrics_of(run: output.HelmRun, main_split: str | None) -> dict[str, Metric
     """By label, without their values."""
     found: dict[str, MetricValues] = {}
     for stat in run.stats:
-        if stat.mean is None or not output.is_score(stat.name.name):
+        if stat.mean is None or not is_score(stat.name.name):
             continue
         label = output.score_label(stat.name, main_split)
         if label in found:

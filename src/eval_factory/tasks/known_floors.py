@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
-
-from eval_factory.core.strict_model import StrictModel
-from eval_factory.tasks.errata import load_errata
+from typing import Any
 
 FILE_NAME = "known_floors.json"
 
 
-class KnownFloor(StrictModel):
+@dataclass(frozen=True)
+class KnownFloor:
     """Of one metric, as `Floor` in core/results.py has it."""
 
     best: str
     value: float
     instances: int
-    answers: dict[str, float]
+    answers: Mapping[str, float]
     lower_is_better: bool = False
 
 
-class KnownSet(StrictModel):
+@dataclass(frozen=True)
+class KnownSet:
     """One data set."""
 
     task: str
-    floors: dict[str, KnownFloor]
+    floors: Mapping[str, KnownFloor]
     """By the label of the score."""
 
 
-class KnownFloors(StrictModel):
+@dataclass(frozen=True)
+class KnownFloors:
+    """The table. It comes with the package and is checked by its test: helm-run, too, looks a hash up in it."""
+
     errata_version: int
     """Corrected scores are by these rules."""
-    sets: dict[str, KnownSet]
+    sets: Mapping[str, KnownSet]
     """By the hash of the questions, references and metrics (`helm_plugin/score_trivial_answers.py`)."""
+
+    @classmethod
+    def of_text(cls, text: str) -> KnownFloors:
+        """Raises TypeError, KeyError or ValueError where the text is no such table."""
+        document: dict[str, Any] = json.loads(text)
+        sets = {
+            sha256: KnownSet(one["task"], {label: KnownFloor(**floor) for label, floor in one["floors"].items()})
+            for sha256, one in document["sets"].items()
+        }
+        return cls(document["errata_version"], sets)
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
 
 
 def known_floors(data_sha256: str) -> KnownSet | None:
     """None for other data, and where the rules of corrected scores have changed since."""
     table = _table()
     known = table.sets.get(data_sha256)
-    return known if known is not None and table.errata_version == load_errata().version else None
+    if known is None:
+        return None
+    from eval_factory.tasks.errata import load_errata
+
+    return known if table.errata_version == load_errata().version else None
 
 
 @lru_cache(maxsize=1)
 def _table() -> KnownFloors:
-    text = (resources.files("eval_factory.tasks") / FILE_NAME).read_text(encoding="utf-8")
-    return KnownFloors.model_validate_json(text)
+    return KnownFloors.of_text((resources.files("eval_factory.tasks") / FILE_NAME).read_text(encoding="utf-8"))

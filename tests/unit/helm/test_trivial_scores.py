@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,18 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     same = StrategyScores(name="always A", answer="A", values={"exact_match": [1.0, None]})
     drawn = StrategyScores(name="random", answers=["A", "B"], values={})
     made = TrivialScores(run="r", questions=[("a", 0, "test"), ("b", 0, None)], strategies=[same, drawn])
-    (tmp_path / names.TRIVIAL_SCORES_FILE).write_text(made.model_dump_json())
+    made.write(tmp_path)
     assert read_trivial_scores(tmp_path) == made
+    written = json.loads((tmp_path / names.TRIVIAL_SCORES_FILE).read_text())
+    assert written == {
+        "version": VERSION,
+        "run": "r",
+        "questions": [["a", 0, "test"], ["b", 0, None]],
+        "strategies": [
+            {"name": "always A", "answer": "A", "values": {"exact_match": [1.0, None]}},
+            {"name": "random", "answers": ["A", "B"], "values": {}},
+        ],
+    }, "what is a default is not written"
     assert [same.answer_to(1), drawn.answer_to(0), drawn.answer_to(1)] == ["A", "A", "B"]
 
 

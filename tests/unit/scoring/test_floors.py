@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ def write_trivial(folder: Path, *strategies: StrategyScores, **fields: Any) -> N
     helm.mkdir(parents=True)
     usual = {"run": "r", "limit_s": 100.0, "questions": QUESTIONS, "strategies": list(strategies)}
     made = TrivialScores(**{**usual, **fields})
-    (helm / names.TRIVIAL_SCORES_FILE).write_text(made.model_dump_json())
+    made.write(helm)
 
 
 def always(answer: str, *column: float | None, metric: str = "exact_match", **fields: Any) -> StrategyScores:
@@ -163,7 +165,7 @@ OTHER_RUN = TrivialScores(
 )
 
 
-@pytest.mark.parametrize("text", [None, "{", OTHER_RUN.model_dump_json()], ids=["none", "broken", "another run's"])
+@pytest.mark.parametrize("text", [None, "{", json.dumps(asdict(OTHER_RUN))], ids=["none", "broken", "another run's"])
 def test_without_a_file_of_this_run_there_are_no_floors(text: str | None, tmp_path: Path) -> None:
     helm = tmp_path / "out" / "helm"
     helm.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from scripts.make_known_floors import known_set
 
 from eval_factory.core.results import Floor, Instances, Validity
 from eval_factory.core.rundir import RunDir
-from eval_factory.helm import names
 from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS, NOT_WHOLE
 from eval_factory.tasks import known_floors as module
@@ -50,7 +50,7 @@ def test_the_table_says_of_public_sets_what_is_known_of_them() -> None:
     }  # fmt: skip
     for one in shipped.sets.values():
         for floor in one.floors.values():
-            assert Floor(**floor.model_dump()).value == floor.answers[floor.best] == max(floor.answers.values())
+            assert Floor(**asdict(floor)).value == floor.answers[floor.best] == max(floor.answers.values())
 
 
 def whole_run(folder: Path, notes: tuple[str, ...] = (), limit: int | None = None, **changes: Any) -> Path:
@@ -62,7 +62,7 @@ def whole_run(folder: Path, notes: tuple[str, ...] = (), limit: int | None = Non
     written(folder, result([instance("q", 1.0)], validity=validity), config)
     always = StrategyScores(name="always A", answer="A", values={"exact_match": [1.0]})
     made = TrivialScores(**{"data_sha256": "a" * 64, "strategies": [always], **changes})
-    (RunDir(folder).helm / names.TRIVIAL_SCORES_FILE).write_text(made.model_dump_json(), "utf-8")
+    made.write(RunDir(folder).helm)
     return folder
 
 

@@ -7,7 +7,9 @@ logging.yaml names, which is before HELM reads its configurations; the others by
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from eval_factory.core import garbage
@@ -94,3 +96,32 @@ def requests_made_in_one_thread() -> None:
         return helms_own(self, train, trial, evaluated, 1 if without else parallelism)
 
     InContextLearningAdapter._adapt_trial_index = adapt
+
+
+def credentials_parsed_where_there_are_any() -> None:
+    """HELM imports a parser for them in every run; eval-factory gives it none."""
+    from helm.benchmark import annotation_executor
+    from helm.common import general, local_context
+
+    helms_own = general.get_credentials
+
+    def get_credentials(base_path: str = "prod_env") -> Any:
+        file = Path(base_path) / general._CREDENTIALS_FILE_NAME
+        return helms_own(base_path) if os.getenv(general._CREDENTIALS_ENV_NAME) or file.exists() else {}
+
+    local_context.get_credentials = annotation_executor.get_credentials = get_credentials
+
+
+def files_that_are_there_need_no_lock() -> None:
+    """A file that HELM has downloaded gets its name when it is whole; the lock is for those who download."""
+    from helm.common import general
+
+    download = general.ensure_file_downloaded
+
+    def ensure_file_downloaded(source_url: str, target_path: str, *args: Any, **kwargs: Any) -> Any:
+        if os.path.exists(target_path):  # noqa: PTH110 - HELM's own condition
+            general.hlog(f"Not downloading {source_url} because {target_path} already exists")
+            return None
+        return download(source_url, target_path, *args, **kwargs)
+
+    general.ensure_file_downloaded = ensure_file_downloaded

@@ -129,6 +129,16 @@ SPEED = (
         only_speed=True,
     ),
     Patch(
+        "patches.fast_startup:credentials_parsed_where_there_are_any",
+        ("helm.common.local_context:get_credentials", "helm.benchmark.annotation_executor:get_credentials"),
+        only_speed=True,
+    ),
+    Patch(
+        "patches.fast_startup:files_that_are_there_need_no_lock",
+        ("helm.common.general:ensure_file_downloaded",),
+        only_speed=True,
+    ),
+    Patch(
         "patches.fast_startup:requests_made_in_one_thread",
         (f"{_ADAPTERS}.in_context_learning_adapter:InContextLearningAdapter._adapt_trial_index",),
         only_speed=True,

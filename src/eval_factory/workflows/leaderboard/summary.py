@@ -11,6 +11,7 @@ from typing import Any, Literal
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir, write_atomic
 from eval_factory.helm import output
+from eval_factory.helm.bookkeeping import is_score
 from eval_factory.helm.main_metric import chosen_main_metric
 from eval_factory.tasks.framework import HelmEntry
 from eval_factory.tasks.run_specs import RunSpec, load_index
@@ -45,7 +46,7 @@ def main_score_of(folder: Path) -> tuple[str, float | None]:
     values = {
         output.score_label(stat.name, split): stat.mean
         for stat in run.stats
-        if stat.mean is not None and output.is_score(stat.name.name)
+        if stat.mean is not None and is_score(stat.name.name)
     }
     entry = HelmEntry(run_spec=name, scenario=name, main_metric=None, any_run_spec=True, main_metrics=spec.main_metrics)
     metric, _ = chosen_main_metric(entry, list(values))

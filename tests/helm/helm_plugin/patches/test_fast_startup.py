@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import nltk
 import pytest
 import yaml
-from helm.benchmark import run_spec
+from helm.benchmark import annotation_executor, run_spec
 from helm.benchmark.adaptation.adapters.in_context_learning_adapter import InContextLearningAdapter
 from helm.benchmark.metrics import nltk_helper
 from helm.benchmark.window_services.default_window_service import DefaultWindowService
 from helm.benchmark.window_services.no_tokenizer_window_service import NoTokenizerWindowService
+from helm.common import general, local_context
 
 from eval_factory.core import garbage
 from eval_factory.helm_plugin.patches import fast_startup, lazy_imports
@@ -112,3 +115,53 @@ def test_requests_are_made_in_one_thread_where_no_tokenizer_is_asked(
     adapter: Any = SimpleNamespace(window_service=object.__new__(kind))
     made = InContextLearningAdapter._adapt_trial_index(adapter, "train", 2, "evaluated", 8)
     assert made == ("train", 2, "evaluated", threads)
+
+
+def test_credentials_are_parsed_where_there_are_any(
+    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in (local_context, annotation_executor):
+        monkeypatch.setattr(module, "get_credentials", module.get_credentials)
+    parsed: list[str] = []
+
+    def parse(text: str) -> dict[str, str]:
+        parsed.append(text)
+        return {"a": text}
+
+    monkeypatch.setattr(general, "parse_hocon", parse)
+    monkeypatch.delenv("HELM_CREDENTIALS", raising=False)
+    apply_patch("credentials_parsed_where_there_are_any")
+    for module in (local_context, annotation_executor):
+        parsed.clear()
+        assert module.get_credentials(str(tmp_path)) == {}
+        assert parsed == []
+        with monkeypatch.context() as own:
+            own.setenv("HELM_CREDENTIALS", "k: v")
+            assert module.get_credentials(str(tmp_path)) == {"a": "k: v"}
+    (tmp_path / "credentials.conf").write_text("file: there")
+    assert local_context.get_credentials(str(tmp_path)) == {"a": "file: there"}
+
+
+def test_a_file_that_is_there_needs_no_lock(
+    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(general, "ensure_file_downloaded", general.ensure_file_downloaded)
+    apply_patch("files_that_are_there_need_no_lock")
+    source = tmp_path / "source"
+    source.write_text("new")
+    target = tmp_path / "target"
+    target.write_text("old")
+    monkeypatch.setattr(general, "FileLock", lambda path: pytest.fail(f"{path} is locked"))
+    general.ensure_file_downloaded(source.as_uri(), str(target))
+    assert target.read_text() == "old"
+    locked: list[str] = []
+
+    def lock(path: str) -> contextlib.AbstractContextManager[None]:
+        locked.append(path)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(general, "FileLock", lock)
+    target.unlink()
+    general.ensure_file_downloaded(source_url=source.as_uri(), target_path=str(target), unpack=False)
+    assert target.read_text() == "new"
+    assert locked == [f"{target}.lock"]

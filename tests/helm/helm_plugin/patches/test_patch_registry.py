@@ -78,7 +78,8 @@ def test_what_only_makes_helm_quicker_never_stops_a_run() -> None:
         "read_yaml_with_the_c_parser", "look_for_garbage_less_often", "defer_large_packages",
         "download_nltk_data_only_when_needed", "import_only_the_run_specs_that_are_asked", "one_window_service",
         "rouge_scorers_when_used", "worst_case_without_perturbations", "output_files_in_one_pass", "pack_statistics",
-        "normal_texts_kept", "requests_made_in_one_thread",
+        "normal_texts_kept", "requests_made_in_one_thread", "credentials_parsed_where_there_are_any",
+        "files_that_are_there_need_no_lock",
     }  # fmt: skip
 
 
