@@ -17,6 +17,8 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from eval_factory.core.jsonl import json_line
+
 REDACTED = "[API_KEY_REDACTED]"
 SHORTEST_SECRET = 12
 _A_WORD = r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})"
@@ -93,6 +95,7 @@ _SHAPES = [(next(letter for letter in _RARE if letter in shape.beginning), shape
 MOST_REMEMBERED, AN_ENTRY = 4_000_000, 100
 """Characters of texts that are known to hold no key, and what each text takes beside: a prompt stands in several
 files."""
+_BEGINNINGS = sorted({shape.beginning for _, shape in _SHAPES})
 _SHORTEST_KEY = 11
 """No shape but that of a URL is in less: `sk-` and eight more. Most texts of a document are shorter."""
 _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
@@ -170,6 +173,8 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._known: list[str] = []
+        self._in_lines: list[str] = []
+        """The known ones, as they stand in a line of JSON."""
         self._shortest = 0
         self._escaped: dict[str, re.Pattern[str]] = {}
         self._unchanged = Unchanged()
@@ -196,6 +201,7 @@ class Redactor:
         known = sorted({*self._known, *forms}, key=len, reverse=True)
         self._shortest = len(known[-1])
         self._known = known
+        self._in_lines = [json_line(form)[1:-1] for form in known]
         self._escaped = {**self._escaped, value: _with_escapes(value)}
         self._unchanged = Unchanged()  # last: what other threads find by what was known before goes to the old one
 
@@ -232,6 +238,26 @@ class Redactor:
     def tree(self, value: Any, *, known_only: bool = False) -> Any:
         """The same for every string in nested mappings and lists, names of fields included."""
         return _tree(value, self.known if known_only else self.text)
+
+    def line(self, value: Any) -> tuple[str, Any]:
+        """The value as a line of JSON, and itself, both without secrets: `json_line` of `tree`, at a third of its cost.
+
+        Most lines hold nothing that might begin a secret; looked at as a whole, that is seen at once.
+
+        Raises:
+            RecursionError: it is nested too deeply.
+        """
+        text = json_line(value)
+        if self._may_hold_a_secret(text):
+            value = self.tree(value)
+            text = json_line(value)
+        return text, value
+
+    def _may_hold_a_secret(self, line: str) -> bool:
+        """Not False where `tree` replaces anything: a string stands in a line with its letters escaped one by one."""
+        if any(beginning in line for beginning in _BEGINNINGS) or any(value in line for value in self._in_lines):
+            return True
+        return bool(self._escaped) and ("%" in line or "\\" in line or "&#" in line) and bool(_ESCAPE.search(line))
 
 
 _NO_TEXT = frozenset({type(None), bool, int, float})

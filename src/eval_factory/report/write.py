@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from eval_factory.core.jsonl import json_line
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir, atomic_file, write_atomic
@@ -64,10 +63,10 @@ def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> Inst
         atomic_file(rundir.results_jsonl, mode=PRIVATE) as lines,
     ):
         for record in result.instances:
-            instance = redactor.tree(documents.instance_line(record))
-            outcome = redactor.tree(documents.result_line(record))
-            instances.write(json_line(instance) + "\n")
-            lines.write(json_line(outcome) + "\n")
+            text, instance = redactor.line(documents.instance_line(record))
+            instances.write(text + "\n")
+            text, outcome = redactor.line(documents.result_line(record))
+            lines.write(text + "\n")
             packed.add(instance, outcome)
     return packed
 
@@ -83,6 +82,6 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
     try:
         bodies = {name: json.loads(row[name]) for name in ("request", "response")}
-        return json_line(redactor.tree({**line, **bodies})) + "\n"
+        return redactor.line({**line, **bodies})[0] + "\n"
     except (RecursionError, ValueError):
-        return json_line(redactor.tree({**line, "request": row["request"], "response": row["response"]})) + "\n"
+        return redactor.line({**line, "request": row["request"], "response": row["response"]})[0] + "\n"

@@ -11,6 +11,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from eval_factory.core import redaction
+from eval_factory.core.jsonl import json_line
 from eval_factory.core.redaction import REDACTED, Redactor, is_placeholder, looks_like_key
 
 KEY = "plain-looking-value-77"
@@ -211,3 +212,33 @@ def test_only_so_many_texts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     texts = [f"patient {number}" for number in range(10)]
     assert [redactor.text(text) for text in texts * 2] == texts * 2
     assert redactor.text(f"{KEY} again") == f"{REDACTED} again"
+
+
+ODD_LETTERS = 'sk/Can\u00e9"\\ry\u2028+5f&3a9c1e7b\n%d48'
+HIDDEN = [
+    *(ENCODINGS[name](key) for name in ENCODINGS for key in (KEY, ODD_KEY)), ODD_LETTERS, json.dumps(ODD_LETTERS),
+    "sk-0123456789abcdef", "a://b:c@d", "Authorization: Bearer abc.def-123", "Bearer 9bQzCANARY7Kd0PLx2Mn",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", "nothing at all", "95 % of 5 &amp; \\n", "https://example.org/a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("redactor", [Redactor(), Redactor([KEY, ODD_KEY, ODD_LETTERS])], ids=["of shapes", "of keys"])
+def test_a_line_is_that_of_the_redacted_value(redactor: Redactor) -> None:
+    """Whatever hides a secret, and wherever in the value it stands."""
+    for text in HIDDEN:
+        for around in ("", "before ", "\n", "\ud800", '"', "\\", "\u2028"):
+            hidden = f"{around}{text}{around}"
+            for value in (hidden, {hidden: 1}, {"a": [1.5, {"b": (hidden, None)}]}, [hidden, "sk-"]):
+                clean = redactor.tree(value)
+                assert redactor.line(value) in ((json_line(clean), clean), (json_line(value), value))
+                assert redactor.line(value)[0] == json_line(clean)
+
+
+def test_what_begins_no_secret_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    redactor = Redactor([KEY])
+    monkeypatch.setattr(Redactor, "tree", lambda *_: pytest.fail("it was gone through"))
+    value = {"prompt": "Context: 95 % of \u00e9 \\ 5 & 6\nAnswer:", "n": [1, None, ("x", 2.5)], "k": KEY[:-1]}
+    assert redactor.line(value) == (json_line(value), value)
+    redactor.learn("Context: 95 % of")
+    with pytest.raises(pytest.fail.Exception, match="gone through"):
+        redactor.line(value)
