@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from eval_factory.core.rundir import write_atomic
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
 from eval_factory.helm.standalone import standalone_judges, standalone_model

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.gate import Check, GateResult
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.rundir import PRIVATE, RunDir, sha256_of, write_atomic
+from eval_factory.core.rundir import PRIVATE, RunDir, sha256_of
 from eval_factory.report.checksums import STATEMENT_TYPE
 from eval_factory.report.reader import StoredResult, load_result
 

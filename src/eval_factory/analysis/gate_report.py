@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, Outcome
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.markdown_cells import cell
-from eval_factory.core.rundir import write_atomic
 
 SUITE = "eval-factory gate"
 _WORD: dict[Outcome, str] = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}

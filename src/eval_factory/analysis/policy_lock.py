@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from eval_factory.analysis.gate_policy import Policy
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.rundir import write_atomic
 
 _SHA256, _LOCKED = "sha256", "locked_at"
 

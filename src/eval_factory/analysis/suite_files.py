@@ -6,7 +6,7 @@ from eval_factory.analysis.suite_document import csv_text, document, rows, usage
 from eval_factory.analysis.suite_markdown import markdown
 from eval_factory.analysis.suite_page import suite_page
 from eval_factory.analysis.suite_records import SuiteResults
-from eval_factory.core.rundir import write_atomic
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.report import documents
 

@@ -32,7 +32,8 @@ def report(
         write_plots(folders, plots)
         if output is None:
             return
-    from eval_factory.core.rundir import PRIVATE, write_atomic
+    from eval_factory.core.atomic_files import write_atomic
+    from eval_factory.core.rundir import PRIVATE
     from eval_factory.report.page.stored_pages import page_of
     from eval_factory.report.reader import load_result
 

@@ -19,7 +19,7 @@ def write_for(purpose: str, folders: Sequence[Path], output: Path | None) -> Non
         ConfigError: there is not one folder.
         PrerequisiteError: the folder holds no result.
     """
-    from eval_factory.core.rundir import write_atomic
+    from eval_factory.core.atomic_files import write_atomic
     from eval_factory.report.purposes import written_for
     from eval_factory.report.reader import load_result
 

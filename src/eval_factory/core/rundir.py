@@ -13,19 +13,17 @@ import hashlib
 import os
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TextIO
 
+from eval_factory.core.atomic_files import PUBLIC, write_atomic
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.lock_holder import Holder
 
 PRIVATE = 0o600
-PUBLIC = 0o644
 PRIVATE_FOLDER = 0o700
 MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
 ORPHAN_WAIT_S = 60.0
@@ -353,32 +351,6 @@ class RunDir:
             f" but what it started goes on: {program}\n"
             f"  end it{f' (kill {holder.program})' if holder.program else ''}, then run the same command again"
         )
-
-
-@contextmanager
-def atomic_file(path: Path, *, mode: int = PUBLIC) -> Iterator[TextIO]:
-    """A file to write to, so that a reader sees the old file or the new one, never a part.
-
-    The user's umask takes away from `mode`, as from every other file.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -> None:
-    """Write `text`, whole or in parts, as `atomic_file` does."""
-    with atomic_file(path, mode=mode) as file:
-        file.writelines([text] if isinstance(text, str) else text)
 
 
 def sha256_of(path: Path) -> str:

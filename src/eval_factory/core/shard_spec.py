@@ -10,7 +10,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eval_factory.core.rundir import PRIVATE, write_atomic
+from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.rundir import PRIVATE
 
 SPEC_FILE, DONE_FILE = "shard.json", "done.json"
 

@@ -22,9 +22,10 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.foreign_text import one_line, said_in
 from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE, write_atomic
+from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import first_secret, secret_in, variable_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.transport import certificates, certificates_hint, proxy_for

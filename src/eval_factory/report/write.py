@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from eval_factory.core.atomic_files import atomic_file, renamed_together, write_atomic
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import TaskResult
-from eval_factory.core.rundir import PRIVATE, RunDir, atomic_file, write_atomic
+from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.report import documents
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.methods_text import methods_text
@@ -39,19 +40,22 @@ def write_reports(
     command = redactor.text(command)
     document = documents.evaluation_config(result, safe if given is None else redactor.tree(given), command)
     documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
-    packed = _write_lines(rundir, result, redactor)
-    with ThreadPoolExecutor(1) as beside:  # zlib needs no Python while it compresses
-        finished = beside.submit(packed.finish)
-        _write_responses(rundir, responses, redactor)
-    instances = finished.result()
-    stored = result_of(document, ())  # the page says what the folder says, digit by digit
-    methods = methods_text(stored, safe["config"], safe["target"])
-    write_atomic(rundir.report_html, page([Shown(stored, command, instances, methods)], redactor.text), mode=PRIVATE)
-    write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
-    results = documents.results_yml(result, safe, command)
-    documents.check(results, documents.RESULTS_SCHEMA)
-    write_atomic(rundir.results_yml, documents.to_yaml(results))
-    write_atomic(rundir.evaluation_config, documents.to_yaml(document))
+    with renamed_together():
+        packed = _write_lines(rundir, result, redactor)
+        with ThreadPoolExecutor(1) as beside:  # zlib needs no Python while it compresses
+            finished = beside.submit(packed.finish)
+            _write_responses(rundir, responses, redactor)
+        instances = finished.result()
+        stored = result_of(document, ())  # the page says what the folder says, digit by digit
+        methods = methods_text(stored, safe["config"], safe["target"])
+        write_atomic(
+            rundir.report_html, page([Shown(stored, command, instances, methods)], redactor.text), mode=PRIVATE
+        )
+        write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
+        results = documents.results_yml(result, safe, command)
+        documents.check(results, documents.RESULTS_SCHEMA)
+        write_atomic(rundir.results_yml, documents.to_yaml(results))
+        write_atomic(rundir.evaluation_config, documents.to_yaml(document))
     return stored
 
 

@@ -22,11 +22,12 @@ from eval_factory.analysis.annotation_sample import (
     sample_of,
 )
 from eval_factory.core.annotations import AnswerKey, Sample, read_annotations, read_sample
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.clinician_results import Clinicians
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rated_answers import Asked, Shown, asked_of
 from eval_factory.core.results import InstanceRecord
-from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, write_atomic
+from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
 from eval_factory.report.checksums import forget_checksums, write_checksums
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.report.reader import StoredResult, load_result

@@ -9,24 +9,9 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core import rundir
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.rundir import RunDir, write_atomic
-
-
-def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "sub" / "a.txt"
-    write_atomic(file, "one", mode=0o600)
-    assert file.read_text() == "one"
-    assert file.stat().st_mode & 0o777 == 0o600
-
-    def no_space(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(OSError, match="No space"):
-        write_atomic(file, "two")
-    assert file.read_text() == "one"
-    assert [path.name for path in file.parent.iterdir()] == ["a.txt"]
+from eval_factory.core.rundir import RunDir
 
 
 def test_a_program_that_could_not_be_ended_keeps_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

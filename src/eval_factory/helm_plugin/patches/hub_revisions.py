@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.rundir import write_atomic
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.helm_plugin.patches import lazy_imports
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")

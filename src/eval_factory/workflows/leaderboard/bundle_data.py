@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.rundir import PRIVATE, write_atomic
+from eval_factory.core.rundir import PRIVATE
 from eval_factory.data.network import offline, urls_of
 from eval_factory.data.pins import pins_of
 from eval_factory.data.place import BundleInUse, check_data, place, with_bundle

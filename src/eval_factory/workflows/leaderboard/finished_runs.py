@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import HelmError
-from eval_factory.core.rundir import RunDir, write_atomic
+from eval_factory.core.rundir import RunDir
 from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import says_nothing
 from eval_factory.plan.run_plan import EndpointPlan

@@ -11,11 +11,12 @@ from typing import TextIO
 
 import yaml
 
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.plain_yaml import YamlError, parse_own
-from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.data.fingerprint import files_under, fingerprints

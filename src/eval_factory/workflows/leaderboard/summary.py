@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import RunDir, write_atomic
+from eval_factory.core.rundir import RunDir
 from eval_factory.helm import output
 from eval_factory.helm.bookkeeping import is_score
 from eval_factory.helm.main_metric import chosen_main_metric

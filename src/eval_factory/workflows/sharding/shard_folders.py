@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.shard_spec import DONE_FILE, ShardSpec, folder_name, is_done
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.merged_stores import copy_changes, merge_store

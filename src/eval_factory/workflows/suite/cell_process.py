@@ -26,8 +26,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.jsonl import json_line
-from eval_factory.core.rundir import PRIVATE, write_atomic
+from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.served_url import SERVED_AT
 from eval_factory.workflows.suite.cell_spec import CellSpec
 

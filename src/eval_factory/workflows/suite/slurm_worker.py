@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import HelmError, InterruptedRunError, PrerequisiteError
-from eval_factory.core.rundir import PRIVATE, RunDir, write_atomic
+from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.shard_spec import folder_name
 from eval_factory.core.signals import interrupt_on_signals
 from eval_factory.core.suite_dir import SuiteDir, suite_dir

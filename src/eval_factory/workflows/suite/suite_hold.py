@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from eval_factory.core.atomic_files import PUBLIC
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.lock_holder import Holder
-from eval_factory.core.rundir import PUBLIC, RunDir
+from eval_factory.core.rundir import RunDir
 from eval_factory.core.suite_dir import SuiteDir
 
 LOOKED_AT_S = 1.0
