@@ -19,7 +19,7 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools import TOOLS, Job
@@ -65,8 +65,11 @@ def get(url: str) -> dict[str, float]:
         return loaded
 
 
-def measure(tool: str, latency_ms: float, concurrency: int, count: int) -> Measured:
-    """One whole run in a folder of its own. Raises RuntimeError with the tool's last words where it fails."""
+def measure(tool: str, latency_ms: float, concurrency: int, count: int, *, memory: bool = False) -> Measured:
+    """One whole run in a folder of its own. Raises RuntimeError with the tool's last words where it fails.
+
+    `memory`: look at it all the time. That takes part of a processor, so such a run's times are not shown.
+    """
     with tempfile.TemporaryDirectory() as name, endpoint(latency_ms) as url:
         folder = Path(name) / "run"
         folder.mkdir()
@@ -79,11 +82,13 @@ def measure(tool: str, latency_ms: float, concurrency: int, count: int) -> Measu
                 command.argv, stdout=output, stderr=output, cwd=folder, env={**os.environ, **command.env}
             ) as process,
         ):
-            while process.poll() is None:
-                peak = max(peak, sum(memory_mb(process.pid).values()))
-                if time.monotonic() - started > RUN_LIMIT_S:
-                    process.kill()
-                time.sleep(SAMPLE_S)
+            try:
+                while memory and process.poll() is None and time.monotonic() - started < RUN_LIMIT_S:
+                    peak = max(peak, sum(memory_mb(process.pid).values()))
+                    time.sleep(SAMPLE_S)
+                process.wait(RUN_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
         wall, after = time.monotonic() - started, os.times()
         stats = get(f"{url}/stats")
         if process.returncode != 0 or stats["requests"] < count:
@@ -133,7 +138,7 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=1000)
     parser.add_argument("--settings", nargs="+", default=["0:32", "50:32", "500:128"], help="latency_ms:concurrency")
     parser.add_argument("--tools", nargs="+", choices=list(TOOLS), default=list(TOOLS))
-    parser.add_argument("--repeat", type=int, default=1, help="the median run is shown")
+    parser.add_argument("--repeat", type=int, default=1, help="the median run is shown; memory is of a run before them")
     parser.add_argument("--output", type=Path, help="also write the table here")
     arguments = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every start compiles every source, of each tool
@@ -141,10 +146,12 @@ def main() -> None:
     for setting in arguments.settings:
         latency, concurrency = setting.split(":")
         runs: dict[str, list[Measured]] = defaultdict(list)
+        each = [(tool, float(latency), int(concurrency), arguments.instances) for tool in arguments.tools]
+        peaks = {one[0]: measure(*one, memory=True).peak_mb for one in each}
         for _ in range(arguments.repeat):  # the tools take turns: what else the machine does meets all of them
-            for tool in arguments.tools:
-                runs[tool].append(measure(tool, float(latency), int(concurrency), arguments.instances))
-        rows += [median_of(runs[tool]) for tool in arguments.tools]
+            for one in each:
+                runs[one[0]].append(measure(*one))
+        rows += [replace(median_of(runs[tool]), peak_mb=peak) for tool, peak in peaks.items()]
         print(table(rows[-len(arguments.tools) :]), flush=True)
     if arguments.output:
         arguments.output.write_text(table(rows))

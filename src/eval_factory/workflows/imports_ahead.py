@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+
+NICENESS = 15
+"""helm-run, which asks meanwhile, gets nearly all that it can use."""
 
 
 class ImportsAhead:
@@ -30,6 +36,7 @@ class ImportsAhead:
             self._thread.start()
 
     def _do_all(self) -> None:
+        give_way()
         imports = [partial(importlib.import_module, name) for name in self._modules]
         steps: list[Callable[[], object]] = [*imports, *self._then]
         for step in steps:
@@ -45,3 +52,10 @@ class ImportsAhead:
         self._enough.set()
         if self._thread is not None:
             self._thread.join()
+
+
+def give_way() -> None:
+    """Let this thread have what others leave of the processors: on Linux each thread has a priority of its own."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

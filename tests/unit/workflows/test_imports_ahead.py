@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.workflows.imports_ahead import ImportsAhead
+from eval_factory.workflows.imports_ahead import NICENESS, ImportsAhead
 
 
 @pytest.fixture
@@ -72,3 +73,33 @@ def test_without_modules_there_is_no_thread() -> None:
     before = threading.active_count()
     ImportsAhead([]).begin()
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(("platform", "expected"), [("linux", 1), ("darwin", 0)])
+def test_it_gives_way_where_threads_have_priorities(
+    platform: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere the priority would be the whole process's, or another one's of that number."""
+    given: list[tuple[int, int, int]] = []
+    done = threading.Event()
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(os, "setpriority", lambda *what: given.append(what))
+    ahead = ImportsAhead([], [done.set])
+    ahead.begin()
+    assert done.wait(10)
+    ahead.wait()
+    assert len(given) == expected
+    assert all((kind, niceness) == (os.PRIO_PROCESS, NICENESS) for kind, _, niceness in given)
+    assert threading.get_native_id() not in [thread for _, thread, _ in given]
+
+
+def test_where_priorities_are_refused_it_imports_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    done = threading.Event()
+    monkeypatch.setattr(os, "setpriority", refused)
+    ahead = ImportsAhead([], [done.set])
+    ahead.begin()
+    assert done.wait(10)
+    ahead.wait()
