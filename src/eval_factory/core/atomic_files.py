@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,7 +23,7 @@ def atomic_file(path: Path, *, mode: int = PUBLIC) -> Iterator[TextIO]:
     The user's umask takes away from `mode`, as from every other file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     others = _together.get()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ class Holder:
     @classmethod
     def this_process(cls) -> Holder:
         """From now on."""
-        return cls(os.getpid(), socket.gethostname(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        return cls(os.getpid(), this_host(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
 
     @classmethod
     def written_in(cls, file: Path) -> Holder | None:
@@ -42,7 +41,12 @@ class Holder:
     @property
     def is_gone(self) -> bool:
         """Whether it is known to have ended; a process of another machine is not looked for."""
-        return self.host == socket.gethostname() and not is_running(self.pid)
+        return self.host == this_host() and not is_running(self.pid)
+
+
+def this_host() -> str:
+    """As `socket.gethostname` has it; to import that takes as long as much of what a dry run does."""
+    return os.uname().nodename
 
 
 def is_running(pid: int) -> bool:

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -266,6 +265,8 @@ class RunDir:
         Raises:
             PrerequisiteError: the folder cannot be made or written to.
         """
+        import tempfile  # imported here: a dry run makes no folder
+
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             if not self.marker.exists():
