@@ -10,7 +10,6 @@ import json
 import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.earlier_answers import EarlierAnswers
+from eval_factory.endpoint.group_commit import GroupCommit, Statement
 from eval_factory.endpoint.json_body import JsonBody
 
 APPLICATION_ID = 0x45464143
@@ -112,13 +112,6 @@ class DamagedCacheError(Exception):
     """The file is no cache of ours, or cannot be read as one."""
 
 
-@dataclass
-class _Job:
-    statements: list[tuple[str, tuple[Any, ...]]]
-    written: bool = False
-    error: Exception | None = None
-
-
 class ResponseCache:
     """Any thread may read and write; the folder's lock keeps other processes out."""
 
@@ -129,10 +122,9 @@ class ResponseCache:
         self._run_id = run_id
         create_or_check(path)
         self._readers = threading.local()
-        self._waiting: deque[_Job] = deque()
-        self._writing = threading.Lock()
-        self._writer = _connect(path, check_same_thread=False)
-        self._keys = {row[0] for row in self._writer.execute("SELECT key FROM responses")}
+        writer = _connect(path, check_same_thread=False)
+        self._keys = {row[0] for row in writer.execute("SELECT key FROM responses")}
+        self._writer = GroupCommit(writer)
 
     def holds(self, key: str) -> bool:
         return key in self._keys
@@ -178,80 +170,34 @@ class ResponseCache:
         if changed is not None:
             row = (changed.url, changed.model_id, json.dumps(dict(changed.changes), sort_keys=True))
             statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
-        self._commit(statements)
+        self._writer.commit(statements)
         self._keys.add(answer.key)
 
     def journal(self, attempt: Attempt) -> None:
         """Note an attempt that brought no new answer."""
-        self._commit([self._attempt(attempt)])
+        self._writer.commit([self._attempt(attempt)])
 
     def archive_answer(self, key: str, attempt: Attempt) -> None:
         """Keep an answer under a key that no request has, so that it is asked for anew; `attempt` says why."""
         rename = ("UPDATE responses SET key = key || '#' || created WHERE key = ?", (key,))
-        self._commit([rename, self._attempt(attempt)])
+        self._writer.commit([rename, self._attempt(attempt)])
         self._keys.discard(key)
 
     def close(self) -> None:
-        with self._writing:
-            self._writer.close()
+        self._writer.close()
 
-    def _attempt(self, a: Attempt) -> tuple[str, tuple[Any, ...]]:
+    def _attempt(self, a: Attempt) -> Statement:
         values = (
             self._run_id, a.key, a.role, a.attempt, a.outcome, a.status, a.error, a.started, a.latency_s,
             a.prompt_tokens, a.completion_tokens,
         )  # fmt: skip
         return "INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
 
-    def _commit(self, statements: list[tuple[str, tuple[Any, ...]]]) -> None:
-        job = _Job(statements)
-        self._waiting.append(job)
-        with self._writing:
-            if not job.written and job.error is None:
-                self._write_all_that_waits()
-        if job.error is not None:
-            raise job.error
-        if not job.written:
-            raise sqlite3.OperationalError("whoever was to write it was interrupted")
-
-    def _write_all_that_waits(self) -> None:
-        """In one transaction; where that fails, each job in its own, so that one costs no other its answer."""
-        jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        try:
-            self._write(jobs)
-        except Exception as together:
-            for job in jobs:
-                job.error = together if _is_locked(together) else self._write_alone(job)
-
-    def _write_alone(self, job: _Job) -> Exception | None:
-        """Why it could not be written."""
-        try:
-            self._write([job])
-        except Exception as error:
-            return error
-        return None
-
-    def _write(self, jobs: list[_Job]) -> None:
-        try:
-            with self._writer:
-                for job in jobs:
-                    for statement, values in job.statements:
-                        self._writer.execute(statement, values)
-        except BaseException:
-            self._writer.rollback()  # where it was the commit that failed, Python 3.10 leaves the transaction open
-            raise
-        for job in jobs:
-            job.written = True
-
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
         if connection is None:
             connection = self._readers.connection = _connect(self.path)
         return connection
-
-
-def _is_locked(error: Exception) -> bool:
-    """Whether another program holds the file: each try waits for long."""
-    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 _kept_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it takes time

@@ -97,10 +97,10 @@ def save_together(
             told[number] = error
 
     threads = [threading.Thread(target=save, args=(number,)) for number in range(len(attempts))]
-    with kept._writing:
+    with kept._writer._writing:
         for thread in threads:
             thread.start()
-        while len(kept._waiting) < len(threads):
+        while len(kept._writer._waiting) < len(threads):
             time.sleep(0.001)
     for thread in threads:
         thread.join()
@@ -119,40 +119,6 @@ def test_what_cannot_be_written_costs_no_other_its_answer(tmp_path: Path) -> Non
     assert {row["key"] for row in response_cache.read_answers(kept.path)} == others
     assert sorted(row["key"] for row in response_cache.read_attempts(kept.path)) == sorted(others)
     assert set(kept._keys) == others
-
-
-def test_a_good_batch_is_one_transaction(tmp_path: Path) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    statements: list[str] = []
-    kept._writer.set_trace_callback(statements.append)
-    assert save_together(kept, [attempt(str(n)) for n in range(20)]) == [None] * 20
-    assert statements.count("COMMIT") == 1
-
-
-def test_whoever_writes_for_all_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-
-    def interrupted(jobs: list[object]) -> None:
-        if jobs:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(kept, "_write", interrupted)
-    told = save_together(kept, [attempt(str(n)) for n in range(5)])
-    assert sum(isinstance(error, sqlite3.OperationalError) for error in told) == 4
-
-
-def test_a_file_that_another_program_holds_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    tried = []
-
-    def locked(jobs: list[object]) -> None:
-        tried.append(len(jobs))
-        raise sqlite3.OperationalError("database is locked")
-
-    monkeypatch.setattr(kept, "_write", locked)
-    told = save_together(kept, [attempt(str(n)) for n in range(5)])
-    assert [str(error) for error in told] == ["database is locked"] * 5
-    assert tried == [5]
 
 
 def test_kept_answers_are_read_once_for_all_uses(tmp_path: Path) -> None:
