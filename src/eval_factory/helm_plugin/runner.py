@@ -35,7 +35,7 @@ from eval_factory.helm_plugin.judge_requests import requests_to_judges
 from eval_factory.helm_plugin.patches import apply, execution_record, hub_revisions
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
-from eval_factory.helm_plugin.score_trivial_answers import SHARE, score_trivial_answers
+from eval_factory.helm_plugin.score_trivial_answers import SHARE, clock_for, score_trivial_answers
 from eval_factory.helm_plugin.session import session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 
@@ -89,7 +89,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         state, self._annotated = self._annotated, None
         if state is None:
             return
-        limit = TimeLimit(self._seconds_so_far() / SHARE)
+        limit = TimeLimit(self._seconds_so_far() / SHARE, clock_for(run_spec))
         failed = score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path), limit)
         if failed is not None:
             message = f"what trivial answers score could not be computed: {failed}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.core.time_limit import OutOfTime, TimeLimit
+from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
 from eval_factory.helm.bookkeeping import is_score
 from eval_factory.helm.trivial_answers import Question, Strategy, strategies, with_answer
 from eval_factory.helm.trivial_scores import VERSION, StrategyScores, TrivialScores, read_trivial_scores
@@ -44,6 +45,14 @@ FORMS = {
 """Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
 EXECUTED = frozenset({"pass", "code_eval_acc"})
 """Names of HELM's basic metrics that execute the answer."""
+
+
+def clock_for(run_spec: RunSpec) -> Clock:
+    """What their time is measured by: of this thread on a processor, so that a busy machine leaves out nothing that an
+    idle one computes. A query is executed by another process, which is waited for.
+    """
+    executed = any(spec.class_name == SQL for spec in run_spec.metric_specs)
+    return time.monotonic if executed else time.thread_time
 
 
 def score_trivial_answers(

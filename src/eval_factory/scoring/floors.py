@@ -71,7 +71,7 @@ class FloorScores:
     @classmethod
     def of(
         cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: Form | None,
-        clock: Clock = time.monotonic,
+        clock: Clock = time.thread_time,
     ) -> FloorScores:  # fmt: skip
         """
         Args:

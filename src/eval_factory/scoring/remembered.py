@@ -54,7 +54,7 @@ class Remembered:
 
 def clock_of(remembered: Remembered | None) -> Clock:
     """The real one of a first collection."""
-    return time.monotonic if remembered is None else remembered.clock()
+    return time.thread_time if remembered is None else remembered.clock()
 
 
 def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:

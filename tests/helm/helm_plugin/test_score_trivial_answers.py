@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +39,7 @@ from eval_factory.helm.trivial_scores import TrivialScores, read_trivial_scores
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
-from eval_factory.helm_plugin.score_trivial_answers import BASIC, EXECUTED, FORMS, SQL, score_trivial_answers
+from eval_factory.helm_plugin.score_trivial_answers import BASIC, EXECUTED, FORMS, SQL, clock_for, score_trivial_answers
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.known_floors import known_floors
 
@@ -226,6 +227,12 @@ def test_what_there_is_no_time_for_is_named_and_done_the_next_time(tmp_path: Pat
     later = scored(tmp_path, states)
     assert (means(later)["always A"], later.left_out) == (0.5, [])
     assert scored(tmp_path, yes_no("no"), limit=limit(0.5)).left_out == ["all"]
+
+
+def test_a_busy_machine_leaves_out_nothing_that_an_idle_one_computes() -> None:
+    """Only what another process does is measured by the time that it takes."""
+    assert clock_for(spec_of(MetricSpec(class_name=BASIC, args={"names": ["exact_match"]}))) is time.thread_time
+    assert clock_for(spec_of(MetricSpec(class_name=BASIC, args={}), MetricSpec(class_name=SQL))) is time.monotonic
 
 
 def test_known_data_sets_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
