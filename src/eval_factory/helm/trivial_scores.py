@@ -19,8 +19,8 @@ class StrategyScores:
     """One way to answer: an answer, or a score, for each question, in their order."""
 
     name: str
-    values: dict[str, list[float | None]]
-    """HELM's name of a metric -> its value of each question."""
+    values: dict[str, list[int | float | None]]
+    """HELM's name of a metric -> its value of each question. 0 and 1 are read as the same two objects each time."""
     answer: str | None = None
     """Where it is the same to every question; else `answers` has them."""
     answers: list[str] | None = None
@@ -62,8 +62,17 @@ class TrivialScores:
         Raises:
             OSError, ValueError: it cannot be written.
         """
-        document = {"version": self.version} | _given(self) | {"strategies": [_given(one) for one in self.strategies]}
+        strategies = [_given(one) | {"values": _plain(one.values)} for one in self.strategies]
+        document = {"version": self.version} | _given(self) | {"strategies": strategies}
         write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
+
+
+def _plain(values: dict[str, list[int | float | None]]) -> dict[str, list[int | float | None]]:
+    """Whole numbers without a fraction: there are dozens of columns."""
+    return {
+        name: [int(value) if isinstance(value, float) and value.is_integer() else value for value in column]
+        for name, column in values.items()
+    }
 
 
 def _given(record: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
+from typing import cast
 
 from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import Floor, Score
@@ -24,6 +25,7 @@ from eval_factory.scoring.lenient import lenient_metrics
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import helm_mean
+from eval_factory.scoring.shared_keys import SharedKeys
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_floors import known_floors
 
@@ -85,10 +87,13 @@ class FloorScores:
         made = cls(trivial, [], form, limit)
         try:
             with limit:
+                questions = _questions(trivial)
                 for scored in trivial.strategies:
-                    values = list(_metrics_of(scored, trivial, metrics))
+                    if any(len(column) != len(trivial.questions) for column in scored.values.values()):
+                        raise ValueError("a column without a value for each question")
+                    values = list(_metrics_of(scored, metrics, questions))
                     made._strategies.append(_Strategy(scored, values, Corrections.of(plan, values)))
-        except ValueError as error:  # a column without a value for each question
+        except ValueError as error:
             made._failed = error
         return made
 
@@ -162,22 +167,31 @@ class FloorScores:
 
 
 def _metrics_of(
-    scored: StrategyScores, trivial: TrivialScores, metrics: Sequence[MetricValues]
+    scored: StrategyScores, metrics: Sequence[MetricValues], questions: Mapping[str | None, SharedKeys]
 ) -> Iterator[MetricValues]:
-    """With the labels that the run's own metrics have; of instances that were not perturbed."""
+    """With the labels that the run's own metrics have; of instances that were not perturbed.
+
+    Args:
+        questions: by their split.
+    """
     for metric in metrics:
         column = scored.values.get(metric.name)
-        if column is None or metric.perturbation is not None:
+        if column is None or metric.perturbation is not None or metric.split not in questions:
             continue
-        values: dict[InstanceKey, float] = {
-            (id_, trial, None): value
-            for (id_, trial, split), value in zip(trivial.questions, column, strict=True)
-            if split == metric.split and value is not None
-        }
+        values = questions[metric.split].column(column)
         if values:
             yield MetricValues(
-                metric.label, metric.name, None, merged=True, scale=metric.scale, values=values, split=metric.split
-            )
+                metric.label, metric.name, None, merged=True, scale=metric.scale,
+                values=cast("dict[InstanceKey, float]", values),  # nobody changes them
+                split=metric.split,
+            )  # fmt: skip
+
+
+def _questions(trivial: TrivialScores) -> dict[str | None, SharedKeys]:
+    """By their split."""
+    keys = [((id_, number, None), split) for id_, number, split in trivial.questions]
+    splits = dict.fromkeys(split for _, split in keys)
+    return {one: SharedKeys([key if split == one else None for key, split in keys]) for one in splits}
 
 
 def _of_table(data_sha256: str) -> dict[str, Floor]:

@@ -23,10 +23,13 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
         "run": "r",
         "questions": [["a", 0, "test"], ["b", 0, None]],
         "strategies": [
-            {"name": "always A", "answer": "A", "values": {"exact_match": [1.0, None]}},
+            {"name": "always A", "answer": "A", "values": {"exact_match": [1, None]}},
             {"name": "random", "answers": ["A", "B"], "values": {}},
         ],
     }, "what is a default is not written"
+    assert '"exact_match": [1, null]' in (tmp_path / names.TRIVIAL_SCORES_FILE).read_text()
+    (read,) = (one for one in (read_trivial_scores(tmp_path) or made).strategies if one.name == "always A")
+    assert type(read.values["exact_match"][0]) is int, "which is the same object each time"
     assert [same.answer_to(1), drawn.answer_to(0), drawn.answer_to(1)] == ["A", "A", "B"]
 
 
