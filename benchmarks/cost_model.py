@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 class Measured:
     """Of one process tree, on one machine; the figures stand in benchmarks/README.md."""
 
-    request_s: float = 0.0007
+    request_s: float = 0.0005
     """Of the processor, for a request: a process asks no faster than one in this time (benchmarks/throughput.py)."""
-    start_s: float = 1.0
+    start_s: float = 0.8
     """From the command to the first request (benchmarks/throughput.py)."""
     task_s: float = 0.1
     """A task of Slurm, over its own time: 1,200 tasks on six places."""
-    after_s: float = 0.0012
-    """An instance, from the last answer to the end: HELM's metrics and files, collecting (benchmarks/scale.py)."""
-    base_mb: float = 152.0
-    instance_kb: float = 7.3
+    after_s: float = 0.0008
+    """An instance, from the last answer to the end: HELM's metrics and files, collecting (benchmarks/throughput.py)."""
+    base_mb: float = 193.0
+    instance_kb: float = 5.9
     """Memory of the tree: of itself, and of each instance of 500 characters (benchmarks/memory.py)."""
     disk_kb: float = 8.0
     """An instance on disk: the journal of requests and the files of the result."""
