@@ -20,7 +20,7 @@ from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.executors.base import Finished, ProcessSpec
-from eval_factory.executors.program_ahead import ProgramAhead
+from eval_factory.executors.program_ahead import ProgramAhead, started
 
 TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
@@ -71,18 +71,7 @@ def run_logged(
 
 def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
     try:
-        return subprocess.Popen(
-            list(spec.argv),
-            env=dict(spec.env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-            pass_fds=(spec.lock.descriptor,),
-        )
+        return started(spec.argv, spec.env, inherited=spec.lock.descriptor)
     except FileNotFoundError as error:
         raise PrerequisiteError(
             f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"

@@ -18,6 +18,29 @@ _BEGIN = "import sys; sys.path[0] = sys.argv.pop(1); from {module} import main; 
 """As a console script is found: what lies in the current folder is not imported."""
 
 
+def started(argv: Sequence[str], env: Mapping[str, str], *, inherited: int) -> subprocess.Popen[str]:
+    """A process in a group of its own, without standard input, whose output and errors come as one text.
+
+    Args:
+        inherited: a descriptor that it has too.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    return subprocess.Popen(
+        list(argv),
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+        pass_fds=(inherited,),
+    )
+
+
 class ProgramAhead:
     """One process, which becomes the program when it is told to, or is ended. Thread-safe for one user only."""
 
@@ -35,19 +58,9 @@ class ProgramAhead:
         self._own, theirs = socket.socketpair()
         self._process: subprocess.Popen[str] | None = None
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _BEGIN.format(module=module), str(Path(sys.executable).parent),
-                 str(theirs.fileno())],
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
-            )  # fmt: skip
+            found_in, descriptor = str(Path(sys.executable).parent), theirs.fileno()
+            argv = [sys.executable, "-c", _BEGIN.format(module=module), found_in, str(descriptor)]
+            self._process = started(argv, env, inherited=descriptor)
         finally:
             theirs.close()
             if self._process is None:

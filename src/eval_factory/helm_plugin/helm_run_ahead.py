@@ -16,13 +16,10 @@ from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.handed_over import received
 from eval_factory.helm_plugin.patches import lazy_imports
 
-NEEDED = (
-    "eval_factory.demo.benchmark", "eval_factory.helm_plugin.choice_order_expander",
-    "eval_factory.helm_plugin.choice_scenario", "eval_factory.helm_plugin.conversation_scenario",
-    "eval_factory.helm_plugin.rubric.rubric_scenario", "eval_factory.helm_plugin.network_guard",
-    "eval_factory.helm_plugin.parent", "eval_factory.helm_plugin.settings_file", "eval_factory.helm_plugin.client",
-    "eval_factory.helm_plugin.session", "eval_factory.helm_plugin.unscorable_answers",
-)  # fmt: skip
+NEEDED = tuple(
+    f"eval_factory.helm_plugin.{name}"
+    for name in ("benchmarks", "network_guard", "parent", "settings_file", "client", "session", "unscorable_answers")
+)
 """What the plug-in and the runner import; they themselves look at the environment when they are imported."""
 SELDOM_USED = ("ubelt", "pyhocon", "mako", "filelock")
 """What HELM imports at its top, a third of its import, for plug-ins in files, credentials, templates and downloads."""

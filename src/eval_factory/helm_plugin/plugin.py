@@ -10,14 +10,9 @@ import logging
 import os
 import sys
 
-import eval_factory.demo.benchmark  # registers sample_medical_qa
-import eval_factory.helm_plugin.choice_order_expander  # registers shuffle_choices
-import eval_factory.helm_plugin.choice_scenario  # registers the published multiple-choice benchmarks
-import eval_factory.helm_plugin.conversation_scenario  # registers the run spec of conversations
-import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - registers the run specs of rubric benchmarks
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin import network_guard, parent, settings_file
+from eval_factory.helm_plugin import benchmarks, network_guard, parent, settings_file  # noqa: F401 - registered
 from eval_factory.helm_plugin.patches.apply import apply_patches
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 

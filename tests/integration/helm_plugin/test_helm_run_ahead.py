@@ -20,7 +20,9 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 BEGUN = MODULE.rpartition(".")[2].encode()
 INSTANCES = 4
 
-pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+pytestmark = pytest.mark.skipif(len(PROCESSORS) < 2, reason="needs Linux with two processors")
 
 
 @dataclass
@@ -59,7 +61,7 @@ def written(folder: Path, url: str, name: str, **params: object) -> Path:
 
 def run(file: Path, *, processors: int | None = None) -> subprocess.CompletedProcess[str]:
     """From the folder of the run config. `processors`: how many of them the program may use."""
-    some = sorted(os.sched_getaffinity(0))[:processors]
+    some = PROCESSORS[:processors]
     return subprocess.run(
         [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file)],
         cwd=file.parent,

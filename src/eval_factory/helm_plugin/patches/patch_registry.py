@@ -1,7 +1,9 @@
 """Every patch of HELM: what it replaces, on which versions, for which run specs, and what happens where it cannot.
 
-Nothing of HELM is replaced but through this list (`apply.py` goes through it, in this order), and always in memory: no
-file of HELM's is edited. Functions are named, not imported: a run imports the patches that it needs and no other.
+Nothing of HELM's behaviour is replaced but through this list (`apply.py` goes through it, in this order), and always in
+memory: no file of HELM's is edited. A helm-run that was begun ahead (`helm_run_ahead.py`) has registered HELM's own
+configurations before it is told what to run, and leaves out to do so again. Functions are named, not imported: a run
+imports the patches that it needs and no other.
 """
 
 from __future__ import annotations
