@@ -9,6 +9,11 @@ THRESHOLD = 50_000
 """Objects made since the last look, Python's own value being 700."""
 
 
+def keep_what_there_is() -> None:
+    """Python looks no more at what was made so far: it lives to the end of the process."""
+    gc.freeze()
+
+
 def collect_rarely() -> None:
     """And not at the end: Python would look through all objects twice, although the system takes their memory back."""
     gc.set_threshold(THRESHOLD, 20, 20)

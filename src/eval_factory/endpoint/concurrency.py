@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from eval_factory.endpoint import waiting
+
 DECREASE = 0.7
 
 
@@ -61,11 +63,21 @@ class AdaptiveConcurrency:
 
     def enter(self) -> float:
         """Waits for a place; the time at which it was given."""
+        if not self._enters_at_once():
+            waiting.elsewhere(self._wait_for_a_place)
+        return time.monotonic()
+
+    def _enters_at_once(self) -> bool:
+        with self._condition:
+            free = self._inside < self._limit.places
+            self._inside += free
+        return free
+
+    def _wait_for_a_place(self) -> None:
         with self._condition:
             while self._inside >= self._limit.places:
                 self._condition.wait()
             self._inside += 1
-        return time.monotonic()
 
     def leave(self) -> None:
         with self._condition:

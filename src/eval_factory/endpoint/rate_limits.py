@@ -17,6 +17,8 @@ from typing import Any
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
+from eval_factory.endpoint import waiting
+
 WINDOW_S = 120.0
 """A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
 PATIENCE_S = 900.0
@@ -180,7 +182,9 @@ class RateLimiter:
         """Return when the request may be sent, or when `stop` is set. In the order of coming: nobody starves."""
         if not self._limits:
             return
-        tokens = estimated_tokens(body) if self._counts_tokens else 0
+        waiting.elsewhere(self._wait, estimated_tokens(body) if self._counts_tokens else 0, stop)
+
+    def _wait(self, tokens: int, stop: threading.Event) -> None:
         with self._door:
             for _ in self.tries(tokens):
                 if stop.wait(POLL_S):

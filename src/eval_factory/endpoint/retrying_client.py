@@ -18,7 +18,7 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
 from eval_factory.core.budget import AnyPurse
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_api, waiting
 from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.endpoint_errors import (
@@ -228,7 +228,7 @@ class RetryingClient:
                     raise EndpointGone(self._outage_message(str(failed))) from None
                 if pause is None:
                     raise failed from None
-                self._stop.wait(pause)
+                waiting.elsewhere(self._stop.wait, pause)
                 attempt += 1
                 continue
             except RequestFailed as failed:
@@ -320,8 +320,8 @@ class RetryingClient:
         deadline, pause = time.monotonic() + self._transport.timeout_s, NVCF_FIRST_PAUSE_S
         if reply.status != 202:
             return reply
-        waiting = reply.headers.get("NVCF-REQID")
-        if not waiting:
+        held = reply.headers.get("NVCF-REQID")
+        if not held:
             raise TransientFailure("the cloud function answered 202 without NVCF-REQID", 202, {})
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
             self._raise_if_stopped()
@@ -329,10 +329,10 @@ class RetryingClient:
                 raise TransientFailure(
                     f"the cloud function gave no answer within {self._transport.timeout_s:g} s", 202, {}
                 )
-            self._stop.wait(pause)
+            waiting.elsewhere(self._stop.wait, pause)
             pause = min(2 * pause, NVCF_LONGEST_PAUSE_S)
             with contextlib.suppress(TransportError):
-                reply = self._transport.get(f"{status_url}/{waiting}", headers)
+                reply = self._transport.get(f"{status_url}/{held}", headers)
         return reply
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], slot: float) -> openai_api.Completion:

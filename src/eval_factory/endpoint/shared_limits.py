@@ -11,18 +11,21 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
-from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.endpoint import waiting
 from eval_factory.endpoint.endpoint_errors import EndpointUnusable
 from eval_factory.endpoint.rate_limits import estimated_tokens
 
 GREETING_WITHIN_S = 60.0
 """The server may be a busy process; that it is none at all shows at once."""
+_Answer: TypeAlias = "Future[Mapping[str, Any] | None]"
+
 LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
 
 
@@ -138,7 +141,7 @@ class _ServerConnection:
     def __init__(self, address: str) -> None:
         self._numbers = itertools.count(1)
         self._lock, self._sending = threading.Lock(), threading.Lock()
-        self._waiting: dict[int, tuple[threading.Event, SimpleQueue[Mapping[str, Any] | None]]] = {}
+        self._waiting: dict[int, tuple[threading.Event, _Answer]] = {}
         self._lost = False
         self._over: str | None = None
         self._watching: list[Callable[[str], None]] = []
@@ -171,13 +174,13 @@ class _ServerConnection:
         Raises:
             LimitsLost: there is none, and will be none.
         """
-        answer: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
+        answer: _Answer = Future()
         with self._lock:
             self._waiting[message["id"]] = stop, answer
             if self._lost or stop.is_set():  # nobody would wake this one
-                answer.put(None)
+                answer.set_result(None)
         self.tell(message)
-        found = answer.get()
+        found = waiting.result_of(answer)
         with self._lock:
             self._waiting.pop(message["id"], None)
             if found is None and self._lost:
@@ -205,14 +208,14 @@ class _ServerConnection:
         with self._lock:
             for stopped_by, answer in self._waiting.values():
                 if stopped_by is stop:
-                    answer.put(None)
+                    _give(answer, None)
 
     def lose(self) -> None:
         """Nobody answers any more: wake all."""
         with self._lock:
             self._lost = True
             for _, answer in self._waiting.values():
-                answer.put(None)
+                _give(answer, None)
 
     def close(self) -> None:
         self.lose()
@@ -240,6 +243,11 @@ class _ServerConnection:
                 stop(over)
             return
         with self._lock:
-            waiting = self._waiting.get(message["id"])
-        if waiting is not None:
-            waiting[1].put(message)
+            if message["id"] in self._waiting:
+                _give(self._waiting[message["id"]][1], message)
+
+
+def _give(answer: _Answer, found: Mapping[str, Any] | None) -> None:
+    """The first that is given counts."""
+    if not answer.done():
+        answer.set_result(found)

@@ -27,6 +27,7 @@ from eval_factory.core.foreign_text import one_line, said_in
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import first_secret, secret_in, variable_of
+from eval_factory.endpoint import waiting
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.transport import certificates, certificates_hint, proxy_for
 
@@ -121,6 +122,9 @@ class OAuthSignIn:
         token = self._token
         if token is not None and token.is_fresh and f"Bearer {token.value}" != refused and self._file.exists():
             return token.value
+        return waiting.elsewhere(self._renewed, refused)
+
+    def _renewed(self, refused: str | None) -> str:
         with self._lock:
             self._token = self._shared(refused)
             self._redactor.learn(self._token.value)

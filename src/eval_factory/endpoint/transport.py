@@ -21,6 +21,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.served_url import SERVED_AT
+from eval_factory.endpoint import waiting
 from eval_factory.endpoint.http_answers import CHUNK, LARGEST_BODY, TOO_LARGE, Answer, UnusableHttp
 from eval_factory.endpoint.json_body import json_text
 from eval_factory.endpoint.watched_pools import Watch, watched
@@ -77,7 +78,8 @@ class Transport:
             None if isinstance(self._pools, urllib3.ProxyManager) else self._pools.connection_from_url(url)
         )
         self._no_retries = urllib3.Retry(False, redirect=False)
-        self._timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, timeout_s), read=timeout_s)
+        self._connect_timeout_s = min(CONNECT_TIMEOUT_S, timeout_s)
+        self._timeout = urllib3.Timeout(connect=self._connect_timeout_s, read=timeout_s)
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         """POST a JSON body.
@@ -98,8 +100,9 @@ class Transport:
             answer = self._again(method, url, data, all_headers)
             if answer is not None and not answer.is_coded:
                 return Reply(answer.status, answer.fields, answer.body)
-            response = self._open(method, url, data, all_headers) if answer is None else answer.as_urllib3_has_it()
-            return Reply(response.status, response.headers, _decoded(response))
+            if answer is not None:
+                return _reply(answer.as_urllib3_has_it())
+            return waiting.elsewhere(lambda: _reply(self._open(method, url, data, all_headers)))
         except urllib3.exceptions.HTTPError as error:
             if _wants_a_login(error):
                 return Reply(PROXY_LOGIN, {}, b"")
@@ -110,9 +113,10 @@ class Transport:
             raise told from error
 
     def _again(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> Answer | None:
-        """Over a connection that is there, as the last request was asked; None where urllib3 has to ask."""
+        """As the last request was asked; None where urllib3 has to ask."""
         if data and self._pool is not None and url.startswith(f"{self._origin}/"):
-            return self._pool.ask_again(method, url[len(self._origin) :], data, headers)  # type: ignore[no-any-return]
+            target = url[len(self._origin) :]
+            return self._pool.ask_again(method, target, data, headers, self._connect_timeout_s)  # type: ignore[no-any-return]
         return None
 
     def _open(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
@@ -127,6 +131,10 @@ class Transport:
         if self._pool is not None and url.startswith(f"{self._origin}/"):
             return self._pool.urlopen(method, url[len(self._origin) :], assert_same_host=False, **settings)  # type: ignore[no-any-return]
         return self._pools.urlopen(method, url, **settings)
+
+
+def _reply(response: urllib3.BaseHTTPResponse) -> Reply:
+    return Reply(response.status, response.headers, _decoded(response))
 
 
 def _decoded(response: urllib3.BaseHTTPResponse) -> bytes:

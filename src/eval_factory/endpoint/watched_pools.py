@@ -10,14 +10,18 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import urllib3
 from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.util.ssl_match_hostname import CertificateError
 
+from eval_factory.endpoint import waiting
 from eval_factory.endpoint.http_answers import Answer, WholeAnswer
+from eval_factory.endpoint.socket_calls import receive, send_all
 
 _LENGTH = b"\r\nContent-Length: "
 _HUNG_UP = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EPROTOTYPE})
@@ -52,10 +56,10 @@ class Watch:
                     self._thread = None
                     return
             now = time.monotonic()
-            for waiting, deadline in list(self._waiting.items()):
+            for late, deadline in list(self._waiting.items()):
                 if now > deadline:
                     with contextlib.suppress(OSError):
-                        waiting.shutdown(socket.SHUT_RDWR)
+                        late.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass(frozen=True)
@@ -86,27 +90,31 @@ class _Head:
 def _watched_connection(base: Any, watch: Watch) -> type[Any]:
     class Connection(base):  # type: ignore[misc]
         response_class = WholeAnswer
-        sent = b""
-        """Header and body of the last request that urllib3 made."""
+        learn: Callable[[_Head | None], None] | None = None
+        """Is told the header of the request that urllib3 makes."""
         _deadline = math.inf
         _held: list[bytes] | None = None
 
-        def request(self, *arguments: Any, **settings: Any) -> None:
+        def request(
+            self, method: str, url: str, body: Any = None, headers: Mapping[str, str] | None = None, **settings: Any
+        ) -> None:
             """Send header and body in one write, within the request's time; urllib3 has that of connecting for it."""
             self._deadline = time.monotonic() + watch.limit_s
             held: list[bytes] = []
             self._held = held
             try:
-                super().request(*arguments, **settings)
+                super().request(method, url, body, headers, **settings)
             finally:
                 self._held = None
             if self.sock is None:
                 self.connect()
             self.sock.settimeout(None)  # the watch ends it; a timeout of its own costs two system calls each way
-            self.sent = b"".join(held)
+            sent = b"".join(held)
+            if self.learn is not None and body:
+                self.learn(_Head.of(sent, body, method, url, headers or {}))
             watch.begin(self.sock, self._deadline)
             try:
-                self.send(self.sent)
+                self.send(sent)
             finally:
                 watch.end(self.sock)
 
@@ -143,11 +151,11 @@ def _exchange(connected: socket.socket, request: bytes, watch: Watch) -> Answer:
     watch.begin(connected, deadline)
     try:
         try:
-            connected.sendall(request)
+            send_all(connected, request)
         except OSError as error:  # as urllib3: whoever hangs up may have answered
             if error.errno not in _HUNG_UP:
                 raise
-        answer.read(connected.recv)
+        answer.read(partial(receive, connected))
     finally:
         watch.end(connected)
     _raise_if_cut(answer, deadline)
@@ -163,29 +171,34 @@ def watched(pool: Any, watch: Watch) -> type[HTTPConnectionPool]:
         """Of the last request that urllib3 made."""
 
         def _make_request(self, conn: Any, method: str, url: str, **settings: Any) -> urllib3.BaseHTTPResponse:
-            response = super()._make_request(conn, method, url, **settings)
-            body, sent, conn.sent = settings.get("body"), conn.sent, b""
-            if body:
-                self._head = _Head.of(sent, body, method, url, settings["headers"])
-            return response  # type: ignore[no-any-return]
+            conn.learn = self._learn
+            try:
+                return super()._make_request(conn, method, url, **settings)  # type: ignore[no-any-return]
+            finally:
+                conn.learn = None
 
-        def ask_again(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer | None:
-            """What `urlopen` does, in a fraction of its time, where the like was asked before over a connection
-            that is free. None where it was not: `urlopen` has to. Raises what it raises.
+        def _learn(self, head: _Head | None) -> None:
+            self._head = head
+
+        def ask_again(
+            self, method: str, target: str, body: bytes, headers: Mapping[str, str], connect_timeout_s: float
+        ) -> Answer | None:
+            """What `urlopen` does, in a fraction of its time, where the like was asked before. None where it was not:
+            `urlopen` has to. Raises what it raises.
             """
             head = self._head
             if head is None or not head.is_of(method, target, headers):
                 return None
             connection = self._get_conn()
-            if connection.sock is None:
-                self._put_conn(connection)
-                return None
             answer: Answer | None = None
             try:
+                if connection.sock is None:
+                    connection.timeout = connect_timeout_s
+                    waiting.elsewhere(connection.connect)
                 answer = _exchange(connection.sock, head.with_body(body), watch)
             except TimeoutError as error:  # the system gave up: it sent again and again, and nobody confirmed it
                 raise urllib3.exceptions.ReadTimeoutError(self, target, "Read timed out.") from error
-            except ssl.SSLError as error:
+            except (ssl.SSLError, CertificateError) as error:
                 raise urllib3.exceptions.SSLError(error) from error
             except (OSError, http.client.HTTPException) as error:
                 raise urllib3.exceptions.ProtocolError("Connection aborted.", error) from error

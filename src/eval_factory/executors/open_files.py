@@ -9,9 +9,8 @@ from eval_factory.core.errors import PrerequisiteError
 
 ALWAYS_OPEN = 64
 """What helm-run has open beside its requests: logs, data, pipes; 9 were counted, and libraries may have theirs."""
-OPEN_PER_REQUEST = 4
-"""A connection, and for the thread that waits for it cache.db with its write-ahead log; there are a quarter more
-threads than requests (`eval_factory.helm_plugin.asking_threads`)."""
+OPEN_PER_REQUEST = 3
+"""A connection, and for a thread that waits for it (a judge's) cache.db with its write-ahead log."""
 
 _ONE_AT_A_TIME = threading.Lock()
 """The limit is the process's: of two runs in two threads, none may take back what the other was given."""

@@ -31,7 +31,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import filled, secret_in
 from eval_factory.core.served_url import reached
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_api, waiting
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -194,7 +194,7 @@ class Endpoint:
             future = None if mine else self._in_flight[asked.key] or Future()
             self._in_flight[asked.key] = future
         if future is not None:
-            return future.result()
+            return waiting.result_of(future)
         try:
             kept = (self._from_cache(variant.key) for variant in self._variants_of(asked))
             reply = next((found for found in kept if found is not None), None) or self._ask(asked)

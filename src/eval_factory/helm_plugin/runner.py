@@ -14,7 +14,6 @@ from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
-from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 from helm.common.object_spec import get_class_by_name
@@ -28,7 +27,6 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.time_limit import TimeLimit
 from eval_factory.helm import names
 from eval_factory.helm_plugin import entry_failures, judge_prompts, network_guard
-from eval_factory.helm_plugin.asking_threads import MoreThreads
 from eval_factory.helm_plugin.capabilities import needed_capability
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.judge_requests import requests_to_judges
@@ -67,8 +65,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._annotated: ScenarioState | None = None
         executor: Any = self.executor
         annotator: Any = self.annotator_executor
-        asking = MoreThreads(executor, self._places_of)
-        self.executor: Any = _Reporting(asking, self._before_asking, lambda _state: self._after_asking())
+        self.executor: Any = _Reporting(executor, self._before_asking, lambda _state: self._after_asking())
         self.annotator_executor: Any = _Reporting(annotator, self._before_judging, self._after_judging)
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
@@ -168,14 +165,6 @@ class EvalRunner(Runner):  # type: ignore[misc]
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         print(f"{message}", file=sys.stderr, flush=True)
         self._session.events.emit(events.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
-
-    def _places_of(self, state: ScenarioState) -> int | None:
-        """How many requests our client lets go on at once. Where others share its limits, each has its own threads."""
-        if self._session.limits is not None:
-            return None
-        client = get_model_deployment(state.adapter_spec.model_deployment).client_spec
-        places = (client.args or {}).get("parallelism")
-        return places if isinstance(places, int) else None
 
     def _before_asking(self, state: ScenarioState) -> None:
         self._stop_where_data_were_refused()

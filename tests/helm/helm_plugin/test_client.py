@@ -20,12 +20,13 @@ from eval_factory.core.events import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin import client, session
-from eval_factory.helm_plugin.asking_threads import threads_for
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
+from in_event_loop import WAYS
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
 REQUEST = Request(model="m/m", model_deployment="m/m", prompt="p", max_tokens=5, temperature=0.0)
@@ -129,8 +130,9 @@ def test_two_equal_requests_at_once_are_sent_once(server: ScriptedEndpoint, tmp_
     assert len(server.requests) == 1
 
 
-def test_more_threads_than_places_send_no_more_requests_at_once(server: ScriptedEndpoint, tmp_path: Path) -> None:
-    """As `asking_threads` has HELM ask."""
+def test_in_an_event_loop_no_more_requests_go_on_than_there_are_places(
+    server: ScriptedEndpoint, tmp_path: Path
+) -> None:
     places, counts, lock = 16, [0, 0], threading.Lock()
 
     def answer(_prompt: str) -> str:
@@ -145,10 +147,70 @@ def test_more_threads_than_places_send_no_more_requests_at_once(server: Scripted
     server.answer = answer
     endpoint = endpoint_at(server, tmp_path, parallelism=places)
     requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(100)]
-    with ThreadPoolExecutor(threads_for(places)) as pool:
-        assert all(result.success for result in pool.map(endpoint.make_request, requests))
+    assert all(result.success for result in EventLoop(2 * places).run(endpoint.make_request, requests))
     assert counts == [0, places]
     assert len(server.requests) == 100
+    assert len(kept_in(tmp_path)) == 100
+
+
+def test_in_an_event_loop_equal_requests_are_sent_once(server: ScriptedEndpoint, tmp_path: Path) -> None:
+    """Other requests go on meanwhile."""
+    released, asked = threading.Event(), []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        if prompt == REQUEST.prompt:
+            released.wait(30)
+        elif prompt == "last":
+            released.set()
+        return prompt
+
+    server.answer = answer
+    endpoint = endpoint_at(server, tmp_path, parallelism=4)
+    others = [dataclasses.replace(REQUEST, prompt=prompt) for prompt in ("other", "last")]
+    results = EventLoop(4).run(endpoint.make_request, [REQUEST, REQUEST, *others])
+    assert [result.completions[0].text for result in results] == ["p", "p", "other", "last"]
+    assert sorted(asked) == ["last", "other", "p"]
+
+
+class OnceTooMany(ScriptedEndpoint):
+    """Refuses the first two requests for "0"."""
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answer = super().reply(path, headers, body)
+        prompts = [kept["messages"][-1]["content"] for kept in self.requests]
+        too_many = body["messages"][-1]["content"] == "0" and prompts.count("0") <= 2
+        return (503, {"error": {"message": "busy"}}) if too_many else (status, answer)
+
+
+def test_in_an_event_loop_others_go_on_while_one_is_tried_again(tmp_path: Path) -> None:
+    with OnceTooMany(lambda prompt: prompt) as server:
+        endpoint = endpoint_at(server, tmp_path, max_retries=2, parallelism=2)
+        requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(20)]
+        results = EventLoop(2).run(endpoint.make_request, requests)
+        assert [result.completions[0].text for result in results] == [str(number) for number in range(20)]
+        prompts = [body["messages"][-1]["content"] for body in server.requests]
+        assert prompts[-1] == "0"
+        assert sorted(prompts[:-1]) == sorted(["0", *map(str, range(20))])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_model_is_unknown_however_it_is_asked(way: str, server: ScriptedEndpoint, tmp_path: Path) -> None:
+    """What holds for every request ends them all; no other is begun."""
+    server.status = 404
+    endpoint = endpoint_at(server, tmp_path, parallelism=4)
+    requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(50)]
+
+    def ask_all() -> None:
+        if way == "loop":
+            EventLoop(4).run(endpoint.make_request, requests)
+        else:
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(endpoint.make_request, requests))
+
+    with pytest.raises(EndpointStopped, match="404"):
+        ask_all()
+    assert 1 <= len(server.requests) <= 4
 
 
 class Refusing(ScriptedEndpoint):

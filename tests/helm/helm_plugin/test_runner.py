@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helm.common.object_spec import ObjectSpec
 
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
@@ -212,18 +211,3 @@ def test_a_limit_is_told_at_the_end_of_each_run_however_it_ends(
         made.run_all(specs("good", "bad", "at the limit"))
     assert len(told.ends) == 3
     assert told.ends[-1] == len(told.events)
-
-
-@pytest.mark.parametrize(("limits", "seen"), [(None, 16), ("shared", None)])
-def test_the_clients_own_limit_says_how_many_threads_ask(
-    limits: str | None, seen: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where several runs share a limit, the threads of each are what keeps it to its own."""
-    spec = ObjectSpec("eval_factory.helm_plugin.client.EndpointClient", {"parallelism": 16})
-    deployments = {"m/m": SimpleNamespace(client_spec=spec), "m/n": SimpleNamespace(client_spec=ObjectSpec("x"))}
-    monkeypatch.setattr(runner, "get_model_deployment", deployments.__getitem__)
-    own = object.__new__(runner.EvalRunner)
-    own._session = SimpleNamespace(limits=limits)  # type: ignore[assignment]
-    for deployment, places in (("m/m", seen), ("m/n", None)):
-        state = SimpleNamespace(adapter_spec=SimpleNamespace(model_deployment=deployment))
-        assert own._places_of(state) == places

@@ -4,10 +4,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
+from eval_factory.endpoint import waiting
+from eval_factory.endpoint.event_loop import ROUND, EventLoop
 from eval_factory.endpoint.group_commit import GroupCommit, Statement
 
 NUMBER = "INSERT INTO numbers VALUES (?, ?)"
@@ -101,3 +104,28 @@ def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         group.commit([(WORD, ("b",))])
     assert committed(tmp_path / "a.db", "SELECT word FROM words") == [("a",)]
+
+
+def test_in_an_event_loop_those_of_a_round_are_one_transaction(tmp_path: Path) -> None:
+    """One that cannot be written costs no other its place."""
+    connection = connection_to(tmp_path / "a.db")
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    group, told, gate = GroupCommit(connection), [], Future[None]()
+
+    def process(number: int) -> None:
+        waiting.result_of(gate)
+        if number == ROUND:
+            with pytest.raises(sqlite3.OperationalError, match="no such table"):
+                group.commit([("INSERT INTO nowhere VALUES (?)", (number,))])
+        else:
+            group.commit([(NUMBER, (None, number))])
+        told.append(number)
+        assert number == ROUND or (number,) in committed(tmp_path / "a.db", "SELECT number FROM numbers")
+
+    threading.Timer(0.05, gate.set_result, (None,)).start()
+    EventLoop(ROUND + 2).run(process, range(ROUND + 2))
+    assert sorted(told) == list(range(ROUND + 2))
+    first = [statement.split()[0] for statement in statements][: ROUND + 2]
+    assert first == ["BEGIN", *["INSERT"] * ROUND, "COMMIT"]
+    assert len(committed(tmp_path / "a.db", "SELECT * FROM numbers")) == ROUND + 1

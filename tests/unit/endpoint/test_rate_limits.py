@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from eval_factory.endpoint import rate_limits
+from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.rate_limits import (
     MINUTE_MS,
     Patience,
@@ -153,6 +154,18 @@ def taken(limiter: RateLimiter, bodies: list[dict[str, Any]]) -> list[float]:
 def test_so_many_requests_in_an_interval_whoever_asks() -> None:
     times = taken(RateLimiter(4, None, per_ms=200), [{}] * 12)
     assert all(later - earlier > 0.15 for earlier, later in zip(times, times[4:], strict=False))
+
+
+def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute() -> None:
+    limiter, stop, seen = RateLimiter(1, None, per_ms=300), threading.Event(), []
+
+    def process(number: int) -> None:
+        if number < 2:
+            limiter.wait({}, stop)
+        seen.append(number)
+
+    EventLoop(2).run(process, range(6))
+    assert seen == [0, 2, 3, 4, 5, 1]
 
 
 def test_so_many_tokens_in_an_interval() -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint import limit_server
+from eval_factory.endpoint import limit_server, waiting
 from eval_factory.endpoint.endpoint_errors import EndpointUnusable
+from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.rate_limits import RateLimiter
@@ -112,6 +113,24 @@ def test_many_threads_of_several_processes_are_within_one_limit() -> None:
         threads = [InThread(lambda admission=admission: work(admission)) for admission in admissions * 8]  # type: ignore[misc]
         assert all(thread.ended() and thread.raised is None for thread in threads)
     assert (most, done) == (3, 3 * 8 * 5)
+
+
+def test_in_an_event_loop_others_go_on_while_one_waits_for_its_turn() -> None:
+    """Within the same limit, and each has its turn."""
+    with LimitServer({"g": LimitOf(2)}) as server, limits_at(server.address) as limits:
+        admission = admission_of(limits)
+        inside, seen = 0, []
+
+        def process(_: int) -> None:
+            nonlocal inside
+            with admission.slot():
+                inside += 1
+                seen.append(inside)
+                waiting.elsewhere(time.sleep, 0.01)
+                inside -= 1
+
+        EventLoop(8).run(process, range(20))
+        assert (len(seen), max(seen)) == (20, 2)
 
 
 def test_a_process_that_ends_gives_back_what_it_has() -> None:

@@ -15,6 +15,7 @@ import pytest
 from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
+from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
@@ -101,6 +102,19 @@ def test_many_threads_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> N
     with ThreadPoolExecutor(32) as pool:
         headers = set(pool.map(lambda n: sign_ins[n % 8].header(), range(64)))
     assert len(headers) == len(tokens.given) == 1
+
+
+def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpoint, tmp_path: Path) -> None:
+    tokens.delay_s = 0.2
+    sign_in, seen = signed_in(tokens, tmp_path), []
+
+    def process(number: int) -> None:
+        seen.append((number, sign_in.header() if number < 2 else None))
+
+    EventLoop(3).run(process, range(9))
+    assert [number for number, _ in seen[:7]] == list(range(2, 9))
+    assert {header for _, header in seen[7:]} == {f"Bearer {tokens.given[0]}"}
+    assert len(tokens.given) == 1
 
 
 def test_missing_variables_are_named(tokens: TokenEndpoint, tmp_path: Path) -> None:

@@ -6,12 +6,18 @@ import errno
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import ConnectTimeoutError
+from urllib3.util.ssl_match_hostname import CertificateError
 
+from eval_factory.endpoint import transport as transport_module
 from eval_factory.endpoint.transport import Reply, Transport, TransportError
+from in_event_loop import WAYS, runs_in
 from token_answers import forget_proxies_and_certificates
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -23,6 +29,11 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_proxies_and_certificates(monkeypatch)
 
 
+@pytest.fixture(autouse=True, params=WAYS)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs_in(request.param, Transport, "post", monkeypatch)
+
+
 class Scripted:
     """Gives these answers in turn, on as many connections as it takes; an empty one hangs up."""
 
@@ -31,7 +42,7 @@ class Scripted:
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1?a=b"
         self.heads: list[bytes] = []
         self.connections = 0
-        self.hung_up = threading.Event()
+        self.hung_up, self.ended = threading.Event(), threading.Event()
         self._answers = list(answers)
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -48,6 +59,7 @@ class Scripted:
                         break
             self.hung_up.set()
         self._socket.close()
+        self.ended.set()
 
     def _head(self, connection: socket.socket) -> bytes:
         data = b""
@@ -71,14 +83,17 @@ def asked(server: Scripted, times: int) -> list[Reply]:
 def test_a_request_is_sent_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a new connection, and on one that is used again."""
     sent: list[bytes] = []
-    sendall = socket.socket.sendall
 
-    def noted(connected: socket.socket, data: bytes) -> None:
-        if not data.startswith(b"HTTP"):
-            sent.append(data)
-        sendall(connected, data)
+    def noting(write: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(connected: socket.socket, data: bytes) -> Any:
+            if bytes(data).startswith(b"POST"):
+                sent.append(bytes(data))
+            return write(connected, data)
 
-    monkeypatch.setattr(socket.socket, "sendall", noted)
+        return noted
+
+    for name in ("sendall", "send"):
+        monkeypatch.setattr(socket.socket, name, noting(getattr(socket.socket, name)))
     server = Scripted(PLAIN, PLAIN)
     assert [(reply.status, reply.data) for reply in asked(server, 2)] == [(200, b"{}")] * 2
     assert server.connections == 1
@@ -232,16 +247,20 @@ def test_what_goes_wrong_in_sending(error: OSError, told: str | None, monkeypatc
     server = Scripted(PLAIN, PLAIN, PLAIN)
     transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
     transport.post(server.url, {})
-    sendall = socket.socket.sendall
 
-    def failing(connected: socket.socket, data: bytes) -> None:
-        if told is None or data.startswith(b"HTTP"):
-            sendall(connected, data)
-        if not data.startswith(b"HTTP"):
-            raise error
+    def failing(write: Callable[..., Any]) -> Callable[..., Any]:
+        def fails(connected: socket.socket, data: bytes) -> Any:
+            ours = bytes(data).startswith(b"POST")
+            written = write(connected, data) if told is None or not ours else None
+            if ours:
+                raise error
+            return written
+
+        return fails
 
     with monkeypatch.context() as patched:
-        patched.setattr(socket.socket, "sendall", failing)
+        for name in ("sendall", "send"):
+            patched.setattr(socket.socket, name, failing(getattr(socket.socket, name)))
         if told is None:
             assert transport.post(server.url, {}).data == b"{}"
         else:
@@ -249,3 +268,61 @@ def test_what_goes_wrong_in_sending(error: OSError, told: str | None, monkeypatc
                 transport.post(server.url, {})
     assert transport.post(server.url, {}).data == b"{}"
     assert server.connections == (1 if told is None else 2)
+
+
+def test_a_new_connection_beside_is_asked_past_urllib3_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the time of connecting to be made in, and that of the request to be used."""
+    server, urllib3 = (
+        Scripted(*[PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")] * 3),
+        Counted(monkeypatch),
+    )
+    times: list[object] = []
+    connect = HTTPConnection.connect
+
+    def timed(connection: HTTPConnection) -> None:
+        times.append(connection.timeout)
+        connect(connection)
+
+    monkeypatch.setattr(HTTPConnection, "connect", timed)
+    monkeypatch.setattr(transport_module, "CONNECT_TIMEOUT_S", 3.0)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    assert [transport.post(server.url, {}).data for _ in range(3)] == [b"{}"] * 3
+    assert (urllib3.times, server.connections) == (1, 3)
+    assert times == [3.0] * 3
+
+
+def test_nobody_is_there_any_more() -> None:
+    server = Scripted(PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    transport.post(server.url, {})
+    assert server.hung_up.wait(60)
+    server.ended.wait(60)
+    with pytest.raises(TransportError, match="no connection could be made") as raised:
+        transport.post(server.url, {})
+    assert raised.value.unreachable
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ConnectTimeoutError(None, "late"), "no connection in time"),
+        (ssl.SSLCertVerificationError("not trusted"), "TLS failed: .*not trusted"),
+        (CertificateError("another name"), "TLS failed: .*another name"),
+    ],
+    ids=["late", "certificate", "name"],
+)
+def test_what_goes_wrong_in_connecting(error: Exception, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, whether urllib3 makes the first request of all or a later one has a connection of its own."""
+    server = Scripted(PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+
+    def failing(_connection: HTTPConnection) -> None:
+        raise error
+
+    for first in (True, False):
+        with monkeypatch.context() as patched:
+            patched.setattr(HTTPConnection, "connect", failing)
+            with pytest.raises(TransportError, match=told) as raised:
+                transport.post(server.url, {})
+        assert raised.value.unreachable, first
+        assert transport.post(server.url, {}).data == b"{}"

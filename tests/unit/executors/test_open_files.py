@@ -35,18 +35,18 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
     return allow
 
 
-@pytest.mark.parametrize(("soft", "hard"), [(1024, 4096), (464, 464), (NO_LIMIT, NO_LIMIT)])
+@pytest.mark.parametrize(("soft", "hard"), [(1024, 4096), (364, 364), (NO_LIMIT, NO_LIMIT)])
 def test_where_there_is_room_nothing_is_changed(soft: int, hard: int, limit: Limit) -> None:
     told = limit(soft, hard)
     make_room(100)
     assert told == []
 
 
-@pytest.mark.parametrize("hard", [464, 4096, NO_LIMIT])
+@pytest.mark.parametrize("hard", [364, 4096, NO_LIMIT])
 def test_the_limit_is_raised_to_what_is_needed_and_no_further(hard: int, limit: Limit) -> None:
-    told = limit(463, hard)
+    told = limit(363, hard)
     make_room(100)
-    assert told == [(464, hard)]
+    assert told == [(364, hard)]
 
 
 @pytest.mark.parametrize(("soft", "hard", "most"), [(256, 512, None), (512, 512, None), (512, NO_LIMIT, 600)])
@@ -55,14 +55,14 @@ def test_where_there_is_no_room_it_says_what_would_go(soft: int, hard: int, most
     with pytest.raises(PrerequisiteError) as told:
         make_room(300)
     assert str(told.value).splitlines() == [
-        f"300 requests at once (judges' included) need 1264 open files, and only {soft} are allowed here",
-        "  allow more (ulimit -n 1264), or let at most 112 requests go on at once (config.params.parallelism)",
+        f"300 requests at once (judges' included) need 964 open files, and only {soft} are allowed here",
+        "  allow more (ulimit -n 964), or let at most 149 requests go on at once (config.params.parallelism)",
     ]
 
 
 def test_where_nothing_would_go_nothing_is_advised(limit: Limit) -> None:
     limit(64, 66)
-    with pytest.raises(PrerequisiteError, match=r"\(ulimit -n 68\)$"):
+    with pytest.raises(PrerequisiteError, match=r"\(ulimit -n 67\)$"):
         make_room(1)
 
 
@@ -85,4 +85,4 @@ def test_two_threads_do_not_take_back_what_the_other_was_given(monkeypatch: pyte
     looking.wait()
     make_room(100)
     small.join()
-    assert limits == [64, 104, 464]
+    assert limits == [64, 94, 364]

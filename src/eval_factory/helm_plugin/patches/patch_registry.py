@@ -145,6 +145,7 @@ SPEED = (
         (f"{_ADAPTERS}.in_context_learning_adapter:InContextLearningAdapter._adapt_trial_index",),
         only_speed=True,
     ),
+    Patch("patches.fast_asking:asked_in_one_thread", ("helm.benchmark.executor:parallel_map",), only_speed=True),
     Patch(
         "patches.fast_scoring:one_window_service",
         ("helm.benchmark.window_services.window_service_factory:WindowServiceFactory.get_window_service",),

@@ -79,7 +79,7 @@ def test_what_only_makes_helm_quicker_never_stops_a_run() -> None:
         "download_nltk_data_only_when_needed", "import_only_the_run_specs_that_are_asked", "one_window_service",
         "rouge_scorers_when_used", "worst_case_without_perturbations", "output_files_in_one_pass", "pack_statistics",
         "normal_texts_kept", "requests_made_in_one_thread", "credentials_parsed_where_there_are_any",
-        "files_that_are_there_need_no_lock",
+        "files_that_are_there_need_no_lock", "asked_in_one_thread",
     }  # fmt: skip
 
 

@@ -1,0 +1,71 @@
+"""Sending and receiving, in a thread and in an event loop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from eval_factory.endpoint.event_loop import EventLoop
+from eval_factory.endpoint.socket_calls import receive, send_all
+from in_event_loop import LARGE, RUN, WAYS, all_is_sent_and_the_answer_read
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    near, far = socket.socketpair()
+    with near, far:
+        yield near, far
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_is_sent_to_a_slow_reader_and_the_answer_read(way: str, pair: tuple[socket.socket, socket.socket]) -> None:
+    all_is_sent_and_the_answer_read(*pair, way)
+
+
+def test_others_go_on_while_one_waits(pair: tuple[socket.socket, socket.socket]) -> None:
+    """For room to send, and for an answer."""
+    near, far = pair
+    third, fourth = socket.socketpair()
+    with third, fourth:
+
+        def process(number: int) -> bytes:
+            if number == 0:  # waits until the other one reads
+                send_all(near, LARGE[: 1 << 20])
+                return b"sent"
+            send_all(third, b"x")
+            got = bytearray()
+            while len(got) < 1 << 20:
+                got += receive(far, 1 << 16)
+            return bytes(got)
+
+        far.setblocking(False)
+        assert EventLoop(2).run(process, range(2)) == [b"sent", LARGE[: 1 << 20]]
+        assert fourth.recv(9) == b"x"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_end_of_a_connection(way: str, pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    far.close()
+
+    def read() -> bytes:
+        return receive(near, 9)
+
+    def send() -> bytes:
+        send_all(near, b"x")
+        return b""
+
+    near.settimeout(None if way == "thread" else 0.0)
+    assert RUN[way](read) == b""
+    with pytest.raises(BrokenPipeError):
+        RUN[way](send)
+
+
+def test_a_thread_is_not_told_that_nothing_came(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Only a loop knows how to wait; whoever receives without having sent finds out."""
+    near, _ = pair
+    near.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        receive(near, 9)
