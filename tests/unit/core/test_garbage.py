@@ -20,3 +20,10 @@ def test_seldom_and_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     garbage.collect_rarely()
     assert thresholds == [(garbage.THRESHOLD, 20, 20)]
     assert at_the_end == [gc.freeze]
+
+
+def test_what_there_is_is_looked_at_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("frozen"))
+    garbage.keep_what_there_is()
+    assert calls == ["frozen"]
