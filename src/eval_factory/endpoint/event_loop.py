@@ -11,8 +11,8 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from typing import ParamSpec, TypeVar
+from contextlib import ExitStack, suppress
+from typing import Any, ParamSpec, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -48,18 +48,18 @@ class EventLoop:
                 are waited for.
             BaseException: any other, at once; those that are under way are told to end.
         """
-        results: dict[int, T] = {}
+        results: list[Any] = [None] * len(items)
         failures: dict[int, Exception] = {}
-        left = deque(enumerate(items))
+        left = iter(enumerate(items))
 
         def work() -> None:
-            while left:
-                number, item = left.popleft()
+            for number, item in left:
+                if failures:
+                    break
                 try:
                     results[number] = process(item)
                 except Exception as error:
                     failures[number] = error
-                    left.clear()
             self._busy -= 1
 
         with ExitStack() as stack:
@@ -78,7 +78,7 @@ class EventLoop:
                 self._round()
         if failures:
             raise failures[min(failures)]
-        return [results[number] for number in range(len(items))]
+        return results
 
     def elsewhere(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self.result_of(self._helpers.submit(function, *args, **kwargs))
@@ -102,7 +102,8 @@ class EventLoop:
         self._returned.append(waits)
         if not self._rings:
             self._rings = True
-            self._wire.send(b"!")
+            with suppress(OSError):  # the loop was interrupted, and is closed
+                self._wire.send(b"!")
 
     def _round(self) -> None:
         if not self._ready:

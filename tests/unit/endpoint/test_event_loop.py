@@ -105,6 +105,19 @@ def test_the_first_failure_by_the_order_of_items_is_raised() -> None:
     assert waiting.running_loop() is None
 
 
+def test_after_a_failure_nothing_is_begun() -> None:
+    """Not by those either that have done nothing so far."""
+    begun = []
+
+    def process(number: int) -> None:
+        begun.append(number)
+        raise ValueError(number)
+
+    with pytest.raises(ValueError, match="0"):
+        EventLoop(8).run(process, range(20))
+    assert begun == [0]
+
+
 def test_an_interruption_ends_it_at_once() -> None:
     """Nobody waits for what the others wait for, and what they hold is given back."""
     given_back = []
