@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ MARKS = {"start_reasoning_token": "<think>", "end_reasoning_token": "</think>"}
 
 def ask(url: str, count: int, concurrency: int) -> str:
     """Milliseconds of processor time a request, and requests a second."""
-    from helm.common.general import parallel_map
+    from helm.benchmark import executor
     from helm.common.request import Request
 
     from eval_factory.core.garbage import collect_rarely
@@ -41,6 +43,8 @@ def ask(url: str, count: int, concurrency: int) -> str:
     from eval_factory.helm_plugin.client import EndpointClient
 
     collect_rarely()
+    if find_spec("eval_factory.helm_plugin.patches.fast_asking"):  # earlier checkouts ask in HELM's threads
+        import_module("eval_factory.helm_plugin.patches.fast_asking").asked_in_one_thread()
     prompts = [f"{row['CONTEXTS']} {row['QUESTION']}" for row in invented_data(count).values()]
     requests = [Request(model_deployment="m/m", model="m/m", prompt=prompt, max_tokens=1) for prompt in prompts]
     with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +55,7 @@ def ask(url: str, count: int, concurrency: int) -> str:
             adapter={**PLAIN, **MARKS},
         )  # fmt: skip
         before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-        results = parallel_map(client.make_request, requests, parallelism=concurrency)
+        results = executor.parallel_map(client.make_request, requests, parallelism=concurrency)
         wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
     assert all(result.success for result in results)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -66,7 +66,6 @@ class EventLoop:
             self._main = getcurrent()
             self._selector = stack.enter_context(selectors.DefaultSelector())
             self._bell, self._wire = (stack.enter_context(end) for end in socket.socketpair())
-            self._bell.setblocking(False)
             self._selector.register(self._bell, selectors.EVENT_READ)
             self._helpers = stack.enter_context(ThreadPoolExecutor(self._at_once, thread_name_prefix="waits"))
             stack.enter_context(waiting.run_by(self))

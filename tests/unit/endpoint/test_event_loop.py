@@ -137,6 +137,20 @@ def test_an_interruption_ends_it_at_once() -> None:
     assert waiting.running_loop() is None
 
 
+def test_what_comes_after_an_interruption_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
+    late: Future[None] = Future()
+
+    def process(number: int) -> None:
+        if number == 1:
+            raise KeyboardInterrupt
+        waiting.result_of(late)
+
+    with pytest.raises(KeyboardInterrupt):
+        EventLoop(2).run(process, range(2))
+    late.set_result(None)
+    assert caplog.text == ""
+
+
 def test_it_waits_for_what_a_socket_brings_and_takes() -> None:
     near, far = socket.socketpair()
     with near, far:

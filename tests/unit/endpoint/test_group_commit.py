@@ -106,6 +106,23 @@ def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     assert committed(tmp_path / "a.db", "SELECT word FROM words") == [("a",)]
 
 
+def test_an_event_loop_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
+    group, seen = GroupCommit(connection_to(tmp_path / "a.db")), []
+
+    def process(number: int) -> None:
+        group.commit([(NUMBER, (None, number))])
+        seen.append("committed")
+
+    def let_go() -> None:
+        seen.append("let go")
+        group._writing.release()
+
+    group._writing.acquire()
+    threading.Timer(0.05, let_go).start()
+    EventLoop(1).run(process, [1])
+    assert seen == ["let go", "committed"]
+
+
 def test_in_an_event_loop_those_of_a_round_are_one_transaction(tmp_path: Path) -> None:
     """One that cannot be written costs no other its place."""
     connection = connection_to(tmp_path / "a.db")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import socket
 import ssl
 import threading
@@ -30,8 +31,9 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True, params=WAYS)
-def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     runs_in(request.param, Transport, "post", monkeypatch)
+    return str(request.param)
 
 
 class Scripted:
@@ -69,7 +71,7 @@ class Scripted:
                 return b""
             data += piece
         head, _, body = data.partition(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
         while len(body) < length:
             body += connection.recv(1 << 16)
         return head
@@ -270,17 +272,19 @@ def test_what_goes_wrong_in_sending(error: OSError, told: str | None, monkeypatc
     assert server.connections == (1 if told is None else 2)
 
 
-def test_a_new_connection_beside_is_asked_past_urllib3_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the time of connecting to be made in, and that of the request to be used."""
+def test_a_new_connection_beside_is_asked_past_urllib3_too(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the time of connecting to be made in, and that of the request to be used. Nobody else waits for it."""
     server, urllib3 = (
         Scripted(*[PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")] * 3),
         Counted(monkeypatch),
     )
     times: list[object] = []
+    threads: list[threading.Thread] = []
     connect = HTTPConnection.connect
 
     def timed(connection: HTTPConnection) -> None:
         times.append(connection.timeout)
+        threads.append(threading.current_thread())
         connect(connection)
 
     monkeypatch.setattr(HTTPConnection, "connect", timed)
@@ -289,6 +293,29 @@ def test_a_new_connection_beside_is_asked_past_urllib3_too(monkeypatch: pytest.M
     assert [transport.post(server.url, {}).data for _ in range(3)] == [b"{}"] * 3
     assert (urllib3.times, server.connections) == (1, 3)
     assert times == [3.0] * 3
+    here = threading.current_thread()
+    assert [thread is here for thread in threads] == [way == "thread"] * 3
+
+
+def test_a_request_without_a_body_is_no_pattern_for_others() -> None:
+    server = Scripted(*[PLAIN] * 3)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    assert [transport.get(server.url).data, transport.post(server.url, {}).data] == [b"{}"] * 2
+    assert transport.get(server.url).data == b"{}"
+    assert [head.split()[0] for head in server.heads] == [b"GET", b"POST", b"GET"]
+
+
+def test_whoever_asks_no_more_leaves_no_connection(way: str) -> None:
+    """At once: Python looks for cycles seldom."""
+    server = Scripted(PLAIN, PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    transport.post(server.url, {})
+    gc.disable()
+    try:
+        del transport
+        assert server.hung_up.wait(60), way
+    finally:
+        gc.enable()
 
 
 def test_nobody_is_there_any_more() -> None:
