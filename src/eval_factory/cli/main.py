@@ -34,7 +34,6 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import KINDS
 
@@ -308,8 +307,7 @@ cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboa
 
 
 def main() -> None:
-    """Entry point: the one place where errors end and exit codes are made."""
-    collect_rarely()  # what is imported stays: looking for garbage in it finds none
+    """The one place where errors end and exit codes are made."""
     os.environ.setdefault(*NO_PLUGINS)
     make_ready()
     interrupt_on_signals()
