@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from eval_factory.core.garbage import collect_rarely
+from eval_factory.core.garbage import AT_BEGIN, collect_rarely
 
 
 def main() -> None:
     """Entry point. What is imported from here on stays: looking for garbage in it finds none."""
-    collect_rarely()
+    collect_rarely(AT_BEGIN)
     from eval_factory.cli.main import main as command_line  # here, as two dozen looks at what it imports take 5 ms
 
     command_line()
