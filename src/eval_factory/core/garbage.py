@@ -9,7 +9,7 @@ THRESHOLD = 50_000
 """Objects made since the last look, Python's own value being 700."""
 
 AT_BEGIN = 100_000
-"""The same, of a program that begins: what the dry run of a suite imports and reads is less, and one look takes 10 ms."""
+"""The same, of a program that begins: the dry run of a suite imports and reads less, and one look takes 10 ms."""
 
 
 def collect_rarely(threshold: int = THRESHOLD) -> None:
