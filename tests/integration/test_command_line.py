@@ -175,6 +175,9 @@ JOBS = {"eval_factory.config.slurm_model"}
 MODELS = {"pydantic", "yaml"}
 """What checks and reads files that somebody may have changed."""
 
+OTHERS = {f"eval_factory.cli.{name}" for name in ("compare_command", "suite_command", "verifying", "view_command")}
+"""Of other commands."""
+
 PLUG_INS = {"importlib.metadata", "email"}
 """What pydantic imports to look for plug-ins."""
 
@@ -187,14 +190,14 @@ BOARD = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h
     ("arguments", "heavy"),
     [
         (["--help"], HEAVY | RECORDS | MODELS),
-        (["ls"], HEAVY | RECORDS | MODELS | {"eval_factory.tasks.errata"}),
+        (["ls"], HEAVY | RECORDS | MODELS | OTHERS | {"eval_factory.tasks.errata"}),
         (["ls", "--tag", "jury"], HEAVY | RECORDS | MODELS | {"eval_factory.tasks.errata"}),
         (["ls", "--json"], HEAVY | RECORDS | PLUG_INS | {"eval_factory.config.model"}),
         (["ls", "medec"], HEAVY | RECORDS | {"eval_factory.config.model"}),
         (["ls", "aci_bench"], HEAVY | RECORDS | {"eval_factory.config.model"}),
         (["ls", "--all"], HEAVY | RECORDS),
         (["ls", "helm:mmlu"], HEAVY | RECORDS),
-        (CONFIG, HEAVY | RECORDS | JOBS | READERS | PLUG_INS),
+        (CONFIG, HEAVY | RECORDS | JOBS | READERS | PLUG_INS | OTHERS),
         (SUITE, HEAVY | {"eval_factory.core.results"}),
         (["leaderboard", "ls"], HEAVY),
         (BOARD, HEAVY),
@@ -217,6 +220,47 @@ def test_looking_imports_nothing_that_takes_long(arguments: list[str], heavy: se
         env=program_environment(PYDANTIC_DISABLE_PLUGINS="true"), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
+
+
+def test_a_dry_run_makes_its_records_in_the_quick_way(root: Path) -> None:
+    """None is a frozen dataclass (`frozen_record.py`), but for those of endpoints and the plan of one, which is such."""
+    code = (
+        "import inspect, sys\n"
+        "from eval_factory.cli.main import cli\n"
+        "cli.main(sys.argv[1:], standalone_mode=False)\n"
+        "for name in [name for name in sys.modules if name.startswith('eval_factory.')]:\n"
+        "    for kind in vars(sys.modules[name]).values():\n"
+        "        parameters = getattr(kind, '__dataclass_params__', None) if inspect.isclass(kind) else None\n"
+        "        if parameters and parameters.frozen: print(kind.__module__, file=sys.stderr)\n"
+    )
+    config = root / "test_cases" / "test_case_nim_llama_3_1_8b_pubmed_qa.yml"
+    finished = subprocess.run(
+        [sys.executable, "-c", code, "run_eval", "--run_config", str(config), "--dry_run"],
+        env=program_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    found = set(finished.stderr.split())
+    assert "pydantic.types" in found
+    ours = {
+        name for name in found if name.startswith("eval_factory.") and not name.startswith("eval_factory.endpoint.")
+    }
+    assert ours <= {"eval_factory.plan.run_plan"}
+
+
+def test_the_program_says_how_often_to_look_for_garbage_before_it_imports_much() -> None:
+    code = (
+        "import gc, sys\n"
+        "from eval_factory.__main__ import main\n"
+        "assert 'click' not in sys.modules\n"
+        "sys.argv = ['eval-factory', '--version']\n"
+        "try: main()\n"
+        "finally: assert gc.get_threshold()[0] >= 100_000\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", code], env=program_environment(), capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == run("--version").stdout
 
 
 def test_every_command_that_we_show_dry_runs(root: Path) -> None:

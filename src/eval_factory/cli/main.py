@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eval_factory import __version__
-from eval_factory.cli.compare_command import compare
-from eval_factory.cli.gate_command import gate
-from eval_factory.cli.import_command import import_config
-from eval_factory.cli.lazy import LazyGroup
+from eval_factory.cli.lazy import LazyCommands, LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.pydantic_import import import_pydantic
-from eval_factory.cli.report_command import report
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
-from eval_factory.cli.suite_command import run_suite
-from eval_factory.cli.verifying import reproduce, verify
-from eval_factory.cli.view_command import view
 from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
@@ -34,7 +27,6 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import KINDS
 
@@ -58,7 +50,24 @@ def _underscored(token: str) -> str:
     return token.replace("-", "_")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _underscored})
+LATER = {
+    "compare": "eval_factory.cli.compare_command:compare",
+    "report": "eval_factory.cli.report_command:report",
+    "gate": "eval_factory.cli.gate_command:gate",
+    "verify": "eval_factory.cli.verifying:verify",
+    "reproduce": "eval_factory.cli.verifying:reproduce",
+    "view": "eval_factory.cli.view_command:view",
+    "run_suite": "eval_factory.cli.suite_command:run_suite",
+    "import_config": "eval_factory.cli.import_command:import_config",
+}
+"""Commands that the others do not wait for: to import all of them takes milliseconds."""
+
+
+@click.group(
+    cls=LazyCommands,
+    later=LATER,
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _underscored},
+)
 @click.option("--debug", is_flag=True, help="Log in detail; HELM's log then holds prompts and answers.")
 @click.version_option(__version__, prog_name=PROGRAM)
 @click.pass_context
@@ -292,15 +301,7 @@ def print_schema(name: str) -> None:
     click.echo(schema_text(name), nl=False)
 
 
-cli.add_command(compare)
-cli.add_command(report)
-cli.add_command(gate)
-cli.add_command(verify)
-cli.add_command(reproduce)
-cli.add_command(view)
-cli.add_command(run_suite)
 cli.add_command(LazyGroup("suite", "eval_factory.cli.suite_command:suite", "Look at a suite of runs; stop it."))
-cli.add_command(import_config)
 cli.add_command(LazyGroup("data", "eval_factory.cli.data:data", "What runs need, for machines without a network."))
 cli.add_command(LazyGroup("export", "eval_factory.cli.export:export", "Results in the formats of other programs."))
 cli.add_command(LazyGroup("annotate", "eval_factory.cli.annotate_command:annotate", "People rate a sample of answers."))
@@ -308,8 +309,7 @@ cli.add_command(LazyGroup("leaderboard", "eval_factory.cli.leaderboard:leaderboa
 
 
 def main() -> None:
-    """Entry point: the one place where errors end and exit codes are made."""
-    collect_rarely()  # what is imported stays: looking for garbage in it finds none
+    """The one place where errors end and exit codes are made."""
     os.environ.setdefault(*NO_PLUGINS)
     make_ready()
     interrupt_on_signals()

@@ -6,7 +6,7 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
 from eval_factory.core.secrets import variable_of, variables_in
@@ -45,7 +46,7 @@ MOST_SHOWN = 200
 """Characters of a wrong value."""
 
 
-@dataclass(frozen=True)
+@frozen_record
 class Request:
     """What the command line said: the file, the flags that were given, the overrides."""
 
@@ -57,7 +58,7 @@ class Request:
     overrides: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen_record
 class Evaluation:
     """One merged and validated evaluation."""
 

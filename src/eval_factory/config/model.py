@@ -1,6 +1,8 @@
-"""The shape of a merged configuration. Nothing here has a default: those stand in framework.yml."""
+"""The shape of a merged configuration. Nothing here has a default: those stand in framework.yml.
 
-from __future__ import annotations
+The annotations are no texts (`from __future__ import annotations`): pydantic would compile each of them whenever a
+command begins.
+"""
 
 import re
 from typing import Annotated, Any, Literal
@@ -132,7 +134,7 @@ class Judge(StrictModel):
     tokens_per_minute: Positive | None = None
 
     @model_validator(mode="after")
-    def _one_way_of_signing_in(self) -> Judge:
+    def _one_way_of_signing_in(self) -> "Judge":
         if self.api_key is not None and self.oauth is not None:
             raise ValueError(f"judge {self.name}: api_key and oauth are two ways of signing in; give one of them")
         return self

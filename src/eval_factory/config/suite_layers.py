@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from eval_factory.config.load import interpolate, parse_overrides
 from eval_factory.config.merge import Source
 from eval_factory.config.suite_shape import TOP
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.redaction import REDACTED, looks_like_key
 from eval_factory.core.user_paths import expanded
@@ -26,7 +26,7 @@ NO_PRESET = (None, "none")
 """These take back the preset that a weaker layer chooses."""
 
 
-@dataclass(frozen=True)
+@frozen_record
 class SuiteLayer:
     """What one file, or one other source, says of a suite."""
 
@@ -46,7 +46,7 @@ class SuiteLayer:
         return f"{self.origin}: " if self.origin else ""
 
 
-@dataclass(frozen=True)
+@frozen_record
 class SuiteSources:
     """What the user gave."""
 

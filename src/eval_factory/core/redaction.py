@@ -12,11 +12,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.jsonl import json_line
 
 REDACTED = "[API_KEY_REDACTED]"
@@ -33,7 +33,7 @@ _HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
 
 
-@dataclass(frozen=True)
+@frozen_record
 class _Shape:
     """What a key looks like: a literal beginning, a pattern for what stands between, and one for the rest.
 

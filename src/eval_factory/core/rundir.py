@@ -14,12 +14,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from eval_factory.core.atomic_files import PUBLIC, write_atomic
 from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.lock_holder import Holder
 
 PRIVATE = 0o600
@@ -65,7 +66,7 @@ class Lock:
             write_atomic(self._file, self._holder.as_json())
 
 
-@dataclass(frozen=True)
+@frozen_record
 class RunDir:
     """Paths under one `output_dir`. Creating it touches nothing on disk."""
 

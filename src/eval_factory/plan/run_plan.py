@@ -14,6 +14,7 @@ from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
+from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.served_url import is_served
@@ -114,7 +115,7 @@ class EndpointPlan(EndpointSettings):
         return slug_of(self.alias or self.model_id)
 
 
-@dataclass(frozen=True)
+@frozen_record
 class Plan:
     """Everything that the later stages need to know."""
 

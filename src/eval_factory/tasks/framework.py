@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+
+from eval_factory.core.frozen_record import frozen_record
 
 FILE_NAME = "framework.yml"
 DATA_PATH = "data_path"
@@ -19,27 +21,15 @@ CHECKED = Path(__file__).with_name("framework_checked.json")
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-class _Record:
-    """A part of the file. pydantic checks a file that is not as it came with the program: `framework_file.py`.
-
-    What a dataclass would write of its own for each of them stands here once: that takes milliseconds of every command.
-    """
+class _Part:
+    """A part of the file. pydantic checks a file that is not as it came with the program: `framework_file.py`."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     """A key that it does not know is a mistake, not ignored."""
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
 
-    def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FrameworkInfo(_Record):
+@frozen_record
+class FrameworkInfo(_Part):
     name: str
     pkg_name: str
     full_name: str
@@ -47,16 +37,16 @@ class FrameworkInfo(_Record):
     url: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class NumbersOf(_Record):
+@frozen_record
+class NumbersOf(_Part):
     """A column of whole numbers in a table of the same folder."""
 
     file: str
     column: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FileLayout(_Record):
+@frozen_record
+class FileLayout(_Part):
     """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
     file: str | None = None
@@ -116,8 +106,8 @@ class FileLayout(_Record):
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ScenarioParameter(_Record):
+@frozen_record
+class ScenarioParameter(_Part):
     """A value of `params.extra` that a task's scenario accepts."""
 
     required: bool = False
@@ -138,8 +128,8 @@ class ScenarioParameter(_Record):
         return not (self.required or self.fixed or self.path)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ClusterRule(_Record):
+@frozen_record
+class ClusterRule(_Part):
     """How the source is found that an instance shares with others (`scoring/clusters.py`): by `field` or by `text`."""
 
     what: str
@@ -173,8 +163,8 @@ class ClusterRule(_Record):
             raise ValueError("`records`, `key` and `labels` belong together, and to `text`")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class HelmEntry(_Record):
+@frozen_record
+class HelmEntry(_Part):
     """How HELM knows a task."""
 
     run_spec: str
@@ -211,8 +201,8 @@ class HelmEntry(_Record):
         return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class About(_Record):
+@frozen_record
+class About(_Part):
     """What `ls` shows of a task."""
 
     tags: tuple[str, ...]
@@ -226,24 +216,24 @@ class About(_Record):
     size_mb: float | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class JudgeDefault(_Record):
+@frozen_record
+class JudgeDefault(_Part):
     """A judge of the default jury; `api_key` names the parameter of `params.extra` that names its variable."""
 
     model_id: str
     api_key: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OAuthService(_Record):
+@frozen_record
+class OAuthService(_Part):
     """Where a service gives tokens, and for what, unless the environment says otherwise."""
 
     token_url: str | None = None
     scope: str | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Task(_Record):
+@frozen_record
+class Task(_Part):
     """One entry of `evaluations`."""
 
     name: str
@@ -261,8 +251,8 @@ class Task(_Record):
         return self.defaults["config"].get("params", {}).get("extra", {}).get(parameter)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Defaults(_Record):
+@frozen_record
+class Defaults(_Part):
     command: str
     config: dict[str, Any]
     target: dict[str, Any]
@@ -272,8 +262,8 @@ class Defaults(_Record):
     """Of a target's server."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Framework(_Record):
+@frozen_record
+class Framework(_Part):
     """The whole file."""
 
     framework: FrameworkInfo

@@ -10,11 +10,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.cli.lazy import LazyGroup
+from eval_factory.cli.lazy import LazyCommands, LazyGroup
 
 MODULE = "commands_of_a_test"
 SOURCE = """
 import click
+
+@click.command()
+def alone(): "Does it alone."; click.echo("alone")
 
 @click.group()
 def tools(): "Never shown."
@@ -33,14 +36,15 @@ other = None
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[click.Group]:
     (tmp_path / f"{MODULE}.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
-    program = click.Group("program")
+    program = LazyCommands("program", later={"alone": f"{MODULE}:alone"})
+    program.add_command(click.Command("own", callback=lambda: click.echo("its own")))
     program.add_command(LazyGroup("tools", f"{MODULE}:tools", "All the tools."))
     yield program
     sys.modules.pop(MODULE, None)
 
 
 def test_its_help_line_needs_no_import(program: click.Group) -> None:
-    told = CliRunner().invoke(program, ["--help"]).output
+    told = CliRunner().invoke(click.Group("program", commands=[program.commands["tools"]]), ["--help"]).output
     assert "tools  All the tools." in told
     assert MODULE not in sys.modules
 
@@ -57,3 +61,23 @@ def test_a_command_that_there_is_not_is_a_wrong_command_line(program: click.Grou
     told = CliRunner().invoke(program, ["tools", "third"])
     assert told.exit_code == 2
     assert "No such command 'third'" in told.output
+
+
+def test_a_later_command_is_imported_when_it_is_called(program: click.Group) -> None:
+    assert CliRunner().invoke(program, ["own"]).output == "its own\n"
+    assert MODULE not in sys.modules
+    assert CliRunner().invoke(program, ["alone"]).output == "alone\n"
+    assert MODULE in sys.modules
+
+
+def test_the_help_has_what_later_commands_say_of_themselves(program: click.Group) -> None:
+    told = CliRunner().invoke(program, ["--help"]).output
+    assert "alone  Does it alone." in told
+    assert told.index("alone") < told.index("own") < told.index("tools")
+
+
+def test_a_later_command_is_found_by_a_name_like_its_own(program: click.Group) -> None:
+    told = CliRunner().invoke(program, ["alonee"])
+    assert told.exit_code == 2
+    assert "Did you mean 'alone'?" in told.output
+    assert MODULE not in sys.modules

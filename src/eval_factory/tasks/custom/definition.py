@@ -11,13 +11,13 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, ValidationError
 
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
@@ -64,7 +64,7 @@ class _File(StrictModel):
     max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
 
 
-@dataclass(frozen=True)
+@frozen_record
 class Benchmark:
     """A benchmark that was checked; paths are absolute."""
 
@@ -165,7 +165,7 @@ def _absolute(folder: Path, name: str) -> Path:
     return Path(os.path.abspath(folder / os.path.expanduser(name)))
 
 
-@dataclass(frozen=True)
+@frozen_record
 class _Readable:
     """The parts of the file that can be checked, even where other parts are wrong."""
 
