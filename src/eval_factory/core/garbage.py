@@ -6,7 +6,7 @@ import atexit
 import gc
 
 THRESHOLD = 100_000
-"""Objects made since the last look, Python's own value being 700. The dry run of a suite imports and reads less, and one
+"""Objects made since the last look, Python's own value being 700. The dry run of a suite makes fewer, and one
 look takes 10 ms."""
 
 
