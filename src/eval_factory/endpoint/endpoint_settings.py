@@ -6,14 +6,15 @@ In model_deployments.yaml it stands as the client's arguments (`to_args`, `from_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, fields
 from typing import Any
 
+from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.secrets import filled, variables_in
 from eval_factory.endpoint import openai_api
 
 
-@dataclass(frozen=True)
+@frozen_record
 class OAuthSettings:
     """Which service gives tokens, and where it is when the environment does not say."""
 
@@ -22,10 +23,11 @@ class OAuthSettings:
     scope: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class EndpointSettings:
     """One endpoint as one role (the model, or a judge) uses it."""
 
+    _: KW_ONLY
     role: str
     url: str
     """As the user wrote it: `${NAME}` stands for the value of a variable, which no file may hold."""

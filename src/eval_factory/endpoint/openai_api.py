@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import said_in
+from eval_factory.core.frozen_record import frozen_record
 from eval_factory.endpoint.thinking import Split, split_thinking
 
 KEY_VERSION = 1
@@ -49,7 +50,7 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
     return urlunsplit(parts._replace(path=path))
 
 
-@dataclass(frozen=True)
+@frozen_record
 class Adapter:
     """What a user changes of every request (`target.api_endpoint.adapter_config`) and of every answer."""
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -99,10 +99,11 @@ _UNSAFE = re.compile(r"[^a-z0-9.]+")
 _SLUG_LENGTH = 60
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class EndpointPlan(EndpointSettings):
     """An endpoint's settings, and what HELM has to know of it beside: by which name, with prompts of which length."""
 
+    _: KW_ONLY
     max_length: int | None = None
     """Tokens of a prompt and its answer together; None: HELM cuts no prompt."""
     alias: str | None = None
