@@ -24,9 +24,9 @@ from eval_factory.endpoint.rate_limits import estimated_tokens
 
 GREETING_WITHIN_S = 60.0
 """The server may be a busy process; that it is none at all shows at once."""
-_Answer: TypeAlias = "Future[Mapping[str, Any] | None]"
-
 LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
+
+_Answer: TypeAlias = "Future[Mapping[str, Any] | None]"
 
 
 class LimitsLost(EndpointUnusable):

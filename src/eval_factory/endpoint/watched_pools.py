@@ -144,9 +144,8 @@ def _raise_if_cut(answer: Answer, deadline: float) -> None:
         raise http.client.IncompleteRead(b"")
 
 
-def _exchange(connected: socket.socket, request: bytes, watch: Watch) -> Answer:
+def _exchange(connected: socket.socket, request: bytes, watch: Watch, deadline: float) -> Answer:
     """Send header and body, and read the answer."""
-    deadline = time.monotonic() + watch.limit_s
     answer = Answer()
     watch.begin(connected, deadline)
     try:
@@ -189,13 +188,14 @@ def watched(pool: Any, watch: Watch) -> type[HTTPConnectionPool]:
             head = self._head
             if head is None or not head.is_of(method, target, headers):
                 return None
+            deadline = time.monotonic() + watch.limit_s
             connection = self._get_conn()
             answer: Answer | None = None
             try:
                 if connection.sock is None:
                     connection.timeout = connect_timeout_s
                     waiting.elsewhere(connection.connect)
-                answer = _exchange(connection.sock, head.with_body(body), watch)
+                answer = _exchange(connection.sock, head.with_body(body), watch, deadline)
             except TimeoutError as error:  # the system gave up: it sent again and again, and nobody confirmed it
                 raise urllib3.exceptions.ReadTimeoutError(self, target, "Read timed out.") from error
             except (ssl.SSLError, CertificateError) as error:

@@ -7,6 +7,7 @@ import gc
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from urllib3.util.ssl_match_hostname import CertificateError
 
 from eval_factory.endpoint import transport as transport_module
 from eval_factory.endpoint.transport import Reply, Transport, TransportError
+from eval_factory.endpoint.watched_pools import Watch
 from in_event_loop import WAYS, runs_in
 from token_answers import forget_proxies_and_certificates
 
@@ -295,6 +297,32 @@ def test_a_new_connection_beside_is_asked_past_urllib3_too(way: str, monkeypatch
     assert times == [3.0] * 3
     here = threading.current_thread()
     assert [thread is here for thread in threads] == [way == "thread"] * 3
+
+
+def test_connecting_counts_within_the_time_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first request, and of those past urllib3."""
+    server = Scripted(*[PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")] * 2)
+    connected: list[float] = []
+    left: list[float] = []
+    connect, begin = HTTPConnection.connect, Watch.begin
+
+    def slow(connection: HTTPConnection) -> None:
+        connect(connection)
+        time.sleep(0.2)
+        connected.append(time.monotonic())
+
+    def noted(watch: Watch, waits: socket.socket, deadline: float) -> None:
+        left.append(deadline - connected[-1])
+        begin(watch, waits, deadline)
+
+    monkeypatch.setattr(HTTPConnection, "connect", slow)
+    monkeypatch.setattr(Watch, "begin", noted)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S, connections=1)
+    for number in (1, 2):
+        transport.post(server.url, {})
+        assert len(connected) == number
+    assert len(left) >= 2
+    assert max(left) <= TIMEOUT_S - 0.2
 
 
 def test_a_request_without_a_body_is_no_pattern_for_others() -> None:
