@@ -63,6 +63,17 @@ def _serve_and_run(work: Work, target: str, cells: Sequence[PlannedCell], run: R
             leave(work, cells, FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
         else:
             run(work, cells, server)
+            _name_its_log(work, target, cells, server)
+
+
+def _name_its_log(work: Work, target: str, cells: Sequence[PlannedCell], server: ServedModel) -> None:
+    """A model may hang while its health URL answers: its requests then fail one by one, and nobody speaks of it."""
+    ended = [work.reports[planned.number].status for planned in cells if planned.number in work.reports]
+    if (FAILED in ended or PARTIAL in ended) and server.lost() is None:
+        work.journal.say(
+            f"the server of {target} answered its health URL to the end, and not every request was answered; what it"
+            f" said stands in {work.suite.folder.server_log(target)}"
+        )
 
 
 def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> ServerSpec:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.core.redaction import Redactor
 from eval_factory.executors.served_model import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.suite import served_cells
@@ -42,6 +43,9 @@ class Server:
     def is_ready(self) -> bool:
         return self.ready
 
+    def lost(self) -> str | None:
+        return "is gone" if self.name in self.world.lost else None
+
 
 class World:
     """A suite of an endpoint that is there and of two models that are served."""
@@ -63,6 +67,8 @@ class World:
         self.work = Work(suite, SuiteOptions(**options), ENV, journal, cells, Redactor())
         self.happened: list[str] = []
         self.broken: set[str] = set()
+        self.lost: set[str] = set()
+        self.status: CellStatus = "complete"
         self.stop_after: str | None = None
 
     def run(self, work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:
@@ -73,7 +79,7 @@ class World:
             work.stopped = "not begun: max_cost"
         for planned in cells:
             cell = planned.cell
-            work.reports[planned.number] = CellReport(cell.target, cell.evaluation, "complete", cell.folder, 0)
+            work.reports[planned.number] = CellReport(cell.target, cell.evaluation, self.status, cell.folder, 0)
 
     def came_to(self) -> dict[str, tuple[str, int, str | None]]:
         return {one.name: (one.status, one.exit_code, one.reason) for one in self.work.reports.values()}
@@ -133,6 +139,23 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
         ("cell_ended", "partial", 0), ("cell_ended", "failed", 0),
     ]  # fmt: skip
     assert "its last lines" in world.work.suite.folder.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("status", "lost", "told"),
+    [("partial", False, True), ("failed", False, True), ("complete", False, False), ("partial", True, False)],
+)
+def test_the_log_of_a_server_that_stayed_is_named_where_requests_were_not_answered(
+    status: CellStatus, lost: bool, told: bool, world: World
+) -> None:
+    """A model may hang while its health URL answers. One that was lost has been told of."""
+    world.status, world.lost = status, {"a", "c"} if lost else set()
+    run_by_server(world.work, world.run)
+    log = world.work.suite.folder.log.read_text()
+    for target in ("a", "c"):
+        words = f"the server of {target} answered its health URL to the end, and not every request was answered"
+        assert (words in log) is told
+        assert (str(world.work.suite.folder.server_log(target)) in log) is told
 
 
 def test_where_no_more_is_asked_nothing_is_served(world: World) -> None:
