@@ -155,7 +155,8 @@ MOST_TOKENS = 2**53
 """No count of tokens is larger; what is would not fit into the journal."""
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "[\ud800-\udfff]"
+"""Compiled at its first use."""
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -168,7 +169,7 @@ def parse_answer(data: bytes) -> Any:
     try:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
         answer = _STRICT_JSON.decode(text)
-        whole = text.isascii() or not _SURROGATE.search(text)
+        whole = text.isascii() or not re.search(_SURROGATE, text)
         return answer if whole and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
     except (ValueError, RecursionError) as error:
         raise UnusableAnswer("the answer is not JSON") from error
@@ -195,7 +196,7 @@ _STRICT_JSON = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_fi
 
 def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
-        return _SURROGATE.sub(REPLACEMENT, value)
+        return re.sub(_SURROGATE, REPLACEMENT, value)
     if isinstance(value, dict):
         return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     if isinstance(value, list):

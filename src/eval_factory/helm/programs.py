@@ -24,11 +24,11 @@ def helm_program(name: str) -> Program:
     return Program([str(beside)] if beside.is_file() else [sys.executable, "-m", MODULES[name]])
 
 
-_OF_A_SCRIPT = re.compile(
+_OF_A_SCRIPT = (
     r"#.*|import re|import sys|if __name__ == .__main__.:|(el)?if sys\.argv\[0\]\.endswith\([^()]*\):"
     r"|sys\.argv\[0\] = (re\.sub\(.*, sys\.argv\[0\]\)|sys\.argv\[0\]\[:-?\d+\])|sys\.exit\(main\(\)\)|"
 )
-"""A line of a console script as pip or uv write it, beside its import."""
+"""A line of a console script as pip or uv write it, beside its import; compiled at its first use."""
 
 
 def only_calls_main(program: Program) -> bool:
@@ -41,4 +41,4 @@ def only_calls_main(program: Program) -> bool:
         lines = [line.strip() for line in script.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError):
         return False
-    return imported in lines and all(line == imported or _OF_A_SCRIPT.fullmatch(line) for line in lines)
+    return imported in lines and all(line == imported or re.fullmatch(_OF_A_SCRIPT, line) for line in lines)
