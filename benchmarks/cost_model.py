@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 class Measured:
     """Of one process tree, on one machine; the figures stand in benchmarks/README.md."""
 
-    request_s: float = 0.0005
+    request_s: float = 0.0003
     """Of the processor, for a request: a process asks no faster than one in this time (benchmarks/throughput.py)."""
     start_s: float = 0.8
     """From the command to the first request (benchmarks/throughput.py)."""

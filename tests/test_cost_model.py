@@ -24,7 +24,7 @@ def asking_s(work: Work, measured: Measured = ASKING) -> float:
         (Work("a", 6_000, 0.5, 64), "requests at once"),
         (Work("b", 12_000, 0.5, 64, failure_share=0.1, backoff_s=1.0), "requests at once"),
         (Work("c", 6_000, 0.05, 512), "processor of the processes"),
-        (Work("d", 12_000, 0.05, 512, processes=4), "processor of the processes"),
+        (Work("d", 24_000, 0.05, 1_024, processes=4), "processor of the processes"),
         (Work("e", 6_000, 0.5, 256, per_minute=1_500), "requests a minute"),
     ],
     ids=lambda value: value.name if isinstance(value, Work) else None,
