@@ -6,10 +6,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import pytest
 
+from eval_factory.endpoint import waiting
 from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.socket_calls import receive, send_all
 
@@ -21,6 +23,22 @@ LARGE = bytes(range(256)) * (1 << 14)
 def in_a_loop(function: Callable[[], T]) -> T:
     """What it returns, or raises."""
     return EventLoop(1).run(lambda _: function(), [None])[0]
+
+
+def insiders(slot: Callable[[], AbstractContextManager[float]]) -> list[int]:
+    """How many are inside when each of twenty comes in, where eight at a time want to."""
+    inside, seen = 0, []
+
+    def process(_: int) -> None:
+        nonlocal inside
+        with slot():
+            inside += 1
+            seen.append(inside)
+            waiting.elsewhere(time.sleep, 0.01)
+            inside -= 1
+
+    EventLoop(8).run(process, range(20))
+    return seen
 
 
 def runs_in(way: str, owner: type[Any], name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,8 @@ from __future__ import annotations
 import threading
 import time
 
-from eval_factory.endpoint import waiting
 from eval_factory.endpoint.concurrency import DECREASE, AdaptiveConcurrency, AdaptiveLimit
-from eval_factory.endpoint.event_loop import EventLoop
+from in_event_loop import insiders
 
 
 def test_no_more_than_the_limit_are_inside() -> None:
@@ -31,18 +30,7 @@ def test_no_more_than_the_limit_are_inside() -> None:
 
 
 def test_no_more_than_the_limit_are_inside_in_an_event_loop_either() -> None:
-    concurrency = AdaptiveConcurrency(3)
-    inside, seen = 0, []
-
-    def work(_: int) -> None:
-        nonlocal inside
-        with concurrency.slot():
-            inside += 1
-            seen.append(inside)
-            waiting.elsewhere(time.sleep, 0.01)
-            inside -= 1
-
-    EventLoop(8).run(work, range(20))
+    seen = insiders(AdaptiveConcurrency(3).slot)
     assert (len(seen), max(seen)) == (20, 3)
 
 

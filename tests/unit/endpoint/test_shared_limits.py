@@ -15,13 +15,13 @@ import pytest
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint import limit_server, waiting
+from eval_factory.endpoint import limit_server
 from eval_factory.endpoint.endpoint_errors import EndpointUnusable
-from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.rate_limits import RateLimiter
 from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission, SharedLimits
+from in_event_loop import insiders
 
 NOT_S = 0.1
 """So long nothing is to happen."""
@@ -118,19 +118,8 @@ def test_many_threads_of_several_processes_are_within_one_limit() -> None:
 def test_in_an_event_loop_others_go_on_while_one_waits_for_its_turn() -> None:
     """Within the same limit, and each has its turn."""
     with LimitServer({"g": LimitOf(2)}) as server, limits_at(server.address) as limits:
-        admission = admission_of(limits)
-        inside, seen = 0, []
-
-        def process(_: int) -> None:
-            nonlocal inside
-            with admission.slot():
-                inside += 1
-                seen.append(inside)
-                waiting.elsewhere(time.sleep, 0.01)
-                inside -= 1
-
-        EventLoop(8).run(process, range(20))
-        assert (len(seen), max(seen)) == (20, 2)
+        seen = insiders(admission_of(limits).slot)
+    assert (len(seen), max(seen)) == (20, 2)
 
 
 def test_a_process_that_ends_gives_back_what_it_has() -> None:
