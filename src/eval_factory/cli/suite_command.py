@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from eval_factory.cli.paths import HomePath
-from eval_factory.cli.pydantic_import import import_pydantic
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
+from eval_factory.cli.slim_imports import import_slim
 from eval_factory.cli.streams import lasting
-from eval_factory.cli.yaml_import import import_yaml
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 
@@ -72,8 +71,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
     The same command goes on where it was stopped, and only collects what is finished. Exit code: 0 every cell is
     complete and reportable; else that of the cell that went worst.
     """
-    import_pydantic()
-    import_yaml()
+    import_slim()
     from eval_factory.config.suite import build_suite  # imported here, as all that runs something: `ls` is to be quick
 
     output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])

@@ -63,21 +63,20 @@ class AdaptiveConcurrency:
 
     def enter(self) -> float:
         """Waits for a place; the time at which it was given."""
-        if not self._enters_at_once():
+        with self._condition:
+            is_inside = self._takes_a_place()
+        if not is_inside:
             waiting.elsewhere(self._wait_for_a_place)
         return time.monotonic()
 
-    def _enters_at_once(self) -> bool:
-        with self._condition:
-            free = self._inside < self._limit.places
-            self._inside += free
+    def _takes_a_place(self) -> bool:
+        free = self._inside < self._limit.places
+        self._inside += free
         return free
 
     def _wait_for_a_place(self) -> None:
         with self._condition:
-            while self._inside >= self._limit.places:
-                self._condition.wait()
-            self._inside += 1
+            self._condition.wait_for(self._takes_a_place)
 
     def leave(self) -> None:
         with self._condition:

@@ -24,6 +24,8 @@ Item = TypeVar("Item")
 
 ROUND = 16
 """So many go on before what is called at the end of a round: more of them would wait for each other."""
+HEARD = 4096
+"""Bytes of the bell, one for each that comes back; where some are left, it is looked again."""
 
 
 class EventLoop:
@@ -37,7 +39,6 @@ class EventLoop:
         self._at_end: dict[Callable[[], None], list[greenlet]] = {}
         self._returned: deque[greenlet] = deque()
         """Of those that wait for another thread: they may go on."""
-        self._rings = False
         self._busy = 0
 
     def run(self, process: Callable[[Item], T], items: Sequence[Item]) -> list[T]:
@@ -97,12 +98,10 @@ class EventLoop:
         self._main.switch()
 
     def _come_back(self, waits: greenlet) -> None:
-        """Called in any thread. `_look` answers the bell, and then takes those that returned: so none is missed."""
+        """Called in any thread."""
         self._returned.append(waits)
-        if not self._rings:
-            self._rings = True
-            with suppress(OSError):  # the loop was interrupted, and is closed
-                self._wire.send(b"!")
+        with suppress(OSError):  # the loop was interrupted, and is closed
+            self._wire.send(b"!")
 
     def _round(self) -> None:
         if not self._ready:
@@ -119,8 +118,7 @@ class EventLoop:
         the first are answered meanwhile."""
         for key, _ in self._selector.select(0 if self._new else None):
             if key.fileobj is self._bell:
-                self._bell.recv(ROUND)
-                self._rings = False
+                self._bell.recv(HEARD)
                 while self._returned:
                     self._ready.append(self._returned.popleft())
             else:

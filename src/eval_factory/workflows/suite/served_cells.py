@@ -67,11 +67,11 @@ def _serve_and_run(work: Work, target: str, cells: Sequence[PlannedCell], run: R
 
 
 def _name_its_log(work: Work, target: str, cells: Sequence[PlannedCell], server: ServedModel) -> None:
-    """A model may hang while its health URL answers: its requests then fail one by one, and nobody speaks of it."""
+    """A model may hang while its health URL answers: its requests fail one by one, and nothing names the server."""
     ended = [work.reports[planned.number].status for planned in cells if planned.number in work.reports]
     if (FAILED in ended or PARTIAL in ended) and server.lost() is None:
         work.journal.say(
-            f"the server of {target} answered its health URL to the end, and not every request was answered; what it"
+            f"the server of {target} answered its health URL to the end, and not all of its cells are complete; what it"
             f" said stands in {work.suite.folder.server_log(target)}"
         )
 

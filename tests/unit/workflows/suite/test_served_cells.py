@@ -145,7 +145,7 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     ("status", "lost", "told"),
     [("partial", False, True), ("failed", False, True), ("complete", False, False), ("partial", True, False)],
 )
-def test_the_log_of_a_server_that_stayed_is_named_where_requests_were_not_answered(
+def test_the_log_of_a_server_that_stayed_is_named_where_cells_are_not_complete(
     status: CellStatus, lost: bool, told: bool, world: World
 ) -> None:
     """A model may hang while its health URL answers. One that was lost has been told of."""
@@ -153,7 +153,7 @@ def test_the_log_of_a_server_that_stayed_is_named_where_requests_were_not_answer
     run_by_server(world.work, world.run)
     log = world.work.suite.folder.log.read_text()
     for target in ("a", "c"):
-        words = f"the server of {target} answered its health URL to the end, and not every request was answered"
+        words = f"the server of {target} answered its health URL to the end, and not all of its cells are complete"
         assert (words in log) is told
         assert (str(world.work.suite.folder.server_log(target)) in log) is told
 
