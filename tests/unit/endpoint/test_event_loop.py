@@ -48,19 +48,19 @@ def test_results_are_in_the_order_of_the_items(items: int) -> None:
 @pytest.mark.parametrize(("at_once", "items", "most"), [(1, 5, 1), (4, 20, 4), (8, 3, 3)])
 def test_so_many_go_on_at_once(at_once: int, items: int, most: int) -> None:
     inside, seen = 0, []
+    all_are_in: Future[None] = Future()
 
     def process(_: int) -> None:
         nonlocal inside
         inside += 1
         seen.append(inside)
-        waiting.elsewhere(released.wait, ENOUGH_S) if inside == most else waiting.result_of(let_go)
+        if inside == most and not all_are_in.done():
+            all_are_in.set_result(None)
+        waiting.result_of(all_are_in)
         inside -= 1
 
-    released, let_go = threading.Event(), Future[None]()
-    threading.Timer(0.05, released.set).start()
-    threading.Timer(0.05, let_go.set_result, (None,)).start()
     EventLoop(at_once).run(process, range(items))
-    assert max(seen) == most
+    assert (len(seen), max(seen)) == (items, most)
 
 
 def test_each_may_wait_in_a_thread_of_its_own() -> None:
@@ -185,14 +185,16 @@ def test_the_end_of_a_round_comes_once_for_all_that_wait_for_it() -> None:
         waits.clear()
 
     def process(number: int) -> None:
+        if number == 2 * ROUND:  # the last that begins: all others wait
+            gate.set_result(None)
+            return
         waiting.result_of(gate)
         waits.append(number)
         loop_here().at_end_of_round(end)
         ended.append(number)
 
     gate: Future[None] = Future()
-    threading.Timer(0.05, gate.set_result, (None,)).start()
-    EventLoop(2 * ROUND).run(process, range(2 * ROUND))
+    EventLoop(2 * ROUND + 1).run(process, range(2 * ROUND + 1))
     assert ended == list(chain.from_iterable(together))
     assert sorted(ended) == list(range(2 * ROUND))
     assert max(map(len, together)) == ROUND
@@ -203,12 +205,14 @@ def test_different_ends_of_a_round_are_each_called() -> None:
     ends = [lambda: called.append(0), lambda: called.append(1)]
 
     def process(number: int) -> None:
+        if number == 4:  # the last that begins: all others wait
+            gate.set_result(None)
+            return
         waiting.result_of(gate)
         loop_here().at_end_of_round(ends[number % 2])
 
     gate: Future[None] = Future()
-    threading.Timer(0.05, gate.set_result, (None,)).start()
-    EventLoop(4).run(process, range(4))
+    EventLoop(5).run(process, range(5))
     assert sorted(called) == [0, 1]
 
 

