@@ -14,6 +14,7 @@ import re
 import time
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 
 CHAT = {"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "stop", "logprobs": None}
 TEXT = {"index": 0, "text": "A", "finish_reason": "stop", "logprobs": None}
@@ -25,7 +26,14 @@ USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
 def _answer(is_chat: bool, model: bytes) -> bytes:
     """Made once for each model: what an answer costs here is taken from the tool that is measured."""
     kind, choice = ("chat.completion", CHAT) if is_chat else ("text_completion", TEXT)
-    body = {"id": "x", "object": kind, "created": 1, "model": model.decode(), "choices": [choice], "usage": USAGE}
+    body = {
+        "id": f"{0:032d}",
+        "object": kind,
+        "created": 1,
+        "model": model.decode(),
+        "choices": [choice],
+        "usage": USAGE,
+    }
     return _http(json.dumps(body).encode())
 
 
@@ -47,6 +55,10 @@ class Stats:
     last: float = 0.0
     now: int = 0
     most: int = 0
+
+
+_numbers = count(1)
+"""Each answer has an id of its own, as of most servers."""
 
 
 class Connection(asyncio.Protocol):
@@ -91,7 +103,7 @@ class Connection(asyncio.Protocol):
             stats.requests += 1
             stats.now += 1
             stats.most = max(stats.most, stats.now)
-        answer = _answer(b"chat" in path, _model_of(body))
+        answer = _answer(b"chat" in path, _model_of(body)).replace(b"%032d" % 0, b"%032d" % next(_numbers))
         if self.latency_s:
             asyncio.get_running_loop().call_later(self.latency_s, self.reply, answer, is_probe)
         else:

@@ -6,16 +6,24 @@ The same text that `eval-factory run_eval` generates. The key is read from OPENA
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
-import click
+try:
+    import click
 
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.helm import names
-from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
-from eval_factory.helm.standalone import standalone_judges, standalone_model
-from eval_factory.tasks.framework import load_framework
+    from eval_factory.core.atomic_files import write_atomic
+    from eval_factory.helm import names
+    from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
+    from eval_factory.helm.standalone import standalone_judges, standalone_model
+    from eval_factory.tasks.framework import load_framework
+except ModuleNotFoundError as error:
+    sys.stderr.write(
+        f"{Path(__file__).name}: {error.name} is not installed for {sys.executable}\n"
+        "  run it with the Python of the environment that has eval-factory, such as .venv/bin/python\n"
+    )
+    sys.exit(3)
 
 
 @click.command()

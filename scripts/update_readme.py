@@ -45,14 +45,16 @@ def tasks_page() -> str:
         "`eval-factory ls TASK` says the same of one task. Instances are those of the test split, where somebody",
         "has counted them. *Tried* says on what data the task was run by us: on the real ones, or on small",
         "invented ones in the same form, which shows that it runs and that gold answers get full marks, and",
-        "nothing about a model.", "",
-        "| task | what it measures | main metric | instances | access | tried |", "|---|---|---|---|---|---|",
+        "nothing about a model.",
+        "*Public since*: the month by which the paper or the data were public; answers of public tasks are public.", "",
+        "| task | what it measures | main metric | instances | access | public since | tried |",
+        "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for task in framework.evaluations:
         count = "" if task.about.instances is None else f"{task.about.instances:,}"
         lines.append(
             f"| [`{task.name}`](#{task.name}) | {task.description} | `{task.helm.main_metric}` | {count} |"
-            f" {task.about.access} | {task.about.tried or 'no'} |"
+            f" {task.about.access} | {task.about.published or 'unknown'} | {task.about.tried or 'no'} |"
         )
     for task in framework.evaluations:
         lines += ["", *_section(task)]

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def handler_of(server: ModelServer) -> type[BaseHTTPRequestHandler]:
                 "message": {"role": "assistant", "content": varied_answer(prompt)},
             }
             usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
-            self.answer(200, {"id": "x", "object": "chat.completion", "created": 1, "model": body["model"],
+            self.answer(200, {"id": uuid.uuid4().hex, "object": "chat.completion", "created": 1, "model": body["model"],
                               "choices": [choice], "usage": usage})  # fmt: skip
 
         def answer(self, status: int, document: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ OF_A_CLOCK = (
     "helm/trivial_scores.json: spent_s", "eval_factory_metrics.json: evaluation.*_seconds",
     "eval_factory_metrics.json: response_stats.*", "evaluation_config.yaml: usage.wall_s",
     "evaluation_config.yaml: usage.*latency_p??_s", "evaluation_config.yaml: provenance.*ed_at",
+    "evaluation_config.yaml: provenance.endpoints.*_answer",
     "evaluation_config.yaml: provenance.run_files.*", "report.html: ", "report.md: ",
 )  # fmt: skip
 """What a clock measures, the checksums of files that hold it, and pages that show it: no two runs have the same. Answers

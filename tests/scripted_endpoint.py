@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import zlib
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -73,7 +74,8 @@ class ScriptedEndpoint:
         usage = {"prompt_tokens": words[0], "completion_tokens": words[1], "total_tokens": sum(words)}
         kind = "chat.completion" if chat else "text_completion"
         return 200, {
-            "id": "x", "object": kind, "created": 1, "model": body["model"], "choices": [choice], "usage": usage,
+            "id": f"chatcmpl-{zlib.crc32(json.dumps(body).encode()):08x}", "object": kind, "created": 1,
+            "model": body["model"], "choices": [choice], "usage": usage,
         }  # fmt: skip
 
 

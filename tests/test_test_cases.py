@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from jsonschema import Draft7Validator
 from scripts import make_test_cases
 from scripts.make_test_cases import PREFIX, run_configs
 
 from eval_factory.analysis.gate_policy import load_policy
+from eval_factory.cli.main import cli
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
@@ -37,6 +40,26 @@ def test_valid(path: Path) -> None:
     found = build_evaluation(Request(run_config=path), load_framework(), {})
     if path.stem.startswith(PREFIX):
         assert found.run.config.type == path.stem.removeprefix(PREFIX)
+
+
+TO_RUN = [*sorted(FOLDER.glob("*.yml")), *sorted(SUITES.glob("*.yml"))]
+
+
+@pytest.mark.parametrize("path", TO_RUN, ids=lambda path: path.stem)
+def test_its_dry_run_succeeds_without_keys_and_network(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user tries it first: what a run checks beyond the shape (prices of a budget, say) is checked, too."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a dry run asks nobody")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.chdir(FOLDER.parent)
+    for name in [name for name in os.environ if name.endswith("_KEY")]:
+        monkeypatch.delenv(name)
+    command = "run_suite" if SUITES in path.parents else "run_eval"
+    outcome = CliRunner().invoke(cli, [command, "--run_config", str(path), "--dry_run"], catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    assert "command" in outcome.output
 
 
 MADE = run_configs(load_framework())

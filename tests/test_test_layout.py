@@ -17,7 +17,7 @@ MIRROR_NOTHING = {
     "builders.py": "evaluations and plans for all of them",
     "conftest.py": "refuses HELM and processes while a unit test runs",
     "workflows/conftest.py": "a finished output folder, for the tests of what reads one again",
-    "test_coverage_simulation.py": "benchmarks/coverage_simulation.py, which tries the intervals of scoring/statistics.py",
+    "test_coverage_simulation.py": "benchmarks/coverage_simulation.py and interval_coverage.py, which try intervals",
     "test_linear.py": "times the readers of texts in many modules",
 }
 """Files under tests/unit, and why they stand for no source file."""
@@ -25,7 +25,6 @@ TESTED_ELSEWHERE = {
     "__main__.py": "tests/integration/test_drop_in.py",  # a process
     "cli/data.py": "tests/integration/data/test_data_commands.py",
     "cli/leaderboard.py": "tests/integration/test_leaderboard.py",
-    "core/kernel_sandbox.py": "tests/helm/helm_plugin/patches/test_confined_process.py",  # only in a process of its own
     "data/fetch.py": "tests/unit/data/test_pull.py",
     "data/hub.py": "tests/unit/data/test_importing.py",
     "data/script_process.py": "tests/unit/data/test_pull.py",

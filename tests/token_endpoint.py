@@ -22,6 +22,9 @@ class TokenEndpoint:
         self.way = "good"
         self.expires_in: Any = 3600
         self.delay_s = 0.0
+        self.redirects: list[tuple[int, str]] = []
+        """(status, where to) of the next answers."""
+        self.asked = 0
         self.given: list[str] = []
         self.scopes: list[str | None] = []
         self._lock = threading.Lock()
@@ -72,8 +75,12 @@ def _handler(endpoint: TokenEndpoint) -> type[BaseHTTPRequestHandler]:
 
                 client, _, secret = base64.b64decode(basic.removeprefix("Basic ")).decode().partition(":")
                 form.update(client_id=[client], client_secret=[secret])
-            status, data = endpoint.reply(form)
+            endpoint.asked += 1
+            where = endpoint.redirects.pop() if endpoint.redirects else None
+            status, data = endpoint.reply(form) if where is None else (where[0], b"")
             self.send_response(status)
+            if where is not None:
+                self.send_header("Location", where[1])
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

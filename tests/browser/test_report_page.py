@@ -11,6 +11,7 @@ import pytest
 
 from browser.report_page import Keys, ReportPage, deep_link, made
 from chromium import Chromium
+from eval_factory.core.clinician_results import Clinicians, CorrectedScore
 from eval_factory.core.results import FailureCause, InstanceRecord, JudgeCounts, JuryReport, Score, Stats, TaskResult
 from stored_results import instance, result, written
 
@@ -164,6 +165,9 @@ def test_two_results_show_both_answers_of_what_flipped(two: Path, browser: Chrom
     flipped = [n for n in range(FEW) if n % 20 != 19 and (n % 3 == 0) != (n % 2 == 0)]
     assert page.status() == f"{len(flipped)} of {FEW} instances"
     assert page.ids() == [f"q{number}" for number in flipped]
+    cells = "return [...document.querySelectorAll(arguments[0])].slice(-2).map(one => one.innerText)"
+    assert browser.run(cells, "#columns th") == ["answer of A", "answer of B"]
+    assert browser.run(cells, "#rows tr:nth-child(1) td") == [f"{PATIENT} answers 2"] * 2
     assert page.step("j").count(f"{PATIENT} answers 2") == 2
 
 
@@ -197,8 +201,14 @@ def test_no_two_elements_have_one_id(few: Path, two: Path, browser: Chromium) ->
         assert sorted(set(ids)) == sorted(ids)
 
 
-def test_a_narrow_screen_scrolls_down_only(few: Path, two: Path, browser: Chromium) -> None:
+def test_a_narrow_screen_scrolls_down_only_and_shows_the_scores(few: Path, two: Path, browser: Chromium) -> None:
     browser.width(390)
+    ReportPage(browser, two)
+    right_ends = browser.run(
+        "return [...document.querySelectorAll('#overview td.main')].map(one => one.getBoundingClientRect().right)"
+    )
+    assert len(right_ends) == 2
+    assert max(right_ends) <= 390
     for page in (few, two):
         ReportPage(browser, page)
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
@@ -215,6 +225,35 @@ def test_paper_has_the_first_screen_and_no_buttons(file: Path, browser: Chromium
     for part in ("32.3 %", "24.3 %", "40.3 %", "org/model", "pubmed_qa", "a note of some weight", "Krippendorff"):
         assert part in told
     assert "Show more" not in told
+
+
+def test_the_hashes_of_a_thousand_files_are_folded_on_the_screen_and_on_paper(
+    tmp_path: Path, browser: Chromium
+) -> None:
+    """As of mtsamples, where each case is a file: they were nine tenths of the page."""
+    one = whole_result()
+    heights, pages = [], []
+    for count in (1, 1000):
+        files = {f"scenarios/mtsamples/case {number}.txt": f"{number:064d}" for number in range(count)}
+        folder = written(tmp_path / str(count), replace(one, provenance=replace(one.provenance, dataset_files=files)))
+        ReportPage(browser, folder / "report.html")
+        heights.append(browser.run("return document.documentElement.scrollHeight"))
+        assert f"{count - 1:064d}" in browser.driver.page_source
+        assert (f"{count - 1:064d}" in browser.text()) is (count == 1)
+        pages.append(browser.pdf().count(b"/Type /Page\n"))
+    assert abs(heights[1] - heights[0]) < 200
+    assert 0 < pages[1] <= pages[0] + 1
+    browser.run(
+        "[...document.querySelectorAll('summary')].find(one => one.innerText.includes('1,000 data files')).click()"
+    )
+    assert f"{999:064d}" in browser.text()
+
+
+def test_the_first_card_has_the_score_that_clinicians_corrected(tmp_path: Path, browser: Chromium) -> None:
+    rated = Clinicians(120, 130, 2, 240, CorrectedScore("exact_match", 0.412, 0.301, 0.523, "m", 0.5, 0.6))
+    ReportPage(browser, written(tmp_path / "a", replace(whole_result(), clinicians=rated)) / "report.html")
+    told = browser.text(".card.score")
+    assert "Corrected by clinicians: 41.2 % (30.1 % to 52.3 %), from 120 of 130 answers that they rated." in told
 
 
 def test_without_texts_no_text_of_a_patient_is_anywhere(

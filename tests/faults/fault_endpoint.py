@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -125,7 +127,7 @@ class _Server(ThreadingHTTPServer):
 def answer(text: str | None, reason: str = "stop", **message: Any) -> dict[str, Any]:
     choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": reason}
     usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
-    return {"id": "x", "object": "chat.completion", "created": 1, "choices": [choice], "usage": usage}
+    return {"object": "chat.completion", "created": 1, "choices": [choice], "usage": usage}
 
 
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -163,7 +165,8 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
             with endpoint.inside(prompt) as taken:
                 fault = endpoint.fault_of(prompt)
                 time.sleep(endpoint.delay_s)
-                self.good = json.dumps(answer(endpoint.good(prompt))).encode()
+                self.name = f"chatcmpl-{zlib.crc32(prompt.encode()):08x}"
+                self.good = self.named(answer(endpoint.good(prompt)))
                 self.answer_with(fault if taken else Fault(429))
 
         def answer_with(self, fault: Fault | None) -> None:
@@ -173,12 +176,16 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
                 echo = {"error": {"message": f"no: {self.headers['Authorization']} {endpoint.secret}"}}
                 self.send(fault.kind, json.dumps(echo).encode(), fault.headers)
             elif fault.kind in ANSWERS:
-                self.send(200, json.dumps(ANSWERS[fault.kind]).encode())
+                self.send(200, self.named(ANSWERS[fault.kind]))
             else:
                 self.misbehave(fault.kind)
 
+        def named(self, answer: dict[str, Any]) -> bytes:
+            return json.dumps({"id": self.name, **answer}).encode()
+
         def misbehave(self, kind: str) -> None:
             good = self.good
+            chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(good), good)
             if kind == "not json":
                 self.send(200, good[:-5])
             elif kind == "deep":
@@ -187,6 +194,20 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
                 self.send(200, b"<html><body>502 Bad Gateway</body></html>", {"Content-Type": "text/html"})
             elif kind == "429 as text":
                 self.send(429, endpoint.secret.encode(), {"Content-Type": "text/plain"})
+            elif kind == "length and chunks":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+            elif kind == "line feeds":
+                self.wfile.write(b"HTTP/1.1 200 OK\nContent-Length: %d\n\n%b" % (len(good), good))
+            elif kind == "two lengths":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Length: 8\r\n\r\n")
+            elif kind == "broken gzip":
+                self.send(200, good, {"Content-Encoding": "gzip"})
+            elif kind == "no http":
+                self.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n")
+                self.close_connection = True
+            elif kind == "twice":
+                self.send(200, good)
+                threading.Timer(0.01, self.again, [good]).start()
             elif kind == "closes":
                 self.close_connection = True
             elif kind == "wrong length":
@@ -208,6 +229,10 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
             else:
                 raise AssertionError(kind)
+
+        def again(self, good: bytes) -> None:
+            with contextlib.suppress(OSError, ValueError):  # the connection was closed
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(good), good))
 
         def send(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
             self.head(status, len(data), headers or {})

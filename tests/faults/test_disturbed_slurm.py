@@ -86,7 +86,7 @@ def test_what_a_killed_submitter_has_submitted_is_not_submitted_again(disturbed:
     assert len(disturbed.after_the_kill) == 3
     assert disturbed.second.returncode == 0, disturbed.second.stderr
     assert "submitted" not in disturbed.second.stderr
-    assert "\n3 cells: 3 missing\nsubmitted to Slurm: the same command" in disturbed.second.stdout
+    assert "\n3 cells: 3 waiting\nsubmitted to Slurm: the same command" in disturbed.second.stdout
 
 
 def test_every_cell_is_complete_in_spite_of_all(disturbed: Disturbed) -> None:

@@ -202,7 +202,8 @@ def test_what_an_endpoint_says(role: str, status: int, body: bytes, server: Echo
 def test_what_a_token_server_says(status: int, body: bytes, server: Echo, tmp_path: Path) -> None:
     server.status, server.body = status, body
     env = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": CANARY, "OPENAI_TOKEN_URL": server.url}
-    (tmp_path / "openai_oauth_token.json").unlink(missing_ok=True)
+    for cached in tmp_path.glob("openai_*_oauth_token.json"):
+        cached.unlink()
     log: list[str] = []
     sign_in = OAuthSignIn(
         OAuthSettings("openai", None, None), env=env, redactor=Redactor(), say=log.append, folder=tmp_path

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,8 @@ PASSING_FAULTS = [
     *(Fault(kind, tries=2) for kind in ("provider error", "null message", "no message", "deep")),
     Fault("not finite", tries=2),
     Fault("six megabytes"),
+    Fault("broken gzip"),
+    Fault("no http"),
     Fault("hangs"),
     Fault("byte by byte"),
     Fault("header byte by byte"),
@@ -91,6 +94,32 @@ def test_what_another_try_resolves_costs_nothing(tmp_path: Path) -> None:
         assert document["validity"]["instances"]["scored"] == INSTANCES
         assert document["usage"]["requests"] == sum(endpoint.seen.values())
         assert document["usage"]["retries"] == sum(endpoint.seen.values()) - INSTANCES
+
+
+READ = [Fault(kind, FOR_EVER) for kind in ("length and chunks", "line feeds")]
+MALFORMED = [Fault(kind, FOR_EVER) for kind in ("two lengths", "broken gzip", "no http")]
+
+
+def test_what_no_retry_mends_is_not_paid_again_and_again(tmp_path: Path) -> None:
+    """And what other clients read is read at once."""
+    with FaultEndpoint([*READ, None, *MALFORMED, None, None], BODY_CANARY) as endpoint:
+        outcome = run(tmp_path / "out", endpoint, parallelism=8)
+        assert outcome.returncode == 1, outcome.stderr
+        for prompt, line in lines(outcome):
+            fault = endpoint.fault_for(prompt)
+            malformed = fault in MALFORMED
+            assert line["completion"] == (None if malformed else "B"), fault
+            assert endpoint.seen[prompt] == 1 + malformed, fault
+            assert ("asked for 2 times at most" in str(line["error"])) is malformed
+
+
+def test_an_answer_that_comes_twice_answers_one_question(tmp_path: Path) -> None:
+    with FaultEndpoint([Fault("twice", FOR_EVER)], BODY_CANARY) as endpoint:
+        endpoint.good, endpoint.delay_s = lambda prompt: str(zlib.crc32(prompt.encode())), 0.01
+        outcome = run(tmp_path / "out", endpoint, parallelism=2, max_retries=0)
+        for prompt, line in lines(outcome):
+            assert line["completion"] == endpoint.good(prompt), outcome.stderr
+        assert outcome.document()["usage"]["requests"] == sum(endpoint.seen.values()) > INSTANCES
 
 
 REFUSED = [*(Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)), None]
@@ -137,7 +166,7 @@ def test_every_kind_of_answer_is_counted_under_its_name(tmp_path: Path) -> None:
         assert counts == {
             "requested": INSTANCES, "scored": INSTANCES, "failed": 0, "empty": 3 * each, "truncated": 2 * each,
             "filtered": each, "unjudged": 0, "unparsed": each, "refused": 0, "thinking_stripped": 2 * each,
-            "thinking_unfinished": each, "prompt_truncated": 0, "unreadable": 4 * each,
+            "thinking_unfinished": each, "prompt_truncated": 0, "identical": 0, "unreadable": 4 * each,
         }  # fmt: skip
         scored = {
             "null": "", "reasoning only": "", "thinks": "B", "cut thinking": "", "cut off": "B", "filtered": "",

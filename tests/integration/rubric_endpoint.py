@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -57,8 +58,8 @@ class RubricEndpoint(ScriptedEndpoint):
         choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "message": message}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         return 200, {
-            "id": "x", "object": "chat.completion", "created": 1, "model": body["model"], "choices": [choice],
-            "usage": usage,
+            "id": f"chatcmpl-{zlib.crc32(json.dumps(body).encode()):08x}", "object": "chat.completion", "created": 1,
+            "model": body["model"], "choices": [choice], "usage": usage,
         }  # fmt: skip
 
     def _judged(self, model: str, prompt: str) -> str:

@@ -11,25 +11,31 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from eval_factory import api
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.report.checksums import write_checksums
+from eval_factory.report.reader import load_result
+from eval_factory.workflows.annotate import import_sheets
+from eval_factory.workflows.recollect import state_of
+from eval_factory.workflows.verify import Verified
 from integration.jury_endpoint import CANARIES, JUDGES, MODEL, JuryEndpoint
 from integration.support import TIMEOUT_S, program_environment
 from integration.test_juries import medication_questions
+from rated_folder import exported, filled_in
 
 PLACES = int(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
 """Digits that are changed in each file."""
 
-SAMPLE = [
-    "evaluation_config.yaml", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "report.html",
-    "report.md", "responses/model.jsonl", "per_instance_stats.json", "run_spec.json", "scenario_state.json", "stats.json",
-    "cache.db", ".run_state.json", "attestation.intoto.json",
-]  # fmt: skip
+UNCHECKED = (".eval-factory", ".lock", "SHA256SUMS", "logs/", ".suite/")
+"""The marker, the lock, what is made of the other files, and what later commands go on writing."""
+VALUES = {
+    "suite_config.yml": ("temperature: 0.5", "temperature: 0.7"), "suite_usage.yaml": ("requests: 6", "requests: 7"),
+}  # fmt: skip
+"""Of files in which not every digit changes a result."""
 
 
 def eval_factory(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -41,13 +47,31 @@ def eval_factory(*arguments: str, cwd: Path, **env: str) -> subprocess.Completed
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished result of a custom benchmark on the embedded endpoint; its files were moved since."""
+    """A finished result of a custom benchmark on the embedded endpoint, which people have rated."""
     home = tmp_path_factory.mktemp("verify")
     ran = eval_factory("new_benchmark", "own", cwd=home)
     assert ran.returncode == 0, ran.stderr
     ran = eval_factory("run_eval", "--run_config", "own/run_config.yml", "--output_dir", "out", cwd=home)
     assert ran.returncode == 0, ran.stderr
+    sheets = exported(RunDir(home / "out"), home / "sheets", count=6)
+    import_sheets(home / "out", [filled_in(sheets, rater, lambda *_: "no") for rater in "12"])
     return home / "out"
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models, two evaluations."""
+    home = tmp_path_factory.mktemp("verify_suite")
+    endpoint = {"url": "demo://baseline", "type": "chat"}
+    section = {
+        "output_dir": "suite", "params": {"limit_samples": 6},
+        "evaluations": ["sample_medical_qa", {"type": "sample_medical_qa", "name": "warm", "params": {"temperature": 0.5}}],
+        "targets": [{"name": name, "api_endpoint": {**endpoint, "model_id": name}} for name in ("small", "large")],
+    }  # fmt: skip
+    (home / "suite.yml").write_text(yaml.safe_dump({"suite": section}), "utf-8")
+    ran = eval_factory("run_suite", "--run_config", "suite.yml", cwd=home)
+    assert ran.returncode == 0, ran.stderr
+    return home / "suite"
 
 
 @pytest.fixture(scope="module")
@@ -77,36 +101,32 @@ def restored(*files: Path) -> Iterator[None]:
             file.write_bytes(content)
 
 
-def path_of(folder: Path, name: str) -> Path:
-    found = [path for path in folder.rglob(Path(name).name) if path.as_posix().endswith(name)]
-    assert len(found) == 1, (name, found)
-    return found[0]
+def files_of(folder: Path) -> list[str]:
+    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return [name for name in found if not name.startswith(UNCHECKED) and (folder / name).stat().st_size]
 
 
-def change_one_digit(file: Path, chance: random.Random) -> str:
+def change_one_value(file: Path, chance: random.Random) -> str:
     """Returns where it is, for a message."""
     content = bytearray(file.read_bytes())
-    left = [place for place, byte in enumerate(content) if chr(byte).isdigit() and byte < 128]
-    at = chance.choice([place for place in left if place < _of_this_machine(file, bytes(content))])
-    content[at] = ord(str((content[at] - ord("0") + chance.randint(1, 9)) % 10))
+    if file.name in VALUES:
+        then, now = VALUES[file.name]
+        file.write_text(content.decode().replace(then, now, 1), "utf-8")
+        return f"{file.name}: {now}"
+    kind = b"123456789" if set(content) & set(b"0123456789") else b"abcdefghijklmnopqrstuvwxyz"
+    at = chance.choice([place for place, byte in enumerate(content) if byte in kind])
+    content[at] = chance.choice(kind.replace(content[at : at + 1], b""))
     file.write_bytes(content)
     return f"{file.name}, byte {at}: {bytes(content[max(0, at - 40) : at + 20])!r}"
 
 
-def _of_this_machine(file: Path, content: bytes) -> int:
-    """Where .run_state.json begins to say what the result was made with: if it is wrong, the next run collects again."""
-    return content.index(b'"inputs"') if file.name == ".run_state.json" else len(content)
-
-
-def recompute_checksums(folder: Path, name: str) -> None:
+def remake_checksums(folder: Path, name: str) -> None:
     """As somebody would who wants the change to stay unnoticed."""
     rundir = RunDir(folder)
     if name != rundir.attestation.name:
-        document: Any = json.loads(rundir.attestation.read_text("utf-8"))
-        for subject in [*document["subject"], *document["predicate"]["configuration"]]:
-            if subject["name"] == name:
-                subject["digest"]["sha256"] = sha256_of(folder / name)
-        rundir.attestation.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        result = load_result(folder).result
+        write_checksums(rundir, (folder / one for one in state_of(rundir).runs), result)
+        return
     lines = rundir.checksums.read_text("utf-8").splitlines()
     names = [line.split("  ", 1)[1] for line in lines]
     rundir.checksums.write_text("".join(f"{sha256_of(folder / one)}  {one}\n" for one in names), "utf-8")
@@ -127,38 +147,50 @@ def test_finished_results_are_intact_and_their_checksums_are_sha256sums(sample: 
         assert digest == hashlib.sha256((sample / name).read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("name", ["SHA256SUMS", "model_deployments.yaml", "evaluation_config.yaml"])
-def test_a_changed_digit_is_found_by_the_checksums(name: str, sample: Path) -> None:
-    file = path_of(sample, name)
-    with restored(file):
-        where = change_one_digit(file, random.Random(name))  # noqa: S311 - where to change something
-        found = api.verify(sample)
-        assert found.exit_code == 1, (where, found)
-        assert any("SHA256SUMS" in str(finding) for finding in found.findings), (where, found.findings)
+KNOWN = {
+    "sample": {"annotations/ratings.jsonl", "model_configs/benchmark.yaml", ".run_state.json", "packages.txt"},
+    "jury": {
+        "responses/kind.jsonl",
+        "helm/judge_prompts.json",
+        "helm/scenarios/medication_qa/MedInfo2019-QA-Medications.xlsx",
+    },
+}
 
 
-@pytest.mark.parametrize("name", SAMPLE)
-def test_a_changed_digit_is_found_whoever_makes_the_checksums_anew(name: str, sample: Path) -> None:
-    chance = random.Random(name)  # noqa: S311 - where to change something
-    file = path_of(sample, name)
-    relative = file.relative_to(sample).as_posix()
-    for _ in range(PLACES):
-        with restored(file, sample / "SHA256SUMS", sample / "attestation.intoto.json"):
-            where = change_one_digit(file, chance)
-            recompute_checksums(sample, relative)
-            found = api.verify(sample)
-            assert found.exit_code == 1, (where, found)
-            assert any(relative in str(finding) for finding in found.findings), (where, found.findings)
+@pytest.mark.parametrize("checksums", ["as they were", "made again"])
+@pytest.mark.parametrize("result", KNOWN)
+def test_a_changed_value_in_any_file_is_found(result: str, checksums: str, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue(result)
+    names = files_of(folder)
+    assert KNOWN[result] <= {*names}
+    for name in names:
+        chance = random.Random(name)  # noqa: S311 - where to change something
+        for _ in range(PLACES):
+            with restored(folder / name, folder / "SHA256SUMS", folder / "attestation.intoto.json"):
+                where = change_one_value(folder / name, chance)
+                if checksums == "made again":
+                    remake_checksums(folder, name)
+                found = api.verify(folder)
+                assert found.exit_code == 1, (where, found)
+                field = name.removeprefix("helm/")  # data are named by the provenance
+                named = any(name in str(one) or field in one.field for one in found.findings)
+                assert named, (where, found.findings)
+    assert api.verify(folder).intact
 
 
-@pytest.mark.parametrize("name", ["responses/kind.jsonl", "results.jsonl", "per_instance_stats.json"])
-def test_a_changed_digit_of_a_jurys_result_is_found(name: str, jury: Path) -> None:
-    chance = random.Random(name)  # noqa: S311 - where to change something
-    file = path_of(jury, name)
-    relative = file.relative_to(jury).as_posix()
-    with restored(file, jury / "SHA256SUMS", jury / "attestation.intoto.json"):
-        where = change_one_digit(file, chance)
-        recompute_checksums(jury, relative)
-        found = api.verify(jury)
-        assert found.exit_code == 1, (where, found)
-        assert any(relative in str(finding) for finding in found.findings), (where, found.findings)
+def test_a_changed_value_in_any_file_of_a_suite_is_found(suite: Path) -> None:
+    assert api.verify(suite) == Verified(suite)
+    own = [name for name in files_of(suite) if "/" not in name]
+    assert len(own) == 6
+    for name in [*own, "small/warm/evaluation_config.yaml"]:
+        chance = random.Random(name)  # noqa: S311
+        for _ in range(PLACES):
+            with restored(suite / name):
+                where = change_one_value(suite / name, chance)
+                found = api.verify(suite)
+                assert found.exit_code == 1, (where, found)
+                assert any(finding.file == name and str(finding) for finding in found.findings), (where, found.findings)
+                if name in own:  # it looks at the table, and not into the runs
+                    told = eval_factory("suite", "check", str(suite), cwd=suite)
+                    assert told.returncode == 1, (where, told.stdout)
+                    assert f"altered: {name}: " in told.stdout or name == "suite_config.yml", (where, told.stdout)

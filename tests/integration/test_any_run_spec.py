@@ -86,7 +86,11 @@ def test_perturbations(run_program: Run) -> None:
     assert outcome.returncode == 0, outcome.stderr
     scores = outcome.scores()
     assert "quasi_exact_match@test+mild_mix" in scores
+    (task,) = outcome.document()["results"]["tasks"].values()
+    worst = task["metrics"]["score"]["scores"]["quasi_exact_match@test+robustness.worst"]["stats"]
+    assert (worst["count"], worst["ci_method"]) == (outcome.document()["validity"]["splits"]["test"], "exact-one-sided")
     assert "quasi_exact_match@test+robustness.worst" in scores
+    assert not [name for name in scores if "fairness" in name], "none was applied"
     assert outcome.document()["validity"]["instances"]["scored"] == 12
 
 

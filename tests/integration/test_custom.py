@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,25 @@ def test_a_table_that_would_be_asked_otherwise_than_it_is_written(
     assert endpoint.requests == []
 
 
+@pytest.mark.parametrize("flags", [(), ("--shards", "2")])
+def test_requests_with_equal_prompts_are_all_counted(flags: tuple[str, ...], example: Path, run_program: Run) -> None:
+    """200 rows of four prompts, eight at a time: what waits for an equal request in flight is cached, too."""
+    (example / "prompt.txt").write_text("{question}", encoding="utf-8")
+    rows = "".join(f"question {number % 4},B\n" for number in range(200))
+    (example / "data.csv").write_text(f"question,correct_answer\n{rows}", encoding="utf-8")
+
+    def answer(_prompt: str) -> str:
+        time.sleep(0.3)  # others ask the same meanwhile
+        return "B"
+
+    with ScriptedEndpoint(answer) as endpoint:
+        outcome = run_program("custom", endpoint.url, *flags, params={**benchmark(example), "parallelism": 8})
+    assert outcome.returncode == 0, outcome.stderr
+    usage = outcome.document()["usage"]
+    assert (len(endpoint.requests), usage["requests"], usage["cached"]) == (4, 4, 196)
+    assert sum(line["cached"] for line in lines_of(outcome)) == 196
+
+
 def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> None:
     (example / "prompt.txt").write_text("{question}", encoding="utf-8")
     (example / "data.csv").write_text("question,correct_answer\nx,A\nx,B\n", encoding="utf-8")
@@ -160,7 +180,7 @@ def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> 
     assert "1 of 2 rows of data.csv (first: row 1): HELM's quasi metrics drop articles" in quasi
     assert "1 of 2 instances repeat the question of an earlier one with another gold answer" in repeated
     assert outcome.scores()["quasi_prefix_exact_match"] == 0.5, "that is why"
-    assert f"\n# notes\n#   {same}\n#   {quasi}\n\n# command\n" in looked.stdout
+    assert f"\n# notes\n#   {same}\n#   {quasi}\n\n# keys\n" in looked.stdout
     assert f"note: {quasi} " in " ".join(outcome.stdout.split()) + " "
 
 

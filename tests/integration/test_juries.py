@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import openpyxl
 import pytest
 from helm.benchmark.annotation.medication_qa_annotator import PROMPT_TEMPLATE
 
-from integration.jury_endpoint import CANARIES, JUDGES, KEYS, KIND, MODEL, ODD, STRICT, JuryEndpoint, judgement
+from integration.jury_endpoint import CANARIES, JUDGES, KEYS, KIND, MODEL, ODD, STRICT, JuryEndpoint, hashed, judgement
 from integration.support import Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
@@ -117,7 +118,9 @@ def test_a_jury_that_can_be_believed(
     main = document["main_metric"]
     assert (document["status"], validity["judgements"]) == ("partial", {"due": 36, "given": 30})
     assert validity["floors"][main]["answers"] == {"empty": 1.0}
-    assert all(floor["best"] == "empty" for floor in validity["floors"].values())
+    assumed = {name.removesuffix(".corrected") for name, one in validity["floors"].items() if one.get("assumed")}
+    assert assumed == {main}
+    assert any(note.startswith(f"the floor of {main}, 1, is assumed") for note in validity["notes"])
     low, high = validity["bounds"][main]
     assert (low < outcome.scores()[main] < high, high - low) == (True, pytest.approx(6 * 4 / 36))
     judged_by_all = [line["metrics"][main] for line in lines if len(line["judges"]) == 3]
@@ -144,6 +147,56 @@ def test_a_jury_that_can_be_believed(
     assert sum(new.values()) == INSTANCES - good
     assert all(model == ODD for (model, _), count in new.items() if count)
     assert again.document()["validity"]["judges"]["odd"]["scored"] == INSTANCES
+
+
+class OfLengths(JuryEndpoint):
+    """The model's answers differ in length; `odd` marks by the length alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = lambda prompt: f"Plan {hashed(prompt, 10**9)}:{' rest' * (1 + hashed(prompt, 50))}."
+
+    def odd(self, prompt: str, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        words = re.findall(r"Plan \d+:((?: rest)+)\.", prompt)[0].count(" rest")
+        return 200, self.text(judgement(prompt, 1 + words // 11))
+
+
+IDENTICAL = "answers are word for word the answer to another question too"
+BY_LENGTH = "gives longer answers better marks"
+
+
+def test_one_text_to_every_question_is_a_note(
+    jury: JuryEndpoint, run_program: Run, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    medication_questions(tmp_path / "out" / "helm", 41)
+    jury.odd_ways = ["good"]
+    params = {"limit_samples": 40, "extra": {"judges": JUDGES}}
+    outcome = run_program("medication_qa", jury.url, params=params, env=environment_of("medication_qa", request))
+    assert outcome.returncode == 0, outcome.stderr
+    validity = outcome.document()["validity"]
+    assert validity["instances"]["identical"] == 40
+    assert next(note for note in validity["notes"] if IDENTICAL in note).startswith("40 of 40 ")
+    assert validity["jury"]["length_correlation"] == {"kind": None, "strict": None, "odd": None}
+    assert BY_LENGTH not in str(validity["notes"])
+
+
+def test_marks_that_follow_the_length_alone_are_a_note(
+    run_program: Run, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    medication_questions(tmp_path / "out" / "helm", 41)
+    params = {"limit_samples": 40, "extra": {"judges": JUDGES}}
+    with OfLengths() as jury:
+        outcome = run_program("medication_qa", jury.url, params=params, env=environment_of("medication_qa", request))
+    assert outcome.returncode == 0, outcome.stderr
+    validity = outcome.document()["validity"]
+    assert validity["instances"]["identical"] == 0
+    assert IDENTICAL not in str(validity["notes"])
+    found = validity["jury"]["length_correlation"]
+    assert (found["kind"], found["odd"]["count"]) == (None, 40)
+    assert found["odd"]["ci_low"] > 0.9
+    assert found["strict"]["ci_low"] < 0.5, "its marks do not follow the length"
+    (note,) = [note for note in validity["notes"] if BY_LENGTH in note]
+    assert note.startswith("judge odd ")
 
 
 def test_judges_that_all_fail_leave_no_score(
@@ -202,7 +255,7 @@ def test_a_gateways_fallback_is_found_out(
     """Every answer comes from another model than was asked for, and nothing but the responses' `model` says so."""
     medication_questions(tmp_path / "out" / "helm")
     jury.odd_ways = ["good"]
-    jury.stated = {MODEL: "fallback-7b", KIND: "judge/kind-2025-01-31", STRICT: "fallback-7b", ODD: "odd"}
+    jury.stated = {MODEL: "fallback-7b", KIND: "judge/kind@main", STRICT: "fallback-7b", ODD: "odd"}
     params = {"limit_samples": 4, "extra": {"judges": JUDGES}}
     env = environment_of("medication_qa", request)
     outcome = run_program("medication_qa", jury.url, params=params, env=env)
@@ -216,10 +269,13 @@ def test_a_gateways_fallback_is_found_out(
     assert "judge strict is the evaluated model itself, fallback-7b" in outcome.document()["validity"]["notes"]
     endpoints = outcome.document()["provenance"]["endpoints"]
     assert list(endpoints) == ["model", "kind", "strict", "odd"]
+    first, last = (endpoints["kind"][name] for name in ("first_answer", "last_answer"))
+    assert first <= last
     template = hashlib.sha256(PROMPT_TEMPLATE.encode()).hexdigest()
     assert endpoints["kind"] == {
         "model": KIND, "host": jury.url.split("/")[2], "sampling": [{"max_tokens": 4096, "temperature": 0.0, "top_p": 1}],
-        "answers": 4, "stated_models": {"judge/kind-2025-01-31": 4}, "other_model": 0, "prompt_sha256": [template],
+        "answers": 4, "stated_models": {"judge/kind@main": 4}, "other_model": 0, "prompt_sha256": [template],
+        "first_answer": first, "last_answer": last,
     }  # fmt: skip
     assert (endpoints["model"]["stated_models"], endpoints["model"]["prompt_sha256"]) == ({"fallback-7b": 4}, None)
     alias = {**params, "extra": {"judges": JUDGES, "max_model_mismatch": 1}}

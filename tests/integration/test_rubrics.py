@@ -74,6 +74,9 @@ def test_healthbench_is_scored_as_published(medical_data: Path, run_program: Run
     groups = document["results"]["groups"]["healthbench"]["groups"]
     assert {"accuracy", "completeness"} <= set(groups["axis"]["groups"])
     assert "theme" in groups
+    shown = [of["metrics"] for by in groups.values() for of in by["groups"].values()]
+    counts = [score["stats"]["count"] for of in shown for score in of["score"]["scores"].values()]
+    assert min(counts) >= 10, "docs/rubrics.md: fewer than ten are not shown"
     assert document["provenance"]["dataset_files"]["data_path"]
     canary = cases[0]["canary"]
     assert canary in (outcome.output_dir / "instances.jsonl").read_text("utf-8")
@@ -237,8 +240,8 @@ def assert_whole(outcome: Outcome) -> None:
     assert rubric["criteria"] == {"asked": 12, "met": 5, "not_met": 7, "unjudged": 0, "tied": 0, "score": None}
     assert rubric["judges"]["strict"]["score"] == pytest.approx(0.6)
     assert rubric["agreement"]["kind/strict"]["agreement"] == pytest.approx(8 / 12, abs=1e-4)
-    (task,) = document["results"]["groups"].values()
-    assert task["groups"]["axis"]["groups"].keys() == {"accuracy", "completeness"}
+    assert not document["results"].get("groups"), "of four cases none are shown"
+    assert "by axis: 2 groups hold fewer than 10 instances (8 in all)" in " ".join(document["validity"]["notes"])
     stats = document["results"]["tasks"]["custom.mine"]["metrics"]["score"]["scores"]["rubric_score"]["stats"]
     assert (stats["count"], stats["clusters"]) == (4, 2)
     assert "invented canary" in (outcome.output_dir / "instances.jsonl").read_text("utf-8")

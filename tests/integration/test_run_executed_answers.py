@@ -55,9 +55,11 @@ FORK = """    import ctypes
     fork = ctypes.CDLL(None).fork
     return a + b if all(fork() == -1 for _ in range(20)) else None
 """
-KILL = """    import ctypes, os
-    parent = os.getppid()
-    return a + b if ctypes.CDLL(None).kill(parent, 9) == -1 else None
+KILL = """    import ctypes, os, glob
+    for name in glob.glob("/proc/[0-9]*"):
+        if int(name[6:]) != os.getpid():
+            ctypes.CDLL(None).kill(int(name[6:]), 9)
+    return a + b
 """
 ALLOCATE = """    try:
         held = bytearray(20_000_000_000)
@@ -142,12 +144,6 @@ def passed(outcome: Outcome) -> dict[int, float]:
     return {prompts[line["id"]]: line["metrics"]["pass"] for line in lines}
 
 
-def has_landlock() -> bool:
-    return subprocess.run(
-        ["python3", "-c", "import ctypes,sys; sys.exit(ctypes.CDLL(None).syscall(444, None, 0, 1) < 6)"], check=False
-    ).returncode == 0  # fmt: skip
-
-
 def bubblewrap_works() -> bool:
     if shutil.which("bwrap") is None:
         return False
@@ -155,22 +151,15 @@ def bubblewrap_works() -> bool:
     return subprocess.run(argv, check=False, capture_output=True).returncode == 0
 
 
-def without_bubblewrap(folder: Path) -> dict[str, str]:
-    """A bwrap that is not permitted to do anything, before any other."""
-    folder.mkdir()
-    (folder / "bwrap").write_text("#!/bin/sh\nexit 1\n")
-    (folder / "bwrap").chmod(0o755)
-    return {"PATH": f"{folder}:/usr/local/bin:/usr/bin:/bin"}
+needs_bubblewrap = pytest.mark.skipif(
+    not bubblewrap_works(), reason="needs bubblewrap (bwrap), and the right to make namespaces"
+)
 
 
-@pytest.mark.parametrize("sandbox", ["bubblewrap", "the kernel alone"])
+@needs_bubblewrap
 def test_answers_that_attack_find_nothing(
-    sandbox: str, tmp_path: Path, run_program: Run, canary_server: tuple[int, list[bytes]]
+    tmp_path: Path, run_program: Run, canary_server: tuple[int, list[bytes]]
 ) -> None:
-    if sandbox == "bubblewrap" and not bubblewrap_works():
-        pytest.skip("needs bubblewrap (bwrap), and the right to make namespaces")
-    if sandbox != "bubblewrap" and not has_landlock():
-        pytest.skip("needs Landlock with scopes (Linux 6.12)")
     port, heard = canary_server
     home, out = tmp_path / "home", tmp_path / "out"
     home.mkdir()
@@ -179,9 +168,8 @@ def test_answers_that_attack_find_nothing(
     attacks = [steal, READ.format(secret=str(home / "secret")), FORK, KILL, ALLOCATE, PRINT, FILL]
     answers = [GOLD, *attacks, LOOP, WRONG, RAISE, ""]
     problems(out / "helm", len(answers))
-    env = {**OFFLINE, "HOME": str(home)} | (without_bubblewrap(tmp_path / "bin") if sandbox != "bubblewrap" else {})
     with answering(answers) as endpoint:
-        outcome = run_program(HUMANEVAL, endpoint.url, params=ALLOWED, env=env)
+        outcome = run_program(HUMANEVAL, endpoint.url, params=ALLOWED, env={**OFFLINE, "HOME": str(home)})
     assert outcome.returncode == 0, outcome.stderr
     assert heard == []
     assert list(tmp_path.rglob("stolen")) == []
@@ -191,15 +179,31 @@ def test_answers_that_attack_find_nothing(
     assert passed(outcome) == {n: float(n < fine) for n in range(len(answers))}
     document = outcome.document()
     assert outcome.scores()["pass"] == fine / len(answers)
-    ways = document["provenance"]["code_execution"]
-    assert ways["still_can"] == []
-    assert ("bubblewrap" in ways["confined_by"]) == (sandbox == "bubblewrap")
-    assert not has_landlock() or ways["confined_by"][-2:] == ["Landlock", "seccomp"]
+    assert document["provenance"]["code_execution"]["confined_by"][0] == "bubblewrap"
     assert any(note.startswith("what the model answered was executed") for note in document["validity"]["notes"])
     assert document["config"]["params"]["extra"]["allow_code_execution"] is True
     assert (outcome.output_dir / "logs" / "helm-run.log").stat().st_size < 1_000_000
 
 
+@pytest.mark.parametrize("program", ["none", "#!/bin/sh\necho no permission >&2\nexit 1\n"])
+def test_nothing_is_asked_where_there_is_no_sandbox(program: str, tmp_path: Path, run_program: Run) -> None:
+    """bubblewrap is not installed, or may not make namespaces."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if program != "none":
+        (folder / "bwrap").write_text(program)
+        (folder / "bwrap").chmod(0o755)
+    problems(tmp_path / "out" / "helm", 1)
+    with answering([GOLD]) as endpoint:
+        outcome = run_program(HUMANEVAL, endpoint.url, params=ALLOWED, env={**OFFLINE, "PATH": str(folder)})
+        assert endpoint.requests == []
+    assert outcome.returncode == 3
+    assert f"{HUMANEVAL} executes what the model answers, in a sandbox only" in outcome.stderr
+    assert ("package is bubblewrap" if program == "none" else "here: no permission") in outcome.stderr
+    assert "nothing was asked" in outcome.stderr
+
+
+@needs_bubblewrap
 def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> None:
     """Right, wrong, failing and unfinished ones; each metric of HELM's, to the last digit."""
     answers = [GOLD, WRONG, RAISE, "", "    return (a +", "    import numpy as np\n    return int(np.add(a, b))\n"]
@@ -219,6 +223,7 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
 
 
 @pytest.mark.more_data
+@needs_bubblewrap
 def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
     """Tests by standard input and by call; the answer that never ends has none that pass."""
     answers = {

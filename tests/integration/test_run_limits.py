@@ -20,8 +20,8 @@ from scripted_endpoint import PROBE, ScriptedEndpoint
 ROWS = 8
 OF_MODEL, OF_JUDGE = 0.0625, 0.125
 """US dollars an answer; sums of them are exact."""
-PRICES = [{"model_id": name, "input_per_million": 9000, "output_per_million": 9000} for name in (MODEL, KIND)]
-"""Far from what the endpoint says itself, which goes before them."""
+PRICES = [{"model_id": name, "input_per_million": 9, "output_per_million": 9} for name in (MODEL, KIND)]
+"""Far below what the endpoint says itself, which goes before them."""
 
 
 class Charging(ScriptedEndpoint):
@@ -30,6 +30,8 @@ class Charging(ScriptedEndpoint):
     def __init__(self) -> None:
         super().__init__(lambda _prompt: "Rest, and come again in a week.")
         self.asked: Counter[tuple[str, str]] = Counter()
+        self.usage: Any = None
+        """In place of what each answer costs."""
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         status, answer = super().reply(path, headers, body)
@@ -37,6 +39,7 @@ class Charging(ScriptedEndpoint):
         if prompt != PROBE:
             self.asked[(body["model"], prompt)] += 1
             answer["usage"]["cost"] = OF_JUDGE if is_judge else OF_MODEL
+            answer["usage"] = self.usage or answer["usage"]
             if is_judge:
                 answer["choices"][0]["message"]["content"] = judgement(prompt, 4)
         return status, answer
@@ -100,6 +103,23 @@ def test_a_run_stops_at_each_limit_and_goes_on_where_it_stopped(
     estimated = api.estimate(tmp_path / "custom.yml", env={})
     assert (estimated.requests, estimated.cost, estimated.kept) == (2 * ROWS, ROWS * (OF_MODEL + OF_JUDGE), 2 * ROWS)
     assert set(charging.asked.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    "usage", [{"cost": 0}, {"cost": 1e-300, "prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 1}, ["?"]]
+)
+def test_an_endpoint_that_says_0_does_not_turn_a_limit_off(
+    usage: Any, charging: Charging, run_program: Run, tmp_path: Path
+) -> None:
+    charging.usage = usage
+    write_example(tmp_path / "mine")
+    price = {"model_id": MODEL, "input_per_million": 10_000, "output_per_million": 0}  # a cent a token
+    params = {"parallelism": 1, "extra": {"benchmark": str(tmp_path / "mine" / "benchmark.yaml"), "prices": [price]}}
+    for _ in range(2):  # what was paid counts in the next run, too
+        stopped = run_program("custom", charging.url, "--max_cost", "0.5", params=params)
+        assert stopped.returncode == 1, stopped.stderr
+        assert "stopped: max_cost (0.5) is reached" in stopped.stderr
+    assert 1 <= charging.count(MODEL) < ROWS / 2
 
 
 def test_an_estimate_of_a_run_that_never_was_asks_nobody(charging: Charging, run_program: Run) -> None:

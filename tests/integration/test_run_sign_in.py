@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
+from eval_factory.endpoint.sign_in import token_file
 from integration.jury_endpoint import judgement
 from integration.support import TIMEOUT_S, Outcome, program_environment
 from integration.test_juries import medication_questions
@@ -75,7 +78,7 @@ def program(tmp_path: Path) -> Program:
         folder = tmp_path / "out"
         finished = subprocess.run(
             [sys.executable, "-m", "eval_factory", "run_eval", "--output_dir", str(folder), "--run_config", str(file)],
-            env=program_environment(HF_HUB_OFFLINE="1", **env), capture_output=True, text=True, timeout=TIMEOUT_S,
+            env=program_environment(HF_HUB_OFFLINE="1", XDG_CACHE_HOME=str(tmp_path / "cache"), **env), capture_output=True, text=True, timeout=TIMEOUT_S,
             cwd=tmp_path, check=False,
         )  # fmt: skip
         for secret in (MAIN, GPT, LLAMA, CLAUDE, CLIENT_SECRET, "token-canary", *secrets):
@@ -238,7 +241,7 @@ def test_tokens_serve_who_says_so(
     assert "Creating new openai OAuth token" in log
     assert "Creating new anthropic OAuth token" in log
     for service in ("openai", "anthropic"):
-        file = tmp_path / f"{service}_oauth_token.json"
+        (file,) = (tmp_path / "cache" / "eval-factory").glob(f"{service}_*_oauth_token.json")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert json.loads(file.read_text())["expires_at"] > 0
 
@@ -246,14 +249,22 @@ def test_tokens_serve_who_says_so(
 def test_a_token_that_is_refused_is_renewed_once(
     signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
 ) -> None:
-    """The endpoint takes no token that was given before the model was first asked: revoked, though not expired."""
+    """The endpoint takes no token that was given before the model was first asked: revoked, though not expired. One of
+    the current folder, where tokens were once, is not looked at.
+    """
+    (tmp_path / "anthropic_oauth_token.json").write_text('{"access_token": "token-canary-planted", "expires_at": 9e12}')
     medication_questions(tmp_path / "out" / "helm")
-    old = {"access_token": "token-canary-of-yesterday", "expires_at": 9e12}
-    (tmp_path / "openai_oauth_token.json").write_text(json.dumps(old))
+    env = {**oauth_environment(tokens), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    file = token_file(OAuthSettings("openai", None, "azureopenai-readwrite"), env)
+    file.parent.mkdir(parents=True)
+    old = {"access_token": "token-canary-of-yesterday", "expires_at": time.time() + 999, "lifetime_s": 3600}
+    file.write_text(json.dumps({**old, "file": file.name}))
+    file.chmod(0o600)
     signed.accepts = lambda model, authorization: model != MODEL or "yesterday" not in authorization
     outcome = program(oauth_config(signed.url), oauth_environment(tokens))
     assert outcome.returncode == 0, outcome.stderr
     assert signed.refused == 1
+    assert signed.signed["judge/kind"] <= set(tokens.given)
     assert len(tokens.given) == 2
     assert "openai OAuth token expired, refreshing" in log_of(outcome)
 
@@ -265,7 +276,7 @@ def test_tokens_that_expire_during_the_run(
     tokens.expires_in = 1
     outcome = program(oauth_config(signed.url), oauth_environment(tokens))
     assert outcome.returncode == 0, outcome.stderr
-    assert len(signed.signed[MODEL]) == 2
+    assert signed.signed[MODEL].isdisjoint(tokens.given[:1])  # that of the question before the run
     assert "token expired, refreshing" in log_of(outcome)
 
 

@@ -40,7 +40,7 @@ def check_right_in_other_forms(outcome: Outcome) -> None:
     assert validity["instances"]["unparsed"] == validity["instances"]["unreadable"] == INSTANCES
     assert any(
         note.startswith("exact_match.lenient is 1.0000, HELM's own value 0.0000: a gap of +1.0000")
-        and "MMLU-Pro" in note
+        and "state the option in other words or signs" in note
         for note in validity["notes"]
     )
     assert (outcome.returncode, validity["reportable"]) == (1, False)
@@ -54,6 +54,75 @@ def test_right_answers_in_other_forms(run_program: Run, endpoint: ScriptedEndpoi
     check_right_in_other_forms(read_as_right(run_program, SAMPLE, endpoint, {}))
 
 
+ROWS = 200
+EXPLAINED = (
+    "**{right}. {text}**\n\nThis fits the pain. Option {other} is incorrect because the test is negative.",
+    '{{"answer": "{right}", "explanation": "A patient with option {other} has no pain."}}',
+    "{text}",
+)
+
+
+def choices_of_a_table(folder: Path) -> list[tuple[str, dict[str, str]]]:
+    """A table of questions with four options in its prompt -> (what the prompt holds, the right option and another)."""
+    folder.mkdir()
+    (folder / "prompt.txt").write_text("{question}\nA. {a}\nB. {b}\nC. {c}\nD. {d}\nAnswer:", "utf-8")
+    (folder / "benchmark.yaml").write_text(
+        "name: choices\ndescription: d\nprompt_file: prompt.txt\ndataset_file: data.csv\nmax_tokens: 60\n"
+        "metrics: [{name: exact_match}]\n", "utf-8"
+    )  # fmt: skip
+    lines, asked = ["question,a,b,c,d,correct_answer"], []
+    for number in range(ROWS):
+        right, other = "ABCD"[number % 4], "ABCD"[(number + 1) % 4]
+        lines.append(f"Case {number}: what is it?,ulcer {number},colitis,gout,asthma,{right}")
+        texts = dict(zip("ABCD", (f"ulcer {number}", "colitis", "gout", "asthma"), strict=True))
+        asked.append(
+            (f"Case {number}: ", {"right": right, "other": other, "text": texts[right], "wrong": texts[other]})
+        )
+    (folder / "data.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    return asked
+
+
+@pytest.mark.parametrize("shape", EXPLAINED)
+def test_right_answers_with_an_explanation_are_right_and_wrong_ones_wrong(
+    shape: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    asked = choices_of_a_table(tmp_path / "bench")
+    extra = {"benchmark": str(tmp_path / "bench" / "benchmark.yaml"), "max_unreadable": 1.0}
+
+    def answer(prompt: str) -> str:
+        return shape.format_map(next(row for case, row in asked if case in prompt))
+
+    endpoint.answer = answer
+    right = run_program("custom", endpoint.url, params={"extra": extra})
+    assert (right.scores()["exact_match"], right.scores()["exact_match.lenient"]) == (0.0, 1.0)
+    notes = "\n".join(right.document()["validity"]["notes"])
+    assert f"{ROWS} of {ROWS} answers are not in the form" in notes
+    assert f"{ROWS} of them state one option in other words or signs" in notes
+    assert "does not show that the model read the questions" not in notes
+    assert "exact_match.lenient, which reads the same answers otherwise, is above its own" in notes
+    asked = [(case, {"right": row["other"], "other": row["right"], "text": row["wrong"]}) for case, row in asked]
+    wrong = run_program("custom", endpoint.url, "--fresh", params={"extra": extra})
+    assert (wrong.scores()["exact_match"], wrong.scores()["exact_match.lenient"]) == (0.0, 0.0)
+    assert "does not show that the model read the questions" in "\n".join(wrong.document()["validity"]["notes"])
+
+
+def test_a_right_answer_that_no_option_has_is_refused_before_anything_is_asked(
+    run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    choices_of_a_table(tmp_path / "bench")
+    table = tmp_path / "bench" / "data.csv"
+    table.write_text(table.read_text("utf-8").replace("asthma,D", "asthma,E", 1), "utf-8")
+    outcome = run_program(
+        "custom", endpoint.url, params={"extra": {"benchmark": str(tmp_path / "bench" / "benchmark.yaml")}}
+    )
+    assert outcome.returncode == 2
+    assert (
+        "row 4 (line 5), column correct_answer: is none of the options that the prompt lists (A, B, C, D)"
+        in outcome.stderr
+    )
+    assert endpoint.requests == []
+
+
 @pytest.mark.medical_data
 @pytest.mark.parametrize("task", ["pubmed_qa", "head_qa"])
 def test_right_answers_in_other_forms_to_real_questions(
@@ -64,7 +133,15 @@ def test_right_answers_in_other_forms_to_real_questions(
     check_right_in_other_forms(read_as_right(run_program, task, endpoint, data_environment))
 
 
-@pytest.mark.parametrize("answer", ["<think>The heart has four chambers and so on and on", "<thi"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<think>The heart has four chambers and so on and on",
+        "<thi",
+        "[THINK]The heart",
+        "<|channel|>analysis<|message|>The",
+    ],
+)
 def test_all_cut_off_while_thinking(answer: str, run_program: Run, endpoint: ScriptedEndpoint) -> None:
     message = {"role": "assistant", "content": answer}
     endpoint.body = {"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
@@ -75,8 +152,7 @@ def test_all_cut_off_while_thinking(answer: str, run_program: Run, endpoint: Scr
     assert "4 of 4 answers say nothing that can be scored (4 cut off while the model was thinking)" in outcome.stderr
     assert "config.params.extra.num_output_tokens" in outcome.stderr
     assert "adapter_config.start_reasoning_token" in outcome.stderr
-    assert any(note.startswith("thinking (<think> to </think>) was taken out of 4 of 4 answers")
-               for note in outcome.document()["validity"]["notes"])  # fmt: skip
+    assert any("was taken out of 4 of 4 answers" in note for note in outcome.document()["validity"]["notes"])
 
 
 @pytest.mark.medical_data
@@ -111,7 +187,8 @@ def test_prompts_that_helm_cut_are_counted(
 
 
 def test_thinking_that_was_taken_out_is_said(run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    endpoint.answer = lambda prompt: "<think>hm</think> B" if len(prompt) % 2 else "B"
+    thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>B<|return|>"
+    endpoint.answer = lambda prompt: ["<think>hm</think> B", thought, "B"][len(prompt) % 3]
     outcome = run_program(SAMPLE, endpoint.url, params={"limit_samples": 10})
     assert outcome.returncode == 0, outcome.stderr
     stripped = outcome.document()["validity"]["instances"]["thinking_stripped"]

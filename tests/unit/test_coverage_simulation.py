@@ -1,4 +1,4 @@
-"""The intervals cover what they say, in a small run of benchmarks/coverage_simulation.py; its table stands in the docs."""
+"""The intervals cover what they say, in small runs of benchmarks/coverage_simulation.py and interval_coverage.py."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import coverage_simulation as simulation
+import interval_coverage
 import numpy as np
 import pytest
 from coverage_simulation import Population
+from interval_coverage import TABLES, Cell
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "statistics.md"
 SAMPLES, SEED = 300, 3
@@ -98,3 +100,72 @@ def test_what_is_covered_less_is_bold_and_none_but_unclustered_shares() -> None:
     for row in tables_of_the_page()[len(simulation.SHARES) + 3 :]:
         if row[0] != "values" and not row[0].endswith("by plain Student's t"):
             assert all(float(cell) >= 100 * simulation.LEAST for cell in row[1:] if cell), row
+
+
+NOT_HELD = {("rubrics", "5 % can lose 4, 60 % of them do", "30")}
+"""Every fifth sample holds none of the cases that can lose points: nothing in it says that there are such."""
+
+
+def cell(table: str, row: str, column: str) -> Cell:
+    return next(one for one in TABLES[table][1]() if (one.row, one.column) == (row, column))
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "column"),
+    [
+        ("corrected", "95% right; always the best", "120, 60"),  # 85 % with a plain t
+        ("corrected", "97% right; always the best", "300, 100"),
+        ("corrected", "95% fives; always the best", "120, 60"),
+        ("corrected", "95% right; noisy", "12, 12"),
+        ("bias", "97% right; always the best", "300, 60"),  # of no width in every sixth sample
+        ("bias", "99% right; noisy", "120, 60"),
+        ("bias", "95% right; follows half", "300, 100"),
+        ("clusters", "race_based_med", "90%, 0.8"),  # 80 % with as many degrees as clusters, less one
+        ("clusters", "half of 400 in one", "50%, 0.2"),
+        ("ratings", "five and singles", "90%, 0.8"),
+        ("paired", "two large of 300", "90%, 0.8"),
+        ("corrected_clusters", "five and singles; always the best", "90%, 0.5"),
+        ("rubrics", "4 % are -3, all can be", "30"),  # 70 % with a plain t
+        ("rubrics", "same, others .4 to 1", "30"),
+    ],
+)
+def test_the_hardest_samples_are_held(table: str, row: str, column: str) -> None:
+    """Of 400 samples at 93 %, fewer than one series in 40 holds less than 90.5."""
+    found = interval_coverage.measured(cell(table, row, column), 400, 3)
+    assert found.held >= 0.905
+    assert found.without == 0
+    if table in ("corrected", "bias"):
+        assert found.most_on_a_side <= 0.075
+
+
+@pytest.mark.parametrize("table", ["clusters", "paired", "corrected_clusters"])
+def test_one_source_that_holds_nearly_all_gives_no_interval(table: str) -> None:
+    cells = [one for one in TABLES[table][1]() if one.row.startswith("80 % in one")]
+    found = [interval_coverage.measured(one, 20, 3) for one in cells]
+    assert len(found) >= 6
+    assert all(one.without > 0 for one in found)
+
+
+@pytest.mark.more_data
+@pytest.mark.parametrize("table", TABLES)
+def test_every_sample_is_held(table: str) -> None:
+    for one in TABLES[table][1]():
+        found = interval_coverage.measured(one, 1000, 5)
+        if found.without < 1 and (table, one.row, one.column) not in NOT_HELD:
+            assert found.held >= 0.91, one
+            assert table not in ("corrected", "bias") or found.most_on_a_side <= 0.07, one
+
+
+def test_the_benchmarks_have_the_tables_that_the_script_prints() -> None:
+    """Rows, columns, and no number in bold that is not named above."""
+    page = (PAGE.parents[1] / "benchmarks" / "README.md").read_text("utf-8").partition("## Intervals where")[2]
+    for table, (head, cells) in TABLES.items():
+        written = page.partition(f"### {table}\n")[2].partition("\n#")[0].strip().splitlines()
+        lines = [[text.strip() for text in line.strip("|").split("|")] for line in written if line.startswith("| ")]
+        expected: dict[str, list[str]] = {}
+        for one in cells():
+            expected.setdefault(one.row, []).append(one.column)
+        assert [line[0] for line in lines] == [head, *expected]
+        assert lines[0][1:] == next(iter(expected.values()))
+        bold = {(table, line[0], lines[0][at]) for line in lines[1:] for at, text in enumerate(line) if "**" in text}
+        assert bold <= NOT_HELD

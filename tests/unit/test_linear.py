@@ -61,7 +61,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "reasoning": ADAPTER.without_reasoning,
     "reasoning that was cut off": lambda text: ADAPTER.without_reasoning(text, cut_off=True),
     "refusals": lambda text: refusals.is_refusal(text[: refusals.LONGEST_REFUSAL]),
-    "labels": lambda text: lenient.label_in(text, ("A", "B", "C", "D")),
+    "labels": lambda text: lenient.label_in(text, {"A": "one", "B": "a a", "C": "C", "D": "answer"}),
     "queries": lambda text: answer_forms.FORMS["sql"].reads(STATE, text),
     "durations": lambda text: answer_forms.FORMS["value"].reads(STATE, text),
     "parsing": unreadable,

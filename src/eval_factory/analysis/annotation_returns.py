@@ -11,6 +11,7 @@ from pathlib import Path
 from eval_factory.analysis.annotation_rows import COMMENT, ITEM, NUMBER, RATER, RATING, SHEET
 from eval_factory.core.annotations import Choice, Rating, Sample, SampledAnswer
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.own_files import open_regular
 
 NEEDED = (SHEET, RATER, ITEM, NUMBER, RATING)
 DELIMITERS = (",", ";", "\t")
@@ -139,9 +140,11 @@ def _rows(file: Path) -> Iterator[_Row]:
     Raises:
         ValueError: it is no table with the columns that are needed.
     """
-    if file.stat().st_size > LARGEST:
+    with open_regular(file) as opened:
+        content = opened.read(LARGEST + 1)
+    if len(content) > LARGEST:
         raise ValueError(f"is larger than {LARGEST // 1024**2} MiB")
-    text = text_of(file.read_bytes())
+    text = text_of(content)
     lines = text.splitlines()
     if lines and lines[0].lower().startswith("sep="):  # Excel's, for others to know the delimiter
         text = text.split("\n", 1)[1] if "\n" in text else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import string
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -25,6 +26,7 @@ from eval_factory.analysis.ranks import holm, rank_intervals
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import Score
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.scoring.statistics import lower_end
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -287,7 +289,7 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
     keys = [key for key in a.values.values if key in b.values.values]
     values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
     scale = _scale_of(score, [*values_a, *values_b])
-    found = paired_difference(values_a, values_b, clusters=clusters_of(a.values, keys), scale=scale)
+    found = difference_of(a.values, b.values, keys, scale)
     higher = score.higher_is_better is not False
     return Comparison(
         task=a.stored.result.task,
@@ -313,7 +315,20 @@ def _scale_of(score: Score, values: Sequence[float]) -> tuple[float, float] | No
     return (low, high) if all(low <= value <= high for value in values) else None
 
 
-def clusters_of(values: InstanceValues, keys: Sequence[Key]) -> list[str] | None:
+def difference_of(
+    a: InstanceValues, b: InstanceValues, keys: Sequence[Key], scale: tuple[float, float] | None
+) -> PairedDifference:
+    """Of instances that both have a value of. Cases of a rubric have each a scale of their own: where it is not the
+    metric's, it is made of theirs, as that of a score is."""
+    values_a, values_b = ([side.values[key] for key in keys] for side in (a, b))
+    if scale is None and all(key in a.lowest for key in keys):
+        widths = [1 - a.lowest[key] for key in keys]
+        apart = [after - before for before, after in zip(values_a, values_b, strict=True)]
+        scale = (1 + lower_end(apart, [-width for width in widths], statistics.fmean(widths)), 1.0)
+    return paired_difference(values_a, values_b, clusters=_clusters_of(a, keys), scale=scale)
+
+
+def _clusters_of(values: InstanceValues, keys: Sequence[Key]) -> list[str] | None:
     """An instance without one stands for itself."""
     if not values.clusters:
         return None

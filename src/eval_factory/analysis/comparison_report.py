@@ -68,6 +68,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "significant": one.significant,
         "method": found.method,
         "clusters": found.clusters,
+        "few_sources": found.few_sources,
         "discordant": found.discordant,
         "higher_is_better": one.higher_is_better,
         "scale": None if one.scale is None else list(one.scale),
@@ -143,6 +144,8 @@ def sentences(one: Comparison) -> Iterator[str]:
     clusters = "" if found.clusters is None else f" from {found.clusters} sources"
     values = f"{one.a.label} {_number(found.value_a, one)}, {one.b.label} {_number(found.value_b, one)}"
     yield f"{found.n} {rows}{clusters} with a value in both: {values}."
+    if found.few_sources is not None:
+        yield f"{found.few_sources[0].upper()}{found.few_sources[1:]}."
     yield from _flips(one)
     yield from _failed(one)
     if one.margin is not None and one.non_inferiority is not None and one.equivalence is not None:

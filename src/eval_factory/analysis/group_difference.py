@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eval_factory.analysis.comparison import Comparison, clusters_of
+from eval_factory.analysis.comparison import Comparison, difference_of
 from eval_factory.analysis.instance_values import values_of
-from eval_factory.analysis.paired import PairedDifference, paired_difference
+from eval_factory.analysis.paired import PairedDifference
 from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import StoredResult
 
@@ -24,10 +24,7 @@ def difference_in_group(
     score = a.result.scores[comparison.metric]
     sides = [values_of(_members(one.result.instances, group), score) for one in (a, b)]
     keys = sorted(sides[0].values.keys() & sides[1].values.keys())
-    if not keys:
-        return None
-    values_a, values_b = ([side.values[key] for key in keys] for side in sides)
-    return paired_difference(values_a, values_b, clusters=clusters_of(sides[0], keys), scale=comparison.scale)
+    return difference_of(sides[0], sides[1], keys, comparison.scale) if keys else None
 
 
 def _members(records: Iterable[InstanceRecord], group: tuple[str, str]) -> Iterator[InstanceRecord]:

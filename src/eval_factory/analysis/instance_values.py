@@ -26,6 +26,8 @@ class InstanceValues:
     """Those of `failed` that were answered, and that the metric says nothing of."""
     clusters: Mapping[Key, str] = field(default_factory=dict)
     """What an instance shares its source with, where the task declares that."""
+    lowest: Mapping[Key, float] = field(default_factory=dict)
+    """Of a rubric's cases the least score that each can have; the highest is 1."""
 
     @property
     def keys(self) -> AbstractSet[Key]:
@@ -39,6 +41,7 @@ class _Trials:
     answered: bool = True
     asked: list[str] = field(default_factory=list)
     cluster: str | None = None
+    lowest: float | None = None
 
 
 def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues:
@@ -49,7 +52,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
             continue
         trials = found.setdefault(record.id, _Trials())
         trials.asked.append(record.prompt)
-        trials.cluster = record.cluster
+        trials.cluster, trials.lowest = record.cluster, record.lowest_score
         value = record.metrics.get(score.metric)
         if value is None or record.error is not None:
             trials.failed = True
@@ -62,6 +65,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
         prompts={key: _hash(one.asked) for key, one in found.items()},
         unscored={key for key, one in found.items() if one.failed and one.answered},
         clusters={key: one.cluster for key, one in found.items() if one.cluster is not None},
+        lowest={key: one.lowest for key, one in found.items() if one.lowest is not None},
     )
 
 

@@ -2,7 +2,8 @@
 
 Right or wrong (0/1) on instances that are independent: the exact McNemar test and Tango's score interval. Everything
 else: the mean difference over clusters (an instance that shares its source with no other is a cluster of its own), with
-Student's t at clusters - 1 degrees of freedom; up to `FEW_CLUSTERS` clusters, the p value is that of flipped signs.
+Student's t at the effective number of clusters less one (`scoring/intervals.effective_clusters`) as degrees of freedom;
+up to `FEW_CLUSTERS` clusters, the p value is that of flipped signs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from eval_factory.scoring.statistics import LEAST_SOURCES, effective_clusters, few_sources, mean_end_weight
 
 CONFIDENCE = 0.95
 EQUIVALENCE_CONFIDENCE = 0.90
@@ -57,6 +60,8 @@ class PairedDifference:
     ci90_low: float | None = None
     """The 90 % interval, from which equivalence is concluded."""
     ci90_high: float | None = None
+    few_sources: str | None = None
+    """Why there is no interval, or that few clusters decide it."""
 
     @property
     def significant(self) -> bool:
@@ -109,6 +114,7 @@ def paired_difference(
         confidence=confidence,
         ci90_low=low90,
         ci90_high=high90,
+        few_sources=None if clusters is None else few_sources(clusters),
     )
 
 
@@ -196,22 +202,48 @@ def _tango_score(difference: float, b_only: int, a_only: int, count: int) -> flo
 def mcnemar_mde(discordant: int, count: int) -> float | None:
     """The smallest difference of paired proportions that so many pairs show, where so many of them differ.
 
-    The sample size of McNemar's test (R. J. Connor, Biometrics 43:207-211, 1987), solved for the difference. A
-    difference that is greater than the observed share of discordant pairs brings so many more of them. None where
-    the sample is too small for any.
+    By the power of the exact McNemar test: how many pairs are discordant is binomial, and so is how many of them are
+    b's (S. W. Duffy, Biometrics 40:1005-1015, 1984). The formula of the approximate test (R. J. Connor, Biometrics
+    43:207-211, 1987) promises 80 % where the exact one has 75 to 79. A difference that is greater than the observed
+    share of discordant pairs brings so many more of them. None where the sample is too small for any.
     """
+    import numpy as np
     from scipy import optimize, stats
-
-    level, power = (float(stats.norm.ppf(share)) for share in (1 - ALPHA / 2, POWER))
 
     def lacking(difference: float) -> float:
         share = max(discordant / count, difference)
-        needed = level * math.sqrt(share) + power * math.sqrt(share - difference**2)
-        return needed - difference * math.sqrt(count)
+        totals = np.arange(stats.binom.ppf(1e-9, count, share), stats.binom.isf(1e-9, count, share) + 1)
+        beyond = stats.binom.isf(ALPHA / 2, totals, 0.5)  # the test rejects where b has more of the discordant pairs
+        shown = stats.binom.sf(beyond, totals, (1 + difference / share) / 2)
+        return POWER - float(np.sum(stats.binom.pmf(totals, count, share) * shown))
 
-    if lacking(1) > 0:
-        return None
-    return float(optimize.brentq(lacking, 1e-9, 1))
+    return None if lacking(1) > 0 else float(optimize.brentq(lacking, 1e-9, 1))
+
+
+def mean_mde(
+    clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None, weight: float, freedom: float
+) -> float | None:
+    """The smallest mean difference that is shown by values spread as these, by the noncentral t distribution.
+
+    The standard error grows with the difference, for the pseudo-values lie at the ends of the scale. None where the
+    sample is too small for any.
+
+    Args:
+        weight: of the value at each end of the scale, in instances.
+    """
+    from scipy import optimize, stats
+
+    mean = statistics.fmean(value for cluster in clusters for value in cluster)
+    critical = float(stats.t.ppf(1 - ALPHA / 2, freedom))
+    needed = optimize.brentq(lambda errors: stats.nct.sf(critical, freedom, errors) - POWER, 0, 10 * critical)
+    width = math.inf if scale is None else scale[1] - scale[0]
+    found, following = 0.0, needed * (_mean_and_stderr(clusters, scale, weight)[1] or math.inf)
+    while found * 1.001 < following <= width:
+        found = following
+        shifted = [[one - mean + found for one in cluster] for cluster in clusters]
+        center, stderr = _mean_and_stderr(shifted, scale, weight)
+        following = needed * (stderr or 0.0) * found / center
+    return following if following <= width else None
 
 
 def _of_means(
@@ -228,9 +260,10 @@ def _of_means(
         members.setdefault(name, []).append(value)
     few = len(members) <= FEW_CLUSTERS
     method = (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP) if few else (CLUSTERED_T if clusters else STUDENT_T)
-    center, stderr = _mean_and_stderr(list(members.values()), scale)
-    freedom = len(members) - 1
-    if stderr is None:
+    weight = mean_end_weight(names)
+    center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
+    freedom = effective_clusters(names) - 1
+    if stderr is None or freedom < LEAST_SOURCES - 1:
         return _Outcome((None, None), (None, None), None, method, None)
     width = math.inf if scale is None else scale[1] - scale[0]
 
@@ -240,26 +273,25 @@ def _of_means(
 
     p_value = sign_flip_p([sum(values) for values in members.values()]) if few else _t_p(center, stderr, freedom)
     smallest_p = 2.0 ** (1 - len(members)) if few else 0.0
-    mde = float(stats.t.ppf(1 - ALPHA / 2, freedom) + stats.t.ppf(POWER, freedom)) * stderr
-    shown = mde if smallest_p < ALPHA and mde <= width else None
-    return _Outcome(interval(confidence), interval(EQUIVALENCE_CONFIDENCE), p_value, method, shown)
+    mde = mean_mde(list(members.values()), scale, weight, freedom) if smallest_p < ALPHA else None
+    return _Outcome(interval(confidence), interval(EQUIVALENCE_CONFIDENCE), p_value, method, mde)
 
 
-def _t_p(center: float, stderr: float, freedom: int) -> float:
+def _t_p(center: float, stderr: float, freedom: float) -> float:
     from scipy import stats
 
     return float(2 * stats.t.sf(abs(center) / stderr, freedom))
 
 
 def _mean_and_stderr(
-    clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None
+    clusters: Sequence[Sequence[float]], scale: tuple[float, float] | None, weight: float
 ) -> tuple[float, float | None]:
     """The mean over instances, and its cluster-robust standard error (K.-Y. Liang and S. L. Zeger, Biometrika
     73:13-22, 1986, with G / (G - 1)).
 
     Where the scale is known, one value is added at each end that a difference can have, so that differences which are
     nearly all equal do not get an interval of no width (the idea of A. Agresti and Y. Min, Statistics in Medicine
-    24:729-740, 2005). It weighs as much as one independent instance: as many as the design effect says.
+    24:729-740, 2005). It is a cluster of `weight` instances.
 
     Returns: no standard error for a single cluster, and for equal differences on an unknown scale.
     """
@@ -269,13 +301,9 @@ def _mean_and_stderr(
     if groups < 2:
         return mean, None
     count = len(values)
-    spread = _spread(clusters, mean)
     if scale is None:
         equal = all(value == values[0] for value in values)
-        return mean, None if equal else math.sqrt(spread * groups / (groups - 1)) / count
-    plain = sum((value - mean) ** 2 for value in values)
-    average = count / groups
-    weight = min(max(1.0, spread / plain), average) if plain else average
+        return mean, None if equal else math.sqrt(_spread(clusters, mean) * groups / (groups - 1)) / count
     reach = (scale[1] - scale[0]) * weight
     total = count + 2 * weight
     center = mean * count / total

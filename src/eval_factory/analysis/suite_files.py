@@ -11,16 +11,20 @@ from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.report import documents
 
 
-def write_suite_results(results: SuiteResults, folder: SuiteDir) -> None:
+def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None) -> None:
     """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml.
+
+    Args:
+        into: where they are written, if not into the suite's own folder.
 
     Raises:
         OSError: the folder cannot be written.
     """
     whole = document(results, folder.root)
     documents.check(whole, documents.SUITE_RESULTS_SCHEMA)
-    write_atomic(folder.results_csv, csv_text(rows(results, folder.root)))
-    write_atomic(folder.results_md, markdown(results, folder.root))
-    write_atomic(folder.results_html, suite_page(results, folder.root))
-    write_atomic(folder.usage_yaml, documents.to_yaml(usage_document(results)))
-    write_atomic(folder.results_yaml, documents.to_yaml(whole))
+    into = into or folder
+    write_atomic(into.results_csv, csv_text(rows(results, folder.root)))
+    write_atomic(into.results_md, markdown(results, folder.root))
+    write_atomic(into.results_html, suite_page(results, folder.root))
+    write_atomic(into.usage_yaml, documents.to_yaml(usage_document(results)))
+    write_atomic(into.results_yaml, documents.to_yaml(whole))

@@ -10,7 +10,7 @@ from eval_factory.analysis.comparison import Pair, Ranked
 from eval_factory.analysis.metric_groups import GroupScore
 from eval_factory.analysis.win_rates import WinRate
 
-CellStatus = Literal["complete", "partial", "failed", "missing"]
+CellStatus = Literal["complete", "partial", "failed", "waiting", "missing"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,8 @@ class CellResult:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     group_scores: tuple[GroupScore, ...] = ()
+    collected_by: str | None = None
+    """The version of eval-factory that wrote the result."""
     took: Took | None = None
 
     @property

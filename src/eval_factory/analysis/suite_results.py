@@ -114,6 +114,7 @@ def _of_result(bare: CellResult, result: TaskResult) -> CellResult:
         prompt_tokens=paid.prompt_tokens,
         completion_tokens=paid.completion_tokens,
         group_scores=tuple(group_scores(result)),
+        collected_by=result.provenance.eval_factory,
     )
 
 
@@ -253,6 +254,8 @@ def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> I
 
 
 def _missing(cell: CellResult) -> Missing:
+    if cell.status == "waiting":
+        return Missing(cell, cell.reason or "it goes on", "run the suite again: it takes over what has ended")
     if cell.status == "missing":
         return Missing(cell, cell.reason or "it was not begun", "run the suite again: it begins what is missing")
     if cell.status == "failed":

@@ -35,7 +35,8 @@ def summary(results: SuiteResults) -> str:
     complete = sum(cell.status == "complete" for cell in results.cells)
     if results.status == "complete":
         return f"Complete: {counted(total, 'run')} of {_shape(results)}."
-    states = {name: sum(cell.status == name for cell in results.cells) for name in ("partial", "failed", "missing")}
+    incomplete = ("partial", "failed", "waiting", "missing")
+    states = {name: sum(cell.status == name for cell in results.cells) for name in incomplete}
     others = ", ".join(f"{count} {name}" for name, count in states.items() if count)
     return f"Not complete: {complete} of {counted(total, 'run')} of {_shape(results)} are complete; {others or 'none'}."
 

@@ -79,7 +79,10 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
 @annotate.command("plan")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option(
-    "--half_width", type=float, default=None, help="How far the interval may reach to each side of the score."
+    "--half_width",
+    type=float,
+    default=None,
+    help="Half of the width that the interval may have, in units of the score.",
 )
 def plan(folder: Path, half_width: float | None) -> None:
     """How many answers of DIR have to be rated for an interval of a wanted width.

@@ -49,7 +49,7 @@ def is_worth_it(run_config: Path | None, flags: Mapping[str, object], overrides:
 
 
 def _text_of(run_config: Path | None) -> str:
-    if run_config is None:
+    if run_config is None or not run_config.is_file():  # to open a FIFO would wait for its writer
         return ""
     try:
         return run_config.read_text(encoding="utf-8")

@@ -16,7 +16,6 @@ from eval_factory import __version__
 from eval_factory.cli.lazy import LazyCommands, LazyGroup
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
-from eval_factory.cli.slim_imports import import_slim
 from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
 from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.core.errors import (
@@ -95,8 +94,6 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
     from eval_factory.tasks.framework import load_framework  # imported here, as all that a command needs
 
     framework = load_framework()
-    if task is not None or benchmark is not None or everything or as_json:
-        import_slim()  # for the errata
     if task is not None or benchmark is not None:
         from eval_factory.cli import task_listing
 
@@ -232,7 +229,6 @@ def run_eval(
     output = RunOutput(quiet=quiet, as_json=as_json)
     early = nullcontext() if dry_run or estimate or debug else _begun_early(run_config, given, overrides, fresh=fresh)
     with output.failures_told(), early as ahead:
-        import_slim()
         from eval_factory import api  # imported here, as all that runs something: `ls` is to be quick
 
         options = api.Options(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eval_factory.cli.suite_text import GOES_ON
+from eval_factory.cli.verifying import MOST_SHOWN
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 
@@ -20,13 +21,15 @@ def _lines(found: SuiteCheck) -> Iterator[str]:
     if not missing:
         yield f"{found.folder.root}: complete: {total}"
     else:
-        yield f"{found.folder.root}: not complete: {len(missing)} of {total} missing"
+        yield f"{found.folder.root}: not complete: {len(missing)} of {total} without a complete result"
     for cell in missing:
         yield f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}"
         for text in cell.to_do:
             first, *others = text.split("\n")
             yield f"    to do: {first}"
             yield from (f"      {line.strip()}" for line in others)
+    yield from (f"  altered: {one_line(str(finding))}" for finding in found.altered[:MOST_SHOWN])
+    yield from [f"  altered: {len(found.altered) - MOST_SHOWN} more (--json)"][: len(found.altered) > MOST_SHOWN]
     for cell in found.cells:
         if cell.is_complete and cell.reason:
             yield f"  note: {cell.name}: {one_line(cell.reason)}"

@@ -12,7 +12,6 @@ import click
 
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.run_output import RecordingCommand, RunOutput
-from eval_factory.cli.slim_imports import import_slim
 from eval_factory.cli.streams import lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
@@ -71,7 +70,6 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
     The same command goes on where it was stopped, and only collects what is finished. Exit code: 0 every cell is
     complete and reportable; else that of the cell that went worst.
     """
-    import_slim()
     from eval_factory.config.suite import build_suite  # imported here, as all that runs something: `ls` is to be quick
 
     output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])
@@ -145,8 +143,9 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
 def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Say what is missing for a complete table of the suite in DIR, cell by cell, and what to do.
 
-    A cell counts that run_eval has finished; a result of another configuration does not. Nothing is started. Exit
-    code: 0 complete, 1 something is missing, 3 where DIR is no suite's folder.
+    A cell counts that run_eval has finished; a result of another configuration does not. The table is made again of
+    the runs' results and compared. Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3
+    where DIR is no suite's folder.
     """
     from eval_factory.cli.suite_checking import check_text
     from eval_factory.workflows.suite.suite_check import check as look
@@ -154,7 +153,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
 
     found = look(find_suite(folder), env=os.environ)
     lasting(sys.stdout).write((json.dumps(found.document()) if as_json else check_text(found)) + "\n")
-    if not found.is_complete:
+    if not found.is_complete or found.altered:
         ctx.exit(NotReportableError.exit_code)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from eval_factory.cli.run_output import RunOutput
 from eval_factory.cli.streams import lasting
 from eval_factory.cli.suite_screen import STYLES, SuiteScreen
-from eval_factory.cli.suite_text import Row, rows
+from eval_factory.cli.suite_text import Row, rows, spent_line
 from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.jsonl import json_line
@@ -66,6 +66,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
         else:
             show_cells(status, output.stdout)
+            output.stdout.write(own_lines(spent_line(status)) + "\n")
             output.stdout.write(wrapped(own_lines(report.summary), columns(output.stdout)) + "\n")
         if report.exit_code and not output.as_json:
             line = f"exit code {report.exit_code}: {why(report)}"

@@ -65,6 +65,7 @@ class SuiteScreen:
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
+            self._live.update(Group())  # what follows says all of it, also for who reads the terminal's record
             self._live.stop()
 
     def on_event(self, event: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 
 from eval_factory.cli.streams import nobody_reads
@@ -64,6 +64,7 @@ def _on_terminal(reader: SuiteReader, console: Console, sleep: Callable[[float],
         while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
             live.update(live_table(status, console.width, console.height, time.time()), refresh=True)
             sleep(INTERVAL_S)
+        live.update(Group())  # as the screen of run_suite: what follows says all of it
 
 
 def _as_lines(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:

@@ -213,6 +213,7 @@ def details(record: Record) -> str:
         "revision": record.get("revision"),
         "instances": _count(record.get("instances")),
         "data size": _size(record.get("size_mb")),
+        "public since": _published(record),
         "tried by us on": record.get("tried"),
         "tags": _joined(record.get("tags")),
         "run spec": record.get("run_spec"),
@@ -298,6 +299,13 @@ def _joined(values: Sequence[str] | None) -> str:
     return ", ".join(values or ())
 
 
+def _published(record: Record) -> str:
+    """Nothing of a run spec, of whose data nobody has said anything."""
+    if record.get("answers_public") is None:
+        return ""
+    return f"{record['published'] or 'unknown'}; its answers are {'' if record['answers_public'] else 'not '}public"
+
+
 def _count(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
@@ -311,7 +319,7 @@ def _arguments(record: Record) -> str:
     return ", ".join([*told, *(["..."] if record["any_parameter"] else [])])
 
 
-TASK_COLUMNS = ("task", "what it measures", "access", "judges", "instances", "data size")
+TASK_COLUMNS = ("task", "what it measures", "access", "judges", "instances", "data size", "public since")
 RUN_SPEC_COLUMNS = ("run spec", "parameters", "what it measures")
 
 
@@ -324,6 +332,7 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
             _joined(task.helm.judges),
             _count(task.about.instances),
             _size(task.about.size_mb),
+            task.about.published or "unknown",
         )
         for task in tasks
     ]

@@ -6,7 +6,7 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,10 @@ from eval_factory.config.benchmark_path import find_benchmark
 from eval_factory.config.given_mapping import plain_document
 from eval_factory.config.load import interpolate, load_run_config, parse_overrides
 from eval_factory.config.merge import Source, Sources, merge
-from eval_factory.config.model import RunConfig
+from eval_factory.config.model import LIST_FORMS, RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
 from eval_factory.core.secrets import variable_of, variables_in
@@ -46,7 +45,7 @@ MOST_SHOWN = 200
 """Characters of a wrong value."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Request:
     """What the command line said: the file, the flags that were given, the overrides."""
 
@@ -58,7 +57,7 @@ class Request:
     overrides: tuple[str, ...] = ()
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Evaluation:
     """One merged and validated evaluation."""
 
@@ -193,7 +192,7 @@ def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
     endpoint = target.get("api_endpoint") if isinstance(target, dict) else None
     if isinstance(endpoint, dict) and "api_key_name" in endpoint:
         name = endpoint.pop("api_key_name")
-        if endpoint.get("api_key") not in (None, name):
+        if endpoint.get("api_key", name) != name:
             problems.append("target.api_endpoint: api_key and api_key_name are the same setting; give one of them")
         endpoint["api_key"] = name
 
@@ -245,7 +244,7 @@ def _validated(merged: dict[str, Any], sources: Sources, request: Request, probl
 
 def _explained(path: str, detail: Any, sources: Sources, request: Request) -> str:
     where = _origin(path, sources, request)
-    kind, given = detail["type"], detail.get("input")
+    kind = detail["type"]
     if kind == "extra_forbidden":
         parent, _, name = path.rpartition(".")
         known = _known_keys(parent) + ([] if parent else list(run_executor.KEYS))
@@ -258,7 +257,13 @@ def _explained(path: str, detail: Any, sources: Sources, request: Request) -> st
         return f"{path}: is missing{_how_to_give(path)}"
     if kind == "value_error":
         return f"{where}{path}: {detail['ctx']['error']}"
-    return f"{where}{path}: {expectation(detail)}, got {shown_value(given)}"
+    return f"{where}{path}: {wrong_value(detail)}"
+
+
+def wrong_value(detail: Any) -> str:
+    """What a value must be and what it is; of a list of mappings what one looks like."""
+    form = LIST_FORMS.get(detail["loc"][-1]) if detail["type"] == "list_type" else None
+    return f"{expectation(detail)}{f' such as {form}' if form else ''}, got {shown_value(detail.get('input'))}"
 
 
 def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> dict[str, Any]:

@@ -36,6 +36,8 @@ _PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{"} | dict.fromk
 _PATTERN_OF_JUDGES_NAME = rf"^(?!{MODEL_ROLE}$)[a-z][a-z0-9_-]{{0,40}}$|\$\{{"
 
 _ENDPOINT, _EXTRA, _JUDGE = "target.api_endpoint", "config.params.extra", "config.params.extra.judges"
+_NAME_OF_A_KEY = "NAME of the environment variable that"
+_OF_A_DEFAULT_JUDGE = f"{_NAME_OF_A_KEY} holds the default judge's key; null: send it none."
 _ADAPTER, _PRICE = f"{_ENDPOINT}.adapter_config", f"{_EXTRA}.prices"
 DESCRIPTIONS = {
     "config": "What is evaluated and how.",
@@ -66,14 +68,14 @@ DESCRIPTIONS = {
     f"{_EXTRA}.category": "A part of the benchmark.",
     f"{_EXTRA}.version": "The version of the benchmark's data.",
     f"{_EXTRA}.num_train_trials": "How often examples are drawn anew and everything is asked again.",
-    f"{_EXTRA}.gpt_judge_api_key": "NAME of the environment variable that holds the default judge's key.",
-    f"{_EXTRA}.llama_judge_api_key": "NAME of the environment variable that holds the default judge's key.",
-    f"{_EXTRA}.claude_judge_api_key": "NAME of the environment variable that holds the default judge's key.",
+    f"{_EXTRA}.gpt_judge_api_key": _OF_A_DEFAULT_JUDGE,
+    f"{_EXTRA}.llama_judge_api_key": _OF_A_DEFAULT_JUDGE,
+    f"{_EXTRA}.claude_judge_api_key": _OF_A_DEFAULT_JUDGE,
     _JUDGE: "A jury of your own; the task's if not given.",
     f"{_JUDGE}.name": "What the judge is called in the result.",
     f"{_JUDGE}.model_id": "The judge's id at its endpoint.",
     f"{_JUDGE}.url": "The judge's endpoint; the target's if not given.",
-    f"{_JUDGE}.api_key": "NAME of the environment variable that holds the judge's key.",
+    f"{_JUDGE}.api_key": f"{_NAME_OF_A_KEY} holds the judge's key; null: send it none.",
     f"{_JUDGE}.oauth": "A service whose tokens the judge is asked with, instead of a key.",
     f"{_JUDGE}.use_nvcf": "true for the URL of an NVIDIA Cloud Function.",
     f"{_JUDGE}.temperature": "What HELM prescribes for judges if not given.",
@@ -103,7 +105,7 @@ DESCRIPTIONS = {
     f"{_ENDPOINT}.url": "Base URL, or with /chat/completions; demo://baseline is embedded. Flag: --model_url.",
     f"{_ENDPOINT}.model_id": "The model's id at the endpoint. Flag: --model_id.",
     f"{_ENDPOINT}.type": "What kind of requests the endpoint takes.",
-    f"{_ENDPOINT}.api_key": "NAME of the environment variable that holds the key, never the key. Flag: --api_key_name.",
+    f"{_ENDPOINT}.api_key": f"{_NAME_OF_A_KEY} holds the key, never the key; null: send none. Flag: --api_key_name.",
     f"{_ENDPOINT}.oauth": "A service's name (openai): tokens for client credentials instead of a key.",
     f"{_ENDPOINT}.requests_per_minute": "No limit if not given.",
     f"{_ENDPOINT}.tokens_per_minute": "No limit if not given.",

@@ -21,10 +21,16 @@ Sources = dict[str, Source]
 Layer = tuple[Source, dict[str, Any]]
 
 
+def is_credential(name: str) -> bool:
+    """Whether a key names the variable of an API key. A null of it is a value: no key is sent, and not the default."""
+    return name.removesuffix("_name").endswith("api_key")
+
+
 def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], Sources]:
     """Merge mappings, the later over the earlier.
 
     A null means 'the default': it takes back what weaker layers of the user said and leaves the framework's value.
+    That of a credential stays: the default would send a key to a host that the user wants to send none to.
     Returns the merged tree and, for each leaf's dotted path, the layer that decided it.
     """
     merged: dict[str, Any] = {}
@@ -51,7 +57,7 @@ def _merge_into(
     for key, value in tree.items():
         path = f"{prefix}.{key}" if prefix else str(key)
         default = defaults.get(key) if isinstance(defaults, dict) else None
-        if value is None and source not in (Source.FRAMEWORK, Source.TASK):
+        if value is None and source not in (Source.FRAMEWORK, Source.TASK) and not is_credential(str(key)):
             _restore(target, sources, key, path, default, default_sources, known=key in defaults)
         elif isinstance(value, dict) and value:
             if not isinstance(target.get(key), dict):

@@ -13,7 +13,9 @@ from pydantic import (
     AliasChoices,
     BeforeValidator,
     Field,
+    SerializerFunctionWrapHandler,
     StringConstraints,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -44,7 +46,7 @@ def _variable_name(text: str) -> str:
     # The text itself is never put into the message: it may be the key.
     if looks_like_key(text) or not is_variable_name(text):
         raise ValueError(
-            "must be the NAME of an environment variable that holds the key, such as OPENAI_API_KEY;"
+            "must be the NAME of an environment variable that holds the key, such as OPENAI_API_KEY (null: send none);"
             " what stands here cannot be one (it is not shown, for it may be a key)"
         )
     return text
@@ -133,6 +135,17 @@ class Judge(StrictModel):
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None
 
+    @property
+    def sends_no_key(self) -> bool:
+        """Whether somebody wrote `api_key: null`; where nothing is written, the main key may serve this judge too."""
+        return self.api_key is None and "api_key" in self.model_fields_set
+
+    @model_serializer(mode="wrap")
+    def _as_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What nobody said of the key is left out, so that a null always is one that somebody wrote."""
+        judge: dict[str, Any] = written(self)
+        return {name: value for name, value in judge.items() if name != "api_key" or value or self.sends_no_key}
+
     @model_validator(mode="after")
     def _one_way_of_signing_in(self) -> "Judge":
         if self.api_key is not None and self.oauth is not None:
@@ -173,6 +186,17 @@ def _different_models(prices: list[TokenPrice] | None) -> list[TokenPrice] | Non
 
 
 PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
+
+
+LIST_FORMS = {
+    "judges": "[{name: NAME, model_id: MODEL}]",
+    "prices": "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]",
+    "evaluations": "[TASK, {type: TASK, params: {...}}]",
+    "targets": "[{name: NAME, api_endpoint: {url: URL, model_id: MODEL}}]",
+    "variants": "[{name: NAME, params: {...}}]",
+    **dict.fromkeys(("include", "exclude"), "[{evaluation: PATTERN, target: PATTERN}]"),
+}
+"""Keys of run configs and suites that hold lists of mappings -> what such a list looks like."""
 
 
 class Extra(StrictModel):

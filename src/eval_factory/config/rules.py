@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from eval_factory.config.merge import Source, Sources
 from eval_factory.config.model import Extra, RunConfig
 from eval_factory.config.shuffled_choices import cannot_be_shuffled
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.code_execution import refusal
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
@@ -187,7 +186,7 @@ def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
     return "".join(["; what it must contain:", *(f"\n    {line}" for line in lines)]) if lines else ""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class OwnData:
     """Files of the user's that a run reads."""
 

@@ -6,11 +6,10 @@ So they are taken out of what the user said before the rest is merged: neither t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from eval_factory.config.merge import Layer
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.tasks.framework import Framework
 
 EXECUTOR, SLURM = "executor", "slurm"
@@ -23,7 +22,7 @@ OF_A_SUITE = (
 Executor = Literal["local", "slurm"]
 
 
-@frozen_record
+@dataclass(frozen=True)
 class RunExecutor:
     """What was chosen."""
 

@@ -106,7 +106,7 @@ def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dic
     if not target.get("serve"):
         return dict(target)
     serve = serve_of(defaults, target["serve"])
-    endpoint = dict(target.get("api_endpoint") or {})
+    endpoint = {"api_key": None, **(target.get("api_endpoint") or {})}  # it gets a key only where one is named
     endpoint["url"] = served_url(serve["command"], serve["base_path"].rstrip("/"))
     return {**target, "api_endpoint": endpoint}
 

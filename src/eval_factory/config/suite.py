@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from eval_factory.config.suite_parts import merged, normal_form
 from eval_factory.config.suite_shape import TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.suite_dir import SuiteDir, suite_dir
 from eval_factory.tasks.framework import Framework, load_framework
 
@@ -25,7 +24,7 @@ MOST_USUAL_PROCESSES = 8
 """About 130 MB each."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Cell:
     """One evaluation of one target."""
 
@@ -44,7 +43,7 @@ class Cell:
         return Request(document=self.document)
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Suite:
     """All cells, in the order in which they are run: evaluation by evaluation, target by target."""
 

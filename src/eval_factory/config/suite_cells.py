@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from eval_factory.config.suite_names import DEFAULT_VARIANT, name_with_variant
 from eval_factory.config.suite_parts import leaves, over
 from eval_factory.config.suite_shape import HANDED, TOP
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.endpoint.openai_api import PATHS
 from eval_factory.tasks.custom.definition import load_benchmark
@@ -29,7 +29,7 @@ _PATTERN = frozenset("*?[")
 _NAMELESS_VARIANT = {"name": DEFAULT_VARIANT}
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Combination:
     """An evaluation, a variant and a target, as the suite has them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from eval_factory.config.load import interpolate, parse_overrides
 from eval_factory.config.merge import Source
 from eval_factory.config.suite_shape import TOP
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.frozen_record import frozen_record
+from eval_factory.core.own_files import LEADS_OUT, is_within
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.redaction import REDACTED, looks_like_key
 from eval_factory.core.user_paths import expanded
@@ -20,13 +21,14 @@ from eval_factory.core.validation_messages import did_you_mean
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
 MOST_EXTENDED = 20
+COPY_IT = "a suite extends a file of its own folder, or below it: copy the file there"
 _OF_RUN_CONFIGS = ("config", "target")
 _ENDING = ".yml"
 NO_PRESET = (None, "none")
 """These take back the preset that a weaker layer chooses."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class SuiteLayer:
     """What one file, or one other source, says of a suite."""
 
@@ -46,7 +48,7 @@ class SuiteLayer:
         return f"{self.origin}: " if self.origin else ""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class SuiteSources:
     """What the user gave."""
 
@@ -114,6 +116,7 @@ def _files(sources: SuiteSources, env: Mapping[str, str], problems: list[str]) -
         found, seen = [_file(sources.path, env, problems)], [sources.path]
     else:
         return []
+    base = found[0].folder or Path.cwd()
     while (extended := found[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
             break  # the shape check says so
@@ -124,8 +127,10 @@ def _files(sources: SuiteSources, env: Mapping[str, str], problems: list[str]) -
             raise ConfigError(f"{seen[0]}: {TOP}.extends: a file must not extend itself: {way}")
         if len(seen) > MOST_EXTENDED:
             raise ConfigError(f"{seen[0]}: {TOP}.extends: more than {MOST_EXTENDED} files extend one another")
+        if not is_within(path, base):
+            raise ConfigError(f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; {COPY_IT}")
         try:
-            found.append(_file(path, env, problems))
+            found.append(_file(path, env, problems, base))
         except ConfigError as error:
             raise ConfigError([f"{found[-1].begin}{TOP}.extends: {problem}" for problem in error.problems]) from None
     return reversed(found)
@@ -138,9 +143,9 @@ def _home_filled_in(text: str, layer: SuiteLayer) -> str:
         raise ConfigError(f"{layer.begin}{TOP}.extends: {error}") from None
 
 
-def _file(path: Path, env: Mapping[str, str], problems: list[str]) -> SuiteLayer:
+def _file(path: Path, env: Mapping[str, str], problems: list[str], inside: Path | None = None) -> SuiteLayer:
     folder = Path(os.path.abspath(path)).parent
-    return _layer(str(path), load_mapping(path, NEEDS), env, problems, folder=folder)
+    return _layer(str(path), load_mapping(path, NEEDS, inside), env, problems, folder=folder)
 
 
 def _layer(

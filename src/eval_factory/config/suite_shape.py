@@ -9,12 +9,12 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from eval_factory.config import foreign_keys
-from eval_factory.config.evaluation import canonical_names, shown_value
+from eval_factory.config.evaluation import canonical_names, wrong_value
 from eval_factory.config.merge import Source, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.core.redaction import REDACTED, looks_like_key
-from eval_factory.core.validation_messages import did_you_mean, expectation
+from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.framework import Framework
 
 TOP = "suite"
@@ -103,7 +103,7 @@ def explained(where: str, detail: Any, model: type[BaseModel]) -> str:
         return f"{path}: is missing"
     if kind == "value_error":
         return f"{path}: {detail['ctx']['error']}"
-    return f"{path}: {expectation(detail)}, got {shown_value(detail.get('input'))}"
+    return f"{path}: {wrong_value(detail)}"
 
 
 def path_of(where: str, place: Sequence[str | int]) -> str:

@@ -20,7 +20,7 @@ class Budget:
     max_requests: int | None = None
     """Requests that are sent, those that fail and are tried again among them."""
     max_tokens_total: int | None = None
-    """Of prompts and answers, as the endpoint counts them."""
+    """Of prompts and answers, as the endpoint counts them; estimated where it does not, or counts too little."""
     max_wall_s: float | None = None
     """Seconds of one invocation; the other limits hold for all invocations on a folder together."""
 

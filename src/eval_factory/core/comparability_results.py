@@ -16,6 +16,12 @@ class Deviation:
     effect: str
     """What it may do to the score."""
 
+    def in_words(self, there: str) -> str:
+        """`temperature 0.7 (there 0.0)`, with `there` for the leaderboard."""
+        if self.here == self.leaderboard:  # of what differs and is known, these are two values
+            return f"{self.setting} known neither here nor there"
+        return f"{self.setting} {self.here} ({there} {self.leaderboard})"
+
 
 @dataclass(frozen=True)
 class Comparability:

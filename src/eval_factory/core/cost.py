@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MILLION = 1_000_000
+BYTES_PER_TOKEN = 4
+"""Of text, where nobody counted: more than most tokenizers make of English."""
 CURRENCY = "USD"
 
 BY_ENDPOINT, BY_TABLE, BY_LIBRARY = "endpoint", "table", "genai-prices"

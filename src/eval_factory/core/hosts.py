@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import idna
 
-from eval_factory.core.helm_run_settings import Place
+if TYPE_CHECKING:
+    from eval_factory.core.helm_run_settings import Place
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -17,6 +19,12 @@ def place_of(url: str) -> Place | None:
     if not parts.hostname or parts.scheme not in _PORTS:
         return None
     return host_of(parts.hostname), parts.port or _PORTS[parts.scheme]
+
+
+def origin_of(url: str) -> tuple[str, object]:
+    """Scheme, host and port: what is sent to one origin must not reach another, were it the same name in plain text."""
+    parts = urlsplit(url)
+    return parts.scheme, place_of(url) or parts.netloc
 
 
 def host_of(name: object) -> str:

@@ -6,13 +6,11 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eval_factory.core.frozen_record import frozen_record
 
-
-@frozen_record
+@dataclass(frozen=True)
 class Holder:
     """Who holds a folder: the eval-factory that took the lock, and the program that it runs (None: none yet)."""
 

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.own_files import open_regular
 
 MOST_BYTES = 256 * 1024
 """Of a file that a person writes."""
@@ -93,14 +94,17 @@ def parse(text: str) -> Any:
     return document
 
 
-def load_mapping(path: Path, needs: str) -> dict[str, Any]:
+def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str, Any]:
     """The mapping in a YAML file; `needs` tells who wrote something else what belongs into it.
+
+    Args:
+        inside: the folder that the file has to lie in; anywhere if not given.
 
     Raises:
         ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
     """
     try:
-        document = parse(_text_of(path))
+        document = parse(_text_of(path, inside))
     except YamlError as error:
         raise ConfigError(f"{path}: {error}") from None
     if document is None:
@@ -110,9 +114,9 @@ def load_mapping(path: Path, needs: str) -> dict[str, Any]:
     return document
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: Path, inside: Path | None) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path, inside) as file:
             content = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None

@@ -58,6 +58,8 @@ class Asked:
     """System messages that are the same for every question: they say who answers."""
     told: Mapping[str, str] = field(default_factory=dict)
     """What the benchmark says of a criterion of its jury."""
+    judged: bool = False
+    """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
 
     def shown(self, record: InstanceRecord) -> Shown:
         return Shown(
@@ -101,14 +103,12 @@ class Asked:
             return _decisions(criteria_of(record))
         if self.jury:
             return {judge: _marks(said, self.jury) for judge, said in record.judgements.items()}
-        found = self.value_of(record)
-        return {} if found is None else {self.metric: {0: found}}
+        return {judge: {0: score} for judge, score in self.scores_of(record).items()}
 
     def scores_of(self, record: InstanceRecord) -> Mapping[str, float]:
-        """Judge -> its score of one answer."""
+        """Judge -> its score of one answer; the metric itself where the result has no judges."""
         found = self.value_of(record)
-        alone = {} if found is None else {self.metric: found}
-        return record.judges or alone
+        return record.judges if self.judged else {} if found is None else {self.metric: found}
 
     def score_by(self, questions: Sequence[Question], values: Sequence[float]) -> float:
         """What a rater's values make of an answer, on the main metric's scale."""
@@ -144,7 +144,11 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
     told = {} if result.validity.jury is None else result.validity.jury.criteria
-    return Asked(chosen, metric, score, jury, choices, hidden, told)
+    return Asked(chosen, metric, score, jury, choices, hidden, told, judged=has_judges(result, chosen))
+
+
+def has_judges(result: TaskResult, kind: str) -> bool:
+    return kind == CRITERIA or result.validity.jury is not None or result.validity.rubric is not None
 
 
 def choices_of(scale: tuple[float, float] | None, values: Sequence[float]) -> tuple[Choice, ...]:

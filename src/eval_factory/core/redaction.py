@@ -12,11 +12,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.jsonl import json_line
 
 REDACTED = "[API_KEY_REDACTED]"
@@ -33,7 +33,7 @@ _HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
 
 
-@frozen_record
+@dataclass(frozen=True)
 class _Shape:
     """What a key looks like: a literal beginning, a pattern for what stands between, and one for the rest.
 
@@ -154,6 +154,20 @@ def _escapable(letter: str) -> str:
     return rf"(?:{re.escape(letter)}|%(?:25){{0,4}}{digits}|{in_a_program}|{in_html})"
 
 
+_BREAK = re.compile(
+    r"(?<!\\)\\+(?:[nrtfbv]|u00(?:0[9aAdD]|20|[aA]0)|x0[9aAdD]|x20)|%(?:25)*(?:0[9aAdD]|20)|&#(?:1[03]|[xX]0?[aAdD]);"
+)
+"""A line break or a space as others write it."""
+_SEPARATORS = bytes(code for code in range(256) if not (code < 128 and chr(code).isalnum()))
+_BUT_ESCAPES, _ESCAPED = _SEPARATORS.translate(None, b'\\"'), re.compile(rb'\\[\\"nrtfb]|"')
+"""Of a line of JSON: what separates, but for what escapes are made of; and these."""
+
+
+def _squeezed(text: str) -> bytes:
+    """Its letters and digits, of ASCII."""
+    return text.encode("ascii", "ignore").translate(None, _SEPARATORS)
+
+
 class Unchanged:
     """Texts that hold nothing to redact: the first ones, as many as have room."""
 
@@ -176,6 +190,8 @@ class Redactor:
         self._in_lines: list[str] = []
         """The known ones, as they stand in a line of JSON."""
         self._shortest = 0
+        self._spread: list[bytes] = []
+        """Letters and digits of the known ones, and backwards: looked for between any separators."""
         self._escaped: dict[str, re.Pattern[str]] = {}
         self._unchanged = Unchanged()
         for value in values:
@@ -199,15 +215,21 @@ class Redactor:
 
         forms = {value, json.dumps(value)[1:-1], html.escape(value), *_in_base64(value), *_in_hexadecimal(value)}
         known = sorted({*self._known, *forms}, key=len, reverse=True)
-        self._shortest = len(known[-1])
+        spread = {*map(_squeezed, known), *self._spread, _squeezed(value)[::-1]}
+        self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]  # fewer may be a text's own
+        self._shortest = min(len(form) for form in (known[-1], *self._spread))
         self._known = known
         self._in_lines = [json_line(form)[1:-1] for form in known]
         self._escaped = {**self._escaped, value: _with_escapes(value)}
         self._unchanged = Unchanged()  # last: what other threads find by what was known before goes to the old one
 
     def finds(self, text: str) -> bool:
-        """Whether a secret that is known stands in the text, as it is or in base64 or hexadecimal."""
-        return any(value in text for value in self._known)
+        """Whether a secret that is known stands in the text, as it is or in base64 or hexadecimal, spread or not."""
+        return any(value in text for value in self._known) or self._is_spread_in(text)
+
+    def _is_spread_in(self, text: str) -> bool:
+        letters = _squeezed(text) if self._spread else b""
+        return any(form in letters for form in self._spread)
 
     def known(self, text: str) -> str:
         """Without the secrets that are known, as they are or in an encoding that anybody reads back."""
@@ -218,7 +240,31 @@ class Redactor:
         if ("%" in text or "\\" in text or "&" in text) and _ESCAPE.search(text):
             for pattern in self._escaped.values():
                 text = pattern.sub(REDACTED, text)
+        text = self._without_spread(text, text)
+        if "\\" in text or "%" in text or "&" in text:
+            text = self._without_spread(text, _BREAK.sub(lambda match: " " * len(match[0]), text))
         return text
+
+    def _without_spread(self, text: str, read: str) -> str:
+        """Without the secrets whose letters and digits stand in `read` in their order, or backwards, whatever stands
+        between them. `read`: the text, as long as it is, perhaps with blanks for what means a blank.
+        """
+        if not self._is_spread_in(read):
+            return text
+        letters = _squeezed(read)
+        places = [place for place, letter in enumerate(read) if letter.isascii() and letter.isalnum()]
+        taken: list[tuple[int, int]] = []
+        for form in self._spread:
+            at = letters.find(form)
+            while at >= 0:
+                taken.append((places[at], places[at + len(form) - 1] + 1))
+                at = letters.find(form, at + 1)
+        parts, end = [], 0
+        for begin, behind in sorted(taken):
+            if begin >= end:
+                parts += [text[end:begin], REDACTED]
+            end = max(end, behind)
+        return "".join(parts) + text[end:]
 
     def text(self, text: str) -> str:
         """Without the secrets that are known, and without what is shaped like one."""
@@ -257,7 +303,17 @@ class Redactor:
         """Not False where `tree` replaces anything: a string stands in a line with its letters escaped one by one."""
         if any(beginning in line for beginning in _BEGINNINGS) or any(value in line for value in self._in_lines):
             return True
+        if self._spread and self._is_spread_in_line(line):
+            return True
         return bool(self._escaped) and ("%" in line or "\\" in line or "&#" in line) and bool(_ESCAPE.search(line))
+
+    def _is_spread_in_line(self, line: str) -> bool:
+        if "\\" not in line:
+            return self._is_spread_in(line)
+        letters = _ESCAPED.sub(b"", line.encode("ascii", "ignore").translate(None, _BUT_ESCAPES))
+        if any(form in letters for form in self._spread):
+            return True
+        return "\\\\" in line and self._is_spread_in(_BREAK.sub("", line))
 
 
 _NO_TEXT = frozenset({type(None), bool, int, float})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 from eval_factory.core.choice_order_results import ChoiceOrders
 from eval_factory.core.clinician_results import Clinicians
@@ -14,6 +15,7 @@ from eval_factory.core.roles import MODEL_ROLE as MODEL_ROLE  # others know it f
 from eval_factory.core.rubric_results import RubricReport
 
 SCHEMA_VERSION = 2
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Instances:
     """Prompts that HELM cut to a length."""
     unreadable: int = 0
     """Answers that are unparsed, or unfinished thinking, or empty where something had to be said."""
+    identical: int = 0
+    """Answers of open text that are word for word the answer to another question too."""
 
     @property
     def coverage(self) -> float:
@@ -110,6 +114,17 @@ class JudgeCounts:
 
 
 @dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's, with its 95 % interval."""
+
+    rho: float
+    ci_low: float
+    ci_high: float
+    count: int
+    """Of answers."""
+
+
+@dataclass(frozen=True)
 class JuryReport:
     """What a jury's ratings say of the jury. None: not defined for these ratings."""
 
@@ -123,6 +138,8 @@ class JuryReport:
     """Word that a judge gave -> the rating that it stands for; empty where they gave numbers."""
     criteria: Mapping[str, str] = field(default_factory=dict)
     """Criterion of a custom benchmark -> what it says of it; empty where the judges' prompt alone names them."""
+    length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
+    """Judge -> how far its marks follow the length of the answers; empty in a result that did not look at it."""
 
 
 ALL_ORDERS = ".all_orders"
@@ -173,8 +190,16 @@ class Floor:
     """What it scores."""
     instances: int
     answers: Mapping[str, float]
-    """Each of them -> what it scores: an empty answer, a refusal, always the same letter, a letter at random ..."""
+    """Each of them -> what it scores: an empty answer, always the same letter, the longest option ... `random`: what is
+    expected of a letter at random."""
     lower_is_better: bool = False
+    assumed: bool = False
+    """Whether nobody scored these answers: no judge is asked about them, and `value` is the mark that we give."""
+
+    @property
+    def named(self) -> str:
+        """The best, for a reader."""
+        return f"{self.best} (assumed)" if self.assumed else self.best
 
 
 Floors = Mapping[str, Floor]
@@ -218,6 +243,10 @@ class Validity:
         """`not_reportable` without what to do, which stands on further lines."""
         return tuple(reason.partition("\n")[0] for reason in self.not_reportable)
 
+    def in_judges_order(self, found: Mapping[str, _T]) -> dict[str, _T]:
+        """What was found of judges, in the order of `judges`; others last. Whoever answered first has no say in it."""
+        return {name: found[name] for name in (*self.judges, *found) if name in found}
+
 
 @dataclass(frozen=True)
 class Spent:
@@ -259,6 +288,10 @@ class Usage:
     """Why answers that somebody may have paid for have no known cost."""
 
 
+UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""Of times in a result (ISO 8601)."""
+
+
 @dataclass(frozen=True)
 class AskedEndpoint:
     """The evaluated model, or a judge: what was asked for, how, and what the answers of this result state."""
@@ -277,6 +310,18 @@ class AskedEndpoint:
     """Answers that state another model than was asked for."""
     prompt_sha256: tuple[str, ...] | None
     """Of the templates of a judge's prompt, without question and answers; None where they are not known."""
+    first_answer: str | None = None
+    """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued, before `started_at`."""
+    last_answer: str | None = None
+
+    @property
+    def days(self) -> int:
+        """Whole days between the first and the last answer; 0 where they are not known."""
+        try:
+            first, last = (datetime.strptime(one or "", UTC_FORMAT) for one in (self.first_answer, self.last_answer))
+        except ValueError:
+            return 0
+        return (last - first).days
 
     @property
     def main_model(self) -> str:
@@ -323,6 +368,10 @@ class Provenance:
     started_at: str | None = None
     """When the helm-run that made the result began, in UTC (ISO 8601)."""
     ended_at: str | None = None
+    published: str | None = None
+    """The month by which the benchmark was public, `YYYY-MM`; None where it is not known."""
+    answers_public: bool | None = None
+    """Whether everybody can read its answers; None where that is not known, and of the user's own files."""
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
 
@@ -365,6 +414,13 @@ class InstanceRecord:
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
     criteria: tuple[Mapping[str, Any], ...] = ()
     """Of a rubric: each criterion with its points and tags, the verdict, and what each judge said."""
+
+    @property
+    def lowest_score(self) -> float | None:
+        """Of a rubric's case, whose highest one is 1: with nothing but negative points; None where it has no rubric."""
+        points = [float(one["points"]) for one in self.criteria]
+        whole = sum(one for one in points if one > 0)
+        return sum(one for one in points if one < 0) / whole if whole else None
 
 
 @dataclass(frozen=True)

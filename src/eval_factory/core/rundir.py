@@ -14,14 +14,14 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from eval_factory.core.atomic_files import PUBLIC, write_atomic
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.lock_holder import Holder
+from eval_factory.core.own_files import open_regular
 
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -66,7 +66,15 @@ class Lock:
             write_atomic(self._file, self._holder.as_json())
 
 
-@frozen_record
+def open_lock(path: Path) -> int:
+    """A lock's file, its user's alone, as one of an earlier version becomes: who can open it could take the lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), PRIVATE)
+    with suppress(PermissionError):  # another user's, which may be written to
+        os.fchmod(descriptor, PRIVATE)
+    return descriptor
+
+
+@dataclass(frozen=True)
 class RunDir:
     """Paths under one `output_dir`. Creating it touches nothing on disk."""
 
@@ -231,6 +239,13 @@ class RunDir:
         single = [path for path in (self.run_config, *self.results) if path.is_file()]
         return [*single, *sorted(path for path in self.responses.glob("*.jsonl") if path.is_file())]
 
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """Everything that is read of a result; what else lies in the folder is nobody's business."""
+        kept = (self.run_config, self.packages, self.run_state, self.own_data, self.leaderboard, self.leaderboard_state)
+        folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations, self.shards)
+        return (*self.results, *kept, self.checksums, self.attestation, *self.answers, self.lock_holder, *folders)
+
     def archive(self, files: Iterable[Path]) -> Path:
         """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
         folder = self.root / f"results.set-aside-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -305,9 +320,8 @@ class RunDir:
             lock.release()
 
     def _open_lock(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         try:
-            return os.open(self.lock_file, flags, PUBLIC)
+            return open_lock(self.lock_file)
         except OSError as error:
             raise PrerequisiteError(
                 f"cannot open {self.lock_file}: {error.strerror or error}\n"
@@ -355,10 +369,10 @@ class RunDir:
         )
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal digits."""
+def sha256_of(path: Path, inside: Path | None = None) -> str:
+    """The SHA-256 of a regular file's content, in hexadecimal digits; `inside` is the folder that it has to lie in."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path, inside) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -32,7 +32,7 @@ class ShardSpec:
     secrets: tuple[str, ...]
     """Names of the variables whose values must not be written anywhere."""
     private: bool = False
-    """Whether this process's memory is to be kept from what it starts: answers may be executed."""
+    """Not used any more; files of earlier versions have it."""
 
     @property
     def name(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval_factory.core.rundir import RunDir
+
 RESERVED_NAMES = frozenset({".suite"})
 """No target may be called so; neither may one begin with `suite_`."""
 OF_ONE_RUN = ".slurm"
@@ -81,6 +83,18 @@ class SuiteDir:
     def cell_log(self, target: str, evaluation: str) -> Path:
         """What `run_eval` would have shown of the cell, of all its attempts."""
         return self.state / "cells" / target / f"{evaluation}.log"
+
+    @property
+    def table(self) -> tuple[Path, ...]:
+        """All that says what came out."""
+        return (self.results_yaml, self.results_csv, self.results_md, self.results_html, self.usage_yaml)
+
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """Everything that is read of the suite and of the runs in it."""
+        folders = map(RunDir, (self.named, *self.named.glob("*/*")))
+        runs = [run for run in folders if run.marker.exists() or run.evaluation_config.exists()]
+        return (self.config, *self.table, self.state, *(path for run in runs for path in run.own))
 
     @property
     def named(self) -> Path:

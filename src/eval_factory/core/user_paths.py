@@ -1,8 +1,13 @@
-"""Paths as users give them: `~` where no shell has replaced it (in a file, after `--option=`), and names too long."""
+"""Paths as users give them: `~` where no shell has replaced it (in a file, after `--option=`), and names too long.
+
+And the folder in which a user's programs cache.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
 LONGEST_NAME, LONGEST_PATH = 255, 4095
 """In bytes: what Linux takes of a part of a path, and of a whole one."""
@@ -22,3 +27,9 @@ def expanded(text: str) -> str:
         unknown = "there is no home folder" if whose == "~" else f"there is no user {whose[1:]!r}"
         raise ValueError(f"{unknown}; write ./{text} for a path that begins with {whose!r}")
     return path
+
+
+def cache_folder(env: Mapping[str, str]) -> Path:
+    """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
+    given = Path(env.get("XDG_CACHE_HOME", ""))
+    return (given if given.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache") / "eval-factory"

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
-from eval_factory.core.rundir import sha256_of
+from eval_factory.core.rundir import PRIVATE, sha256_of
 from eval_factory.data.manifest import (
     COMMIT,
     LOCK,
@@ -287,7 +287,7 @@ def settle(root: Path) -> None:
     if not _left(root) or not (unfinished or (root / MANIFEST).is_file()):
         return
     try:
-        with FileLock(root / LOCK).acquire(timeout=0):
+        with FileLock(root / LOCK, mode=PRIVATE).acquire(timeout=0):
             _recover(root)
     except Timeout:
         if unfinished:
@@ -328,7 +328,7 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
         made = first_missing(root)
         _refuse_other_things(root)
         root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(root / LOCK)
+        lock = FileLock(root / LOCK, mode=PRIVATE)
         lock.acquire(timeout=0)
     except Timeout:
         raise BusyError(f"{root}: another process is changing this data bundle") from None

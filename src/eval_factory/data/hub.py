@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.data.bundle import HF_HOME, Staging
 from eval_factory.data.failure import FetchError
@@ -33,6 +33,9 @@ SEEN_BY_SCRIPTS = (
     "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
 )  # fmt: skip
 """Of the environment."""
+READ_BY_SCRIPTS = ("/etc", "/run/systemd/resolve")
+"""Names of hosts, and certificates."""
+SCRIPT_LIMIT_S = 3600.0
 
 
 def cache_folder(dataset: str) -> str:
@@ -102,17 +105,22 @@ def _scripts(repository: Path) -> list[str]:
 
 
 def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
-    """In a process of its own, which has none of this one's keys and writes into `workspace` only."""
+    """In a sandbox, which has none of this process's keys and writes into `workspace` only."""
     workspace.mkdir(parents=True, exist_ok=True)
     here = str(workspace.resolve())
     homes = dict.fromkeys(("HOME", "TMPDIR", "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"), here)
     kept = {name: os.environ[name] for name in SEEN_BY_SCRIPTS if name in os.environ}
-    argv = [sys.executable, "-m", "eval_factory.data.script_process"]
     question = json.dumps([str(repository.resolve()), dataset.config, here])
-    done = subprocess.run(
-        [*argv, question], env={**kept, **homes, "PYTHONSAFEPATH": "1"}, cwd=here, stdin=subprocess.DEVNULL,
-        capture_output=True, check=False,
-    )  # fmt: skip
+    argv = [sys.executable, "-m", "eval_factory.data.script_process", question]
+    python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
+    path = [str(Path(place).resolve()) for place in sys.path if place]
+    readable = [*READ_BY_SCRIPTS, *python, *path, str(repository.resolve())]
+    env = {**kept, **homes, "PYTHONSAFEPATH": "1"}
+    try:
+        allowed = sandbox.Allowed(readable, processes=True, network=True)
+        done = sandbox.run(argv, workspace, allowed, env=env, seconds=SCRIPT_LIMIT_S)
+    except PrerequisiteError as error:
+        raise PrerequisiteError(f"{dataset.id}: its loading script is run in a sandbox only\n  {error}") from None
     try:
         told = json.loads((workspace / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -130,8 +130,14 @@ def how_to_get(plan: Plan, to: str) -> str:
             f"  'eval-factory data pull' does not know what {plan.task_name} reads: run it once with a network, or put"
             f" its files into {folder} and its data sets of the Hub into HF_HOME"
         )
-    variant = task_sources(plan, sources).variant
-    asked = f"{name}:{variant}" if variant else name
+    task = task_sources(plan, sources)
+    if not task.can_be_pulled:
+        whose = "are your own files" if task.own_data else "come with eval-factory"
+        return (
+            f"  the data of {plan.task_name} {whose}, so 'eval-factory data pull' has nothing for it: run it once with"
+            " a network, or put what it wanted into HF_HOME"
+        )
+    asked = f"{name}:{task.variant}" if task.variant else name
     return f"  on a machine with a network: eval-factory data pull {asked} {to}"
 
 

@@ -142,6 +142,11 @@ class TaskSources(StrictModel):
     variant: str = ""
     """The one that was chosen, as it is written after the task's name: `version=v1.2`."""
 
+    @property
+    def can_be_pulled(self) -> bool:
+        """Whether `data pull` would write anything; of the user's own data, and of the package's, it does not."""
+        return bool(self.files or self.listing or self.hub or self.tiktoken)
+
     def of_subset(self, subset: str | None) -> TaskSources:
         """Without what belongs to other subsets; None means all."""
         files = tuple(file for file in self.files if subset is None or file.when in (None, subset))

@@ -42,7 +42,7 @@ def connection_to(
     """The connection that the settings describe.
 
     Args:
-        say: is told how a sign-in goes.
+        say: is told how a sign-in goes, and what is odd about answers.
         served_url: the base URL where it is another one than the settings'.
 
     Raises:
@@ -52,7 +52,7 @@ def connection_to(
     url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
     return Connection(
         url=url,
-        transport=Transport(base, timeout_s=settings.request_timeout, connections=settings.parallelism),
+        transport=Transport(base, timeout_s=settings.request_timeout, connections=settings.parallelism, say=say),
         sign_in=sign_in(settings, env=env, redactor=redactor, say=say),
         messages=messages_of(settings, redactor.text(url), env),
         redactor=redactor,

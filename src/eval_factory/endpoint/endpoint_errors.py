@@ -41,18 +41,14 @@ class TransientFailure(Exception):
     """This attempt failed; another may not."""
 
     def __init__(
-        self,
-        message: str,
-        status: int | None,
-        headers: Mapping[str, str],
-        *,
-        unreachable: bool = False,
-        silent: bool = False,
-        said: str = "",
+        self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "", **how: bool
     ) -> None:
+        """`how`: unreachable, silent, malformed or stray, as `TransportError` has it."""
         super().__init__(message)
-        self.status, self.headers, self.unreachable, self.silent = status, headers, unreachable, silent
-        self.said = said
+        self.status, self.headers, self.said = status, headers, said
+        self.unreachable, self.silent, self.malformed, self.stray = (
+            how.get(name, False) for name in ("unreachable", "silent", "malformed", "stray")
+        )
 
 
 class ParamUnsupported(Exception):

@@ -6,15 +6,14 @@ In model_deployments.yaml it stands as the client's arguments (`to_args`, `from_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.secrets import filled, variables_in
 from eval_factory.endpoint import openai_api
 
 
-@frozen_record
+@dataclass(frozen=True)
 class OAuthSettings:
     """Which service gives tokens, and where it is when the environment does not say."""
 
@@ -23,7 +22,7 @@ class OAuthSettings:
     scope: str | None
 
 
-@frozen_record
+@dataclass(frozen=True)
 class EndpointSettings:
     """One endpoint as one role (the model, or a judge) uses it."""
 

@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import said_in
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.endpoint.thinking import Split, split_thinking
 
 KEY_VERSION = 1
@@ -50,7 +49,7 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
     return urlunsplit(parts._replace(path=path))
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Adapter:
     """What a user changes of every request (`target.api_endpoint.adapter_config`) and of every answer."""
 
@@ -294,6 +293,11 @@ class Completion:
     choices: tuple[Choice, ...]
     tokens: tuple[int | None, int | None]
     """As `usage_of` gives them."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its text, with what was thought."""
+        return sum(len(f"{one.text}{one.reasoning or ''}".encode("utf-8", "replace")) for one in self.choices)
 
 
 def completion_of(answer: Any, endpoint_type: str) -> Completion:

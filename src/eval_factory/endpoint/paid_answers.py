@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.budget import Spending
-from eval_factory.core.cost import BY_ENDPOINT, BY_TABLE, Price
+from eval_factory.core.cost import BY_ENDPOINT, BY_TABLE, BYTES_PER_TOKEN, Price
 
 PRICES_TABLE = """
 CREATE TABLE IF NOT EXISTS prices (
@@ -32,11 +32,25 @@ USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
 MOST_TOLD = 1_000_000
 """US dollars: an answer that says more is not believed, so that sums stay numbers."""
 
+LEAST_OF_ESTIMATE = 0.25
+"""A limit does not believe a lower count: no tokenizer makes one token of 16 bytes throughout a prompt."""
+
+
+def _size(*texts: str) -> str:
+    return f"length(CAST(coalesce({', '.join(texts)}, '') AS BLOB))"
+
+
+_ASKED = _size("json_extract(r.request, '$.messages')", "json_extract(r.request, '$.prompt')")
+_SAID = _size("json_extract(c.value, '$.message.content')", "json_extract(c.value, '$.text')")
+_THOUGHT = _size(*(f"json_extract(c.value, '$.message.{name}')" for name in ("reasoning_content", "reasoning")))
+_CHOICES = "CASE WHEN json_type(r.response, '$.choices') = 'array' THEN json_extract(r.response, '$.choices') END"
+_ANSWERED = f"SELECT sum({_SAID} + {_THOUGHT}) FROM json_each({_CHOICES}) c WHERE c.type = 'object'"  # noqa: S608
 _SENT = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', 'refused')"
 
 # An answer that turned out to be unusable was paid for too: it lies under another key (`ResponseCache.archive_answer`).
 _PAID = f"""
-SELECT a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE}
+SELECT a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE},
+    CASE WHEN json_valid(r.request) THEN {_ASKED} END, CASE WHEN json_valid(r.response) THEN ({_ANSWERED}) END
 FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started
 WHERE a.outcome = 'answered' ORDER BY a.id
@@ -53,6 +67,8 @@ class Paid:
     completion_tokens: int | None
     usage: Any
     """What the answer says of it."""
+    sizes: tuple[int, int] = (0, 0)
+    """Bytes of text of prompt and answer."""
 
     @property
     def tokens(self) -> int | None:
@@ -86,10 +102,38 @@ def cost_of(usage: Any, tokens: tuple[int | None, int | None], price: Price | No
     told = told_cost(usage)
     if told is not None:
         return told, BY_ENDPOINT
+    by_price = _by_price(usage, tokens, price)
+    return None if by_price is None or price is None else (by_price, price.source)
+
+
+def _by_price(usage: Any, tokens: tuple[int | None, int | None], price: Price | None) -> float | None:
     prompt, completion = tokens
     if price is None or prompt is None or completion is None:
         return None
-    return price.of(prompt, completion, tokens_from_cache(usage)), price.source
+    return price.of(prompt, completion, tokens_from_cache(usage))
+
+
+def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int]) -> tuple[int, int]:
+    """Tokens of prompt and answer as a limit counts them: estimated where the endpoint counted nothing, or too little.
+
+    Args:
+        sizes: bytes of text of prompt and answer.
+    """
+    estimated = [-(-size // BYTES_PER_TOKEN) for size in sizes]
+    prompt, completion = (
+        number if number and number >= LEAST_OF_ESTIMATE * least else least
+        for number, least in zip(counted, estimated, strict=True)
+    )
+    return prompt, completion
+
+
+def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> float | None:
+    """US dollars of an answer as a limit counts them; None where nobody knows.
+
+    The larger of what the answer says and of its tokens' price: an endpoint that says 0 must not turn a limit off.
+    """
+    known = (told_cost(usage), _by_price(usage, tokens, price))
+    return max((cost for cost in known if cost is not None), default=None)
 
 
 def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> None:
@@ -113,12 +157,13 @@ def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
 
 def read_paid(cache_db: Path) -> Iterator[Paid]:
     """Every answer that was paid for, in the order of the journal."""
-    for run_id, role, prompt, completion, usage in _rows(cache_db, _PAID):
-        yield Paid(run_id, role, prompt, completion, None if usage is None else json.loads(usage))
+    for run_id, role, prompt, completion, usage, *sizes in _rows(cache_db, _PAID):
+        told = None if usage is None else json.loads(usage)
+        yield Paid(run_id, role, prompt, completion, told, (sizes[0] or 0, sizes[1] or 0))
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
-    """What was asked from this folder since it was begun; an answer without a known cost adds nothing to `cost`.
+    """What was asked from this folder since it was begun, as limits count it; an unknown cost adds nothing to `cost`.
 
     Args:
         prices: role -> its price now: the user's table holds for all answers, another for those of runs that kept none.
@@ -127,11 +172,11 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     then = read_prices(cache_db)
     tokens, cost = 0, 0.0
     for paid in read_paid(cache_db):
-        tokens += (paid.prompt_tokens or 0) + (paid.completion_tokens or 0)
+        counted = limit_tokens((paid.prompt_tokens, paid.completion_tokens), paid.sizes)
+        tokens += sum(counted)
         now = prices.get(paid.role)
         price = now if now is not None and now.source == BY_TABLE else then.get((paid.run_id, paid.role)) or now
-        known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
-        cost += known[0] if known is not None else 0.0
+        cost += limit_cost(paid.usage, counted, price) or 0.0
     return Spending(sent, tokens, cost)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
+from eval_factory.core.cost import BYTES_PER_TOKEN
 from eval_factory.endpoint import waiting
 
 WINDOW_S = 120.0
@@ -31,7 +32,6 @@ MINUTE_MS = 60_500
 is busy) than the first of the next, and the endpoint counts arrivals."""
 GRAINS = 1000
 """Tokens are counted in so many parts of the limit: the limiter keeps a record of each."""
-BYTES_PER_TOKEN = 4
 POLL_S = 0.05
 """Between two tries to be let through."""
 
@@ -136,14 +136,15 @@ class Patience:
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
-    """Tokens that a request may use, as endpoints count them before they answer: its text, and all it is granted.
+    """Tokens that a request may use, as endpoints count them before they answer: its text, and all it is granted."""
+    return prompt_size(body) // BYTES_PER_TOKEN + granted_tokens(body)
 
-    Four bytes of text are taken for a token: more than most tokenizers make of English.
-    """
+
+def prompt_size(body: Mapping[str, Any]) -> int:
+    """Bytes of text of a request."""
     texts = [body.get("prompt") or ""]
     texts += [message.get("content") or "" for message in body.get("messages") or [] if isinstance(message, Mapping)]
-    size = sum(len(str(text).encode("utf-8", "replace")) for text in texts)
-    return size // BYTES_PER_TOKEN + granted_tokens(body)
+    return sum(len(str(text).encode("utf-8", "replace")) for text in texts)
 
 
 def granted_tokens(body: Mapping[str, Any]) -> int:

@@ -21,6 +21,8 @@ LARGEST_TOKEN_WITH_LOGPROBS = 2 << 10
 """The same with its log probability, and those of its rivals."""
 LARGEST_REST = 4 << 20
 """Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
+LARGEST_ERROR = 1 << 20
+"""Bytes of an error that is looked into."""
 _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
 """The last is in ASCII that is written as UTF-16 or UTF-32."""
 
@@ -49,6 +51,8 @@ class ReplyReader:
 
     def shown(self, reply: Reply) -> str:
         """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
+        if len(reply.data) > LARGEST_ERROR:
+            return f"an error of {len(reply.data)} bytes"
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             said = openai_api.parse_answer(reply.data)
             safe = self._redactor.tree(said)
@@ -58,6 +62,8 @@ class ReplyReader:
 
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
+        if len(reply.data) > LARGEST_ERROR:
+            return self.shown(reply)
         said = None
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             said = foreign_text.said_in(self._redactor.tree(openai_api.parse_answer(reply.data)))

@@ -36,7 +36,7 @@ from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
 from eval_factory.endpoint.rate_limits import Patience, asked_pause
 from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
 from eval_factory.endpoint.sign_in import SignInError
-from eval_factory.endpoint.transport import PROXY_LOGIN, Reply, TransportError
+from eval_factory.endpoint.transport import MAX_MALFORMED, PROXY_LOGIN, Reply, TransportError
 from eval_factory.endpoint.unsupported_params import Changes, UnsupportedParams, changes_asked_for
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
@@ -79,38 +79,44 @@ class Answered:
 
 
 class _Tries:
-    """What one request may still try."""
+    """What one request may still try. No error is held, which would hold the answer that it is of."""
 
     def __init__(self, retries: Retry) -> None:
         self._retries = retries
         self._waits = retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
         self._silent_since: float | None = None
         self._too_many_since: float | None = None
+        self._malformed = 0
 
     def pause_after(self, error: TransientFailure, *, bridge: bool, patience: Patience | None) -> float | None:
         """Seconds to the next try; None where there is none.
 
         `bridge`: the endpoint was there before. While no connection can be made nothing is sent, so nothing can be
         paid twice: such tries cost no retry as long as it may be restarting. A limit a minute costs none either,
-        as long as `patience` bears it.
+        as long as `patience` bears it. Nor does an answer to another question: no id is taken for one twice.
         """
         now = time.monotonic()
+        if error.stray:
+            return 0.0
+        self._malformed += error.malformed
+        if self._malformed >= MAX_MALFORMED:
+            return None
         if error.status != TOO_MANY_REQUESTS:
             self._too_many_since = None
         elif self._too_many_since is None:
             self._too_many_since = now
         if patience is not None and self._too_many_since is not None and patience.bears(self._too_many_since):
-            self._waits = self._waits.increment("POST", error=error)
+            self._waits = self._waits.increment("POST")
             return _pause(self._waits, error.headers)
         if not error.silent:
             self._silent_since = None
         elif self._silent_since is None:
             self._silent_since = now
         if bridge and error.unreachable and now - (self._silent_since or now) < OUTAGE_S:
-            self._waits = self._waits.increment("POST", error=error)
+            self._waits = self._waits.increment("POST")
             return _pause(self._waits, {})
         try:
-            self._retries = self._retries.increment("POST", error=error)
+            self._retries = self._retries.increment("POST")
         except MaxRetryError:
             return None
         return _pause(self._retries, error.headers) * (SILENCE_FACTOR if error.silent else 1)
@@ -224,19 +230,20 @@ class RetryingClient:
                 pause = tries.pause_after(error, bridge=self._has_answered, patience=self._patience)
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
-                if outage:
-                    raise EndpointGone(self._outage_message(str(failed))) from None
-                if pause is None:
-                    raise failed from None
-                waiting.elsewhere(self._stop.wait, pause)
-                attempt += 1
-                continue
-            except RequestFailed as failed:
-                note(attempt, "failed", failed, started, time.perf_counter() - clock)
+            except RequestFailed as refused:
+                note(attempt, "failed", refused, started, time.perf_counter() - clock)
                 raise
-            latency = time.perf_counter() - clock
-            self._note_answer()
-            return Answered(answer, attempt, started, latency, changes)
+            else:
+                latency = time.perf_counter() - clock
+                self._note_answer()
+                return Answered(answer, attempt, started, latency, changes)
+            # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
+            if outage:
+                raise EndpointGone(self._outage_message(str(failed)))
+            if pause is None:
+                raise failed
+            attempt += 1
+            waiting.elsewhere(self._stop.wait, pause)
 
     def _note_answer(self) -> None:
         self._has_answered, self._refusals = True, 0
@@ -278,6 +285,8 @@ class RetryingClient:
             except EndpointUnusable:
                 refusals.tell(reply.status)
                 raise
+            finally:
+                reply.hold.end()
             if own_changes:
                 self._unsupported.learn(own_changes)
             return answer, changes
@@ -296,7 +305,7 @@ class RetryingClient:
         except TransportError as error:
             if not error.silent:
                 self._outage.received()
-            raise TransientFailure(str(error), None, {}, unreachable=error.unreachable, silent=error.silent) from error
+            raise TransientFailure(str(error), None, {}, **vars(error)) from error
 
     def _signed(self, body: Mapping[str, Any], authorization: str | None) -> Reply:
         headers = {"Authorization": authorization} if authorization else {}

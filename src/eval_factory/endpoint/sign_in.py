@@ -1,22 +1,25 @@
 """How a request is signed: with a key, or with a token that a service gives for client credentials.
 
-OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is kept in memory and in
-`{service}_oauth_token.json` in the current folder (mode 0600), where every process of the user finds it; deleting the
-file forces a new one.
+OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is cached in memory and in a file of the
+user's cache folder (mode 0600), where every process of the user finds it that asks the same service for the same client
+and scope; deleting the file forces a new one. A file that another could have written is not read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import math
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -24,15 +27,22 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.foreign_text import one_line, said_in
+from eval_factory.core.hosts import origin_of
 from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
 from eval_factory.core.secrets import first_secret, secret_in, variable_of
+from eval_factory.core.user_paths import cache_folder
 from eval_factory.endpoint import waiting
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.transport import certificates, certificates_hint, proxy_for
 
 RENEW_BEFORE_S = 60.0
 """A token is renewed so long before it expires: a request that is under way must not outlive it."""
+MOST_OF_LIFETIME = 0.25
+"""It is renewed no longer before its end than this part of its life: one of 30 s would be renewed at each request."""
+MAX_LIFETIME_S = 24 * 3600.0
+"""Whatever the service, or a file, says."""
+MAX_FILE_BYTES = 65536
 LIFETIME_UNKNOWN_S = 300.0
 TOKEN_TIMEOUT_S = 20.0
 LOCK_TIMEOUT_S = 60.0
@@ -77,10 +87,12 @@ class KeySignIn:
 class _Token:
     value: str
     expires_at: float
+    lifetime: float
+    """Seconds that it was given for."""
 
     @property
     def is_fresh(self) -> bool:
-        return time.time() < self.expires_at - RENEW_BEFORE_S
+        return time.time() < self.expires_at - min(RENEW_BEFORE_S, MOST_OF_LIFETIME * self.lifetime)
 
 
 class OAuthSignIn:
@@ -105,7 +117,7 @@ class OAuthSignIn:
         self._names = {name: variable_of(service, name) for name in settings}
         self._id, self._secret, url, own_scope = (secret_in(env, name) for name in self._names.values())
         self._url, self._scope = url or oauth.token_url, own_scope or oauth.scope
-        self._file = token_file(service, folder)
+        self._file = token_file(oauth, env, folder)
         self._redactor, self._say = redactor, say
         self._token: _Token | None = None
         self._lock = threading.Lock()
@@ -135,6 +147,7 @@ class OAuthSignIn:
         from filelock import FileLock, Timeout  # loads asyncio, and most runs sign in with a key
 
         try:
+            self._file.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
                 kept = _read(self._file)
                 if kept is not None and kept.is_fresh and f"Bearer {kept.value}" != refused:
@@ -144,13 +157,17 @@ class OAuthSignIn:
                 else:
                     self._say(f"{self.service} OAuth token expired, refreshing")
                 token = self._fetch()
-                document = {"access_token": token.value, "expires_at": token.expires_at}
+                document = {
+                    "file": self._file.name, "access_token": token.value, "expires_at": token.expires_at,
+                    "lifetime_s": token.lifetime,
+                }  # fmt: skip
                 write_atomic(self._file, json.dumps(document) + "\n", mode=PRIVATE)
                 return token
         except Timeout:
             raise self._error(f"another process holds {self._file}.lock") from None
         except OSError as error:
-            raise self._error(f"cannot keep it in {self._file}: {error.strerror}") from error
+            reason = f"cannot cache it in {self._file}: {error.strerror}"
+            raise self._error(reason, "  set XDG_CACHE_HOME to a folder that you may write to") from error
 
     def _fetch(self) -> _Token:
         # Imported here: they take 50 ms, and most runs sign in with a key.
@@ -166,6 +183,7 @@ class OAuthSignIn:
         if urlsplit(self._url).hostname in LOOPBACK:
             os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")  # oauthlib asks over https only
         session = OAuth2Session(client=BackendApplicationClient(client_id=self._id, scope=self._scope))
+        session.hooks["response"].append(self._refuse_another_host)
         session.mount(self._url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
         statuses: list[int] = []
         session.register_compliance_hook("access_token_response", lambda reply: _with_status(reply, statuses))
@@ -190,7 +208,16 @@ class OAuthSignIn:
             raise self._error("the token endpoint's answer holds no token") from None
         if not isinstance(value, str) or not value.isascii() or not value.isprintable():
             raise self._error("the token endpoint's answer holds no token")
-        return _Token(value, time.time() + lifetime)
+        if not 0 < lifetime < math.inf:
+            raise self._error("the token endpoint's answer holds no token that lives")
+        lifetime = min(lifetime, MAX_LIFETIME_S)
+        return _Token(value, time.time() + lifetime, lifetime)
+
+    def _refuse_another_host(self, reply: Any, **_: object) -> None:
+        """Is asked before a redirect is followed: 307 and 308 would send the client's secret on."""
+        target = urljoin(reply.url, reply.headers.get("Location", ""))
+        if reply.is_redirect and origin_of(target) != origin_of(reply.url):
+            raise self._error(f"the token endpoint redirects to another host ({target}); nothing was sent there")
 
     def _error(self, reason: str, hint: str = "") -> SignInError:
         *first, last = self._names.values()
@@ -226,24 +253,35 @@ def _with_status(reply: Any, statuses: list[int]) -> Any:
     return reply
 
 
-def token_file(service: str, folder: Path | None = None) -> Path:
-    """Where a service's token is kept: in the current folder, if no other is named."""
-    return (folder or Path.cwd()) / f"{service}_oauth_token.json"
+def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
+    """Where a token is cached: another file for another token URL, client or scope, whose token is another's."""
+    given = (env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE"))
+    whose = [
+        (one or "").strip() or default for one, default in zip(given, (oauth.token_url, None, oauth.scope), strict=True)
+    ]
+    digest = hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:16]
+    return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"
 
 
-def kept_token(service: str) -> str | None:
-    """The token that is kept now, for those who must not show it."""
-    token = _read(token_file(service))
+def kept_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
+    """The token that is cached now, for those who must not show it."""
+    token = _read(token_file(oauth, env))
     return token.value if token else None
 
 
 def _read(file: Path) -> _Token | None:
-    """A kept token; None where there is none, or the file is no token's."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError):
-        document = json.loads(file.read_text(encoding="utf-8"))
-        value = document["access_token"]
-        if isinstance(value, str) and value:
-            return _Token(value, float(document["expires_at"]))
+    """A cached token; None where there is none, or the file is no token's, or is not the user's own alone."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO must not be waited for
+        with os.fdopen(descriptor, encoding="utf-8") as opened:
+            about = os.fstat(descriptor)
+            if about.st_mode != stat.S_IFREG | PRIVATE or about.st_uid != os.geteuid():
+                return None
+            document = json.loads(opened.read(MAX_FILE_BYTES))
+        value, expires_at, lifetime = document["access_token"], document["expires_at"], document["lifetime_s"]
+        is_possible = 0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
+        if is_possible and isinstance(value, str) and value and document["file"] == file.name:
+            return _Token(value, float(expires_at), float(lifetime))
     return None
 
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+KNOWN = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+)
+"""The markers of models that are widely served; the last are the channels of gpt-oss (harmony). The first are the
+default of a run config: where it holds others, these alone are meant."""
+_HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
 
 
 @dataclass(frozen=True)
@@ -18,7 +30,7 @@ class Split:
 
 
 def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> Split:
-    """Take an answer apart.
+    """Take an answer apart, by these markers, or by all that are known where these are the default.
 
     A start without an end is thinking that was cut off: nothing after it is an answer. An end without a start
     belongs to a template that starts the thinking itself.
@@ -28,6 +40,20 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
         end: the marker after it.
         cut_off: whether the text ends because no more tokens were granted: it may end inside a marker then.
     """
+    if (start, end) != KNOWN[0]:
+        return _split(text, start, end, cut_off=cut_off)
+    whole = Split(text, None)
+    for markers in KNOWN:
+        part = _split(whole.answer, *markers, cut_off=cut_off and not whole.unfinished)
+        if part.thought is not None:
+            thought = "\n\n".join(filter(None, (whole.thought, part.thought)))
+            whole = Split(part.answer, thought, unfinished=part.unfinished or whole.unfinished)
+    if whole.thought is None or "<|" not in text:
+        return whole
+    return Split(_HARMONY.sub("", whole.answer).strip(), _HARMONY.sub("", whole.thought).strip(), whole.unfinished)
+
+
+def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
     before, found_end, after = text.rpartition(end)
     if found_end:
         head, found_start, thought = before.partition(start)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import http.client
 import os
+import socket
+import ssl
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -22,7 +24,18 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.served_url import SERVED_AT
 from eval_factory.endpoint import waiting
-from eval_factory.endpoint.http_answers import CHUNK, LARGEST_BODY, TOO_LARGE, Answer, UnusableHttp
+from eval_factory.endpoint.http_answers import (
+    CHUNK,
+    LARGEST_BODY,
+    TOO_LARGE,
+    Answer,
+    AnswerIds,
+    Hold,
+    MalformedAnswer,
+    SpeaksTls,
+    StrayAnswer,
+    UnusableHttp,
+)
 from eval_factory.endpoint.json_body import json_text
 from eval_factory.endpoint.watched_pools import Watch, watched
 
@@ -30,6 +43,12 @@ CONNECT_TIMEOUT_S = 10.0
 
 PROXY_LOGIN = 407
 TOO_LATE = "no whole answer within {:g} s"
+CUT = "the connection was closed before the whole answer came"
+MAX_MALFORMED = 2
+"""So often a request is sent whose answers are malformed: the server of a gateway that answers next may do better."""
+PAID_AGAIN = f"asked for {MAX_MALFORMED} times at most: the next would be paid, and most likely be the same"
+WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
+SPEAKS_NO_TLS = "what answers there speaks no TLS: the address has to begin with http://"
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """The first that is set counts, for everything that this program asks."""
@@ -37,11 +56,22 @@ PROXY_SCHEMES = ("http", "https")
 
 
 class TransportError(Exception):
-    """No whole answer came. `unreachable`: not even a connection. `silent`: not a byte of an answer."""
+    """No whole answer came. `unreachable`: not even a connection. `silent`: not a byte of an answer. `malformed`: the
+    server makes it so. `stray`: it was another question's.
+    """
 
-    def __init__(self, message: str, *, unreachable: bool = False, silent: bool = False) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        unreachable: bool = False,
+        silent: bool = False,
+        malformed: bool = False,
+        stray: bool = False,
+    ) -> None:
+        super().__init__(f"{message}; {PAID_AGAIN}" if malformed else message)
         self.unreachable, self.silent = unreachable, silent or unreachable
+        self.malformed, self.stray = malformed, stray
 
 
 @dataclass(frozen=True)
@@ -51,6 +81,8 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     data: bytes
+    hold: Hold = field(default_factory=Hold, compare=False)
+    """Ended by whoever has read it."""
 
     def text(self) -> str:
         return self.data.decode("utf-8", "replace")
@@ -59,8 +91,13 @@ class Reply:
 class Transport:
     """Keep-alive connections to one host, as many as requests go on at once."""
 
-    def __init__(self, url: str, *, timeout_s: float, connections: int) -> None:
+    def __init__(
+        self, url: str, *, timeout_s: float, connections: int, say: Callable[[str], None] = lambda _: None
+    ) -> None:
         """
+        Args:
+            say: is told what is odd about the answers, but no hindrance.
+
         Raises:
             PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
         """
@@ -68,15 +105,17 @@ class Transport:
         """Of one attempt."""
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         self._pools = _pool_manager(url, connections)
-        watch = Watch(timeout_s)
+        watch, ids = Watch(timeout_s), AnswerIds(say)
         self._pools.pool_classes_by_scheme = {
-            scheme: watched(pool, watch) for scheme, pool in self._pools.pool_classes_by_scheme.items()
+            scheme: watched(pool, watch, ids) for scheme, pool in self._pools.pool_classes_by_scheme.items()
         }
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._pool: Any = (
             None if isinstance(self._pools, urllib3.ProxyManager) else self._pools.connection_from_url(url)
         )
+        self._plain_place = (parts.hostname, parts.port or 80) if parts.scheme == "http" and self._pool else None
+        """Asked over plain HTTP; None: it is not, it answered, or it was tried over TLS."""
         self._no_retries = urllib3.Retry(False, redirect=False)
         self._connect_timeout_s = min(CONNECT_TIMEOUT_S, timeout_s)
         self._timeout = urllib3.Timeout(connect=self._connect_timeout_s, read=timeout_s)
@@ -98,19 +137,30 @@ class Transport:
         all_headers = {**self._headers, **headers} if headers else self._headers
         try:
             answer = self._again(method, url, data, all_headers)
-            if answer is not None and not answer.is_coded:
-                return Reply(answer.status, answer.fields, answer.body)
-            if answer is not None:
-                return _reply(answer.as_urllib3_has_it())
-            return waiting.elsewhere(lambda: _reply(self._open(method, url, data, all_headers)))
+            if answer is None:
+                reply = waiting.elsewhere(lambda: _reply(self._open(method, url, data, all_headers)))
+            elif answer.is_coded:
+                reply = _reply(answer.as_urllib3_has_it())
+            else:
+                reply = Reply(answer.status, answer.fields, answer.body, answer.hold)
+            self._plain_place = None
+            return reply
         except urllib3.exceptions.HTTPError as error:
             if _wants_a_login(error):
                 return Reply(PROXY_LOGIN, {}, b"")
             told = _described(error, self.timeout_s)
+            silent = not _had_begun(error)
+            if silent and str(told) == CUT and self._is_for_tls():
+                told = TransportError(WANTS_TLS, unreachable=True)
             if time.monotonic() >= deadline:
                 told = TransportError(TOO_LATE.format(self.timeout_s))
-            told.silent = not _had_begun(error)
+            told.silent = silent
             raise told from error
+
+    def _is_for_tls(self) -> bool:
+        """Most servers of TLS hang up on whoever speaks plain HTTP. It is tried once."""
+        place, self._plain_place = self._plain_place, None
+        return place is not None and waiting.elsewhere(_speaks_tls, place)
 
     def _again(self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> Answer | None:
         """As the last request was asked; None where urllib3 has to ask."""
@@ -133,21 +183,39 @@ class Transport:
         return self._pools.urlopen(method, url, **settings)
 
 
+def _speaks_tls(place: tuple[str | None, int]) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    try:
+        with socket.create_connection(place, 1.0) as connected, context.wrap_socket(connected):
+            return True
+    except OSError:
+        return False
+
+
 def _reply(response: urllib3.BaseHTTPResponse) -> Reply:
-    return Reply(response.status, response.headers, _decoded(response))
+    hold = vars(response)["hold"]
+    return Reply(response.status, response.headers, _decoded(response, hold), hold)
 
 
-def _decoded(response: urllib3.BaseHTTPResponse) -> bytes:
+def _decoded(response: urllib3.BaseHTTPResponse, hold: Hold) -> bytes:
     """The body without its content coding, in which far more bytes may be hidden than came."""
     if "Content-Encoding" not in response.headers:
         return response.data or b""
     parts: list[bytes] = []
     size = 0
-    while chunk := response.read1(CHUNK):
-        parts.append(chunk)
-        size += len(chunk)
-        if size > LARGEST_BODY:
-            raise TransportError(TOO_LARGE)
+    try:
+        while chunk := response.read1(CHUNK):
+            parts.append(chunk)
+            size += len(chunk)
+            hold.add(len(chunk))
+            if size > LARGEST_BODY:
+                raise MalformedAnswer(TOO_LARGE)
+    except BaseException as error:
+        hold.end()
+        if isinstance(error, UnusableHttp):
+            raise _of_answer(error) from error
+        raise
     return b"".join(parts)
 
 
@@ -174,14 +242,27 @@ def _described(error: urllib3.exceptions.HTTPError, timeout_s: float) -> Transpo
         return TransportError("no connection in time", unreachable=True)
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return TransportError(TOO_LATE.format(timeout_s))
+    if isinstance(error, urllib3.exceptions.SSLError) and "wrong version number" in str(error):
+        return TransportError(SPEAKS_NO_TLS, unreachable=True)
     if isinstance(error, urllib3.exceptions.SSLError):
         return TransportError(f"TLS failed: {one_line(str(error))}\n{certificates_hint()}", unreachable=True)
     if isinstance(error, urllib3.exceptions.ProxyError):
         return TransportError("the proxy refused or could not be reached", unreachable=True)
-    cause = _cause(error)
-    if isinstance(cause, UnusableHttp):
-        return TransportError(one_line(str(cause)))
-    return TransportError("the connection was closed before the whole answer came")
+    if isinstance(error, urllib3.exceptions.DecodeError):
+        return TransportError("the answer is not in the Content-Encoding that it names", malformed=True)
+    return _of_answer(_cause(error))
+
+
+def _of_answer(cause: Exception) -> TransportError:
+    """What was wrong with what came."""
+    if isinstance(cause, SpeaksTls):
+        return TransportError(WANTS_TLS, unreachable=True)
+    if isinstance(cause, http.client.BadStatusLine) and not isinstance(cause, http.client.RemoteDisconnected):
+        return TransportError("what came is no HTTP", malformed=True)
+    if not isinstance(cause, UnusableHttp):
+        return TransportError(CUT)
+    malformed, stray = isinstance(cause, MalformedAnswer), isinstance(cause, StrayAnswer)
+    return TransportError(one_line(str(cause)), malformed=malformed, stray=stray)
 
 
 def proxy_for(url: str) -> str | None:

@@ -20,10 +20,11 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from eval_factory.endpoint import waiting
-from eval_factory.endpoint.http_answers import Answer, WholeAnswer
+from eval_factory.endpoint.http_answers import MAX_ANSWERS, Answer, AnswerIds, StrayAnswer, WholeAnswer
 from eval_factory.endpoint.socket_calls import receive, send_all
 
 _LENGTH = b"\r\nContent-Length: "
+STRAY = "an answer came that was given before, to another question"
 _HUNG_UP = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EPROTOTYPE})
 
 
@@ -87,13 +88,20 @@ class _Head:
         return self.target == target and self.method == method and self.fields == fields
 
 
-def _watched_connection(base: Any, watch: Watch) -> type[Any]:
+def _watched_connection(base: Any, watch: Watch, ids: AnswerIds) -> type[Any]:
     class Connection(base):  # type: ignore[misc]
         response_class = WholeAnswer
+        answers = 0
+        """So many came."""
         learn: Callable[[_Head | None], None] | None = None
         """Is told the header of the request that urllib3 makes."""
         _deadline = math.inf
         _held: list[bytes] | None = None
+        _question: bytes | None = None
+
+        def connect(self) -> None:
+            self.answers = 0
+            super().connect()
 
         def request(
             self, method: str, url: str, body: Any = None, headers: Mapping[str, str] | None = None, **settings: Any
@@ -101,7 +109,7 @@ def _watched_connection(base: Any, watch: Watch) -> type[Any]:
             """Send header and body in one write, within the request's time; urllib3 has that of connecting for it."""
             self._deadline = time.monotonic() + watch.limit_s
             held: list[bytes] = []
-            self._held = held
+            self._held, self._question = held, body
             try:
                 super().request(method, url, body, headers, **settings)
             finally:
@@ -129,13 +137,25 @@ def _watched_connection(base: Any, watch: Watch) -> type[Any]:
             sock = self.sock
             watch.begin(sock, self._deadline)
             try:
-                answer = cast(WholeAnswer, http.client.HTTPConnection.getresponse(self)).answer
+                response = cast(WholeAnswer, http.client.HTTPConnection.getresponse(self))
+                answer = response.answer
+                del response.answer  # the connection has it until it is asked again
             finally:
                 watch.end(sock)
             _raise_if_cut(answer, self._deadline)
+            if _is_used_up(self, answer, self._question, ids):
+                self.close()
             return answer.as_urllib3_has_it()
 
     return Connection
+
+
+def _is_used_up(connection: Any, answer: Answer, question: bytes | None, ids: AnswerIds) -> bool:
+    """Whether the connection is of no more use after this answer. Raises StrayAnswer where it is one."""
+    connection.answers += 1
+    if question and answer.status < 300 and ids.is_known(question, answer.body, first=connection.answers == 1):
+        raise StrayAnswer(STRAY)
+    return answer.closes or connection.answers >= MAX_ANSWERS
 
 
 def _raise_if_cut(answer: Answer, deadline: float) -> None:
@@ -161,11 +181,11 @@ def _exchange(connected: socket.socket, request: bytes, watch: Watch, deadline: 
     return answer
 
 
-def watched(pool: Any, watch: Watch) -> type[HTTPConnectionPool]:
+def watched(pool: Any, watch: Watch, ids: AnswerIds) -> type[HTTPConnectionPool]:
     """A pool whose connections send, and read the whole answer, within the limit of `watch`."""
 
     class Pool(pool):  # type: ignore[misc]
-        ConnectionCls = _watched_connection(pool.ConnectionCls, watch)
+        ConnectionCls = _watched_connection(pool.ConnectionCls, watch, ids)
         _head: _Head | None = None
         """Of the last request that urllib3 made."""
 
@@ -189,13 +209,14 @@ def watched(pool: Any, watch: Watch) -> type[HTTPConnectionPool]:
             if head is None or not head.is_of(method, target, headers):
                 return None
             deadline = time.monotonic() + watch.limit_s
-            connection = self._get_conn()
-            answer: Answer | None = None
+            connection: Any = self._get_conn()
+            used_up = True
             try:
                 if connection.sock is None:
                     connection.timeout = connect_timeout_s
                     waiting.elsewhere(connection.connect)
                 answer = _exchange(connection.sock, head.with_body(body), watch, deadline)
+                used_up = _is_used_up(connection, answer, body, ids)
             except TimeoutError as error:  # the system gave up: it sent again and again, and nobody confirmed it
                 raise urllib3.exceptions.ReadTimeoutError(self, target, "Read timed out.") from error
             except (ssl.SSLError, CertificateError) as error:
@@ -203,7 +224,7 @@ def watched(pool: Any, watch: Watch) -> type[HTTPConnectionPool]:
             except (OSError, http.client.HTTPException) as error:
                 raise urllib3.exceptions.ProtocolError("Connection aborted.", error) from error
             finally:
-                if answer is None or answer.closes:
+                if used_up:
                     connection.close()
                 self._put_conn(connection)
             return answer

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import Any
+
+from jinja2 import Environment, StrictUndefined
 
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.helm.plain_template import rendered
 from eval_factory.helm.programs import Program, helm_program
 from eval_factory.plan.run_plan import SUITE, Plan
 
@@ -51,17 +51,8 @@ def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
         "runner_class": names.RUNNER_CLASS,
         **plan.evaluation.as_dict(),
     }
-    template = plan.evaluation.framework.defaults.command
-    text = rendered(template, values, _quoted)
-    return shlex.split(rendered_by_jinja(template, values) if text is None else text)
-
-
-def rendered_by_jinja(template: str, values: Mapping[str, Any]) -> str:
-    """What any template comes to; importing Jinja is a tenth of a dry run."""
-    from jinja2 import Environment, StrictUndefined
-
     environment = Environment(undefined=StrictUndefined, autoescape=False, finalize=_quoted)
-    return environment.from_string(template).render(values)
+    return shlex.split(environment.from_string(plan.evaluation.framework.defaults.command).render(values))
 
 
 def _quoted(value: object) -> str:

@@ -35,6 +35,14 @@ _Entry = TypeVar("_Entry", bound=HelmRecord)
 class Perturbation(HelmRecord):
     name: str
     computed_on: str = COMPUTED_ON_PERTURBED
+    robustness: bool = False
+    fairness: bool = False
+
+    @property
+    def families(self) -> Iterator[str]:
+        """What HELM's worst cases are called that it counts for."""
+        yield self.name
+        yield from ("robustness",) * self.robustness + ("fairness",) * self.fairness
 
 
 class MetricName(HelmRecord):

@@ -69,8 +69,8 @@ class CodeExecution(HelmRecord):
 
     run_specs: list[str] = []
     by: list[str] = []
-    still_can: list[str] = []
-    """What the trial found that it could do, and should not."""
+    still_can: list[str] | None = None
+    """Of versions that executed answers without a sandbox, too: what an answer could do all the same."""
     ended: int = 0
     """Answers that ended the process that executed them."""
     shortened: int = 0

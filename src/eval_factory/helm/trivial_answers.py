@@ -1,4 +1,4 @@
-"""Answers that need no model: nothing, a refusal, the same letter every time, a letter at random. Pure functions.
+"""Answers that need no model: nothing, a refusal, the same letter every time, the longest option. Pure functions.
 
 What such answers score is the floor of a metric: a score that is not above it does not show that a model read the
 questions. Which answers there are depends on the data that was read, never on what the model answered.
@@ -6,14 +6,15 @@ questions. Which answers there are depends on the data that was read, never on w
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import hashlib
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 REFUSAL = "I'm sorry, but I cannot answer this question."
-SEED = 14
 SUITED = {"value": ("0",), "sentence": ("CORRECT", "0"), "sql": ("SELECT 1",)}
 """`answer_form` of a task in framework.yml -> answers in that form that are the same to every question."""
 
@@ -25,6 +26,10 @@ REPEATED = 2
 """What is right once only is nobody's habit."""
 
 EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME, RANDOM_NAME = "empty", "refusal", "majority", "random"
+LONGEST_NAME, SHORTEST_NAME = "longest option", "shortest option"
+LENGTH_NAME, LEAD_NAME = "length threshold", "first sentences"
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,10 @@ class Question:
     """The texts of the right references."""
     options: Mapping[str, str]
     """Label of an option -> its text; empty where the question has no options."""
+    text: str = ""
+    """What is asked about, without the prompt around it."""
+    source: str | None = None
+    """What the question shares with others: the name of the calculator, the question that several answers belong to."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +52,13 @@ class Strategy:
     """One way to answer without a model."""
 
     name: str
-    answers: tuple[str, ...]
-    """One for each question, in their order."""
+    answers: tuple[tuple[str, ...], ...]
+    """For each question, in their order, the answers that are equally likely: one, but of a random answer."""
 
     @property
     def constant(self) -> str | None:
         """The answer, where it is the same to every question."""
-        return self.answers[0] if len(set(self.answers)) == 1 else None
+        return self.answers[0][0] if len(set(self.answers)) == 1 and len(self.answers[0]) == 1 else None
 
 
 def always(answer: str) -> str:
@@ -57,11 +66,15 @@ def always(answer: str) -> str:
     return f"always {answer}"
 
 
-def strategies(questions: Sequence[Question], form: str | None = None) -> list[Strategy]:
+def strategies(
+    questions: Sequence[Question], form: str | None = None, *, by: str = "source", overlap: bool = False
+) -> list[Strategy]:
     """All for these questions, those that matter most first: there may not be time for all.
 
     Args:
         form: `answer_form` of the task.
+        by: what the questions' sources are, in a word.
+        overlap: whether a metric compares the words of the answer with those of a reference.
     """
     if not questions:
         return []
@@ -70,10 +83,122 @@ def strategies(questions: Sequence[Question], form: str | None = None) -> list[S
     same = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL} | {always(answer): answer for answer in suited}
     found = {name: (answer,) * len(questions) for name, answer in same.items()}
     if form != "sql":  # each answer is executed there; the most frequent gold query is none at all
-        others = {MAJORITY_NAME: _majority(questions), RANDOM_NAME: _at_random(questions, labels, form)}
-        found |= {name: answers for name, answers in others.items() if answers is not None}
-    first = [name for name in (EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME) if name in found]
-    return [Strategy(name, found[name]) for name in dict.fromkeys([*first, *found])]
+        found |= dict(_that_look_at_the_data(questions, by))
+    if overlap and not labels:
+        found[LEAD_NAME] = _first_sentences(questions)
+    first = [name for name in (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME) if name in found]
+    made = [Strategy(name, tuple((answer,) for answer in found[name])) for name in dict.fromkeys([*first, *found])]
+    if labels:
+        made.append(Strategy(RANDOM_NAME, tuple(tuple(question.options or labels) for question in questions)))
+    return made
+
+
+def _that_look_at_the_data(questions: Sequence[Question], by: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    majority = _majority(questions)
+    if majority is not None:
+        yield MAJORITY_NAME, majority
+    by_source = _majority_by_source(questions, majority or ("",) * len(questions))
+    if by_source is not None:
+        yield f"{MAJORITY_NAME} by {by}", by_source
+    offered = {tuple(sorted(question.options.values())) for question in questions}
+    if len(offered) > 1 and min(map(len, offered)) > 1:  # else one option is the longest of every question
+        yield LONGEST_NAME, tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
+        yield SHORTEST_NAME, tuple(min(one.options, key=lambda label: len(one.options[label])) for one in questions)
+    classes = Counter(text for question in questions for text in question.right)
+    if len(classes) == 2 and min(classes.values()) >= REPEATED and all(len(one.right) == 1 for one in questions):
+        yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
+
+
+_Answering = Callable[[Question], str | None]
+"""None: it has no answer to this question."""
+
+
+def _cross_fitted(questions: Sequence[Question], fit: Callable[[Sequence[Question]], _Answering]) -> list[str | None]:
+    """The questions of each half answered by what was fitted on the other half.
+
+    Which half a question is in goes by the hash of its id. Its position would be a trap: data sets put a right and a
+    wrong answer in turn.
+    """
+    order = sorted(range(len(questions)), key=lambda at: hashlib.sha256(questions[at].id.encode()).digest())
+    answers: list[str | None] = [None] * len(questions)
+    for answered, fitted in ((order[::2], order[1::2]), (order[1::2], order[::2])):
+        answer = fit([questions[at] for at in fitted])
+        for at in answered:
+            answers[at] = answer(questions[at])
+    return answers
+
+
+def _majority_by_source(questions: Sequence[Question], otherwise: Sequence[str]) -> tuple[str, ...] | None:
+    """The right answer that most questions of the same source have, in the other half of them; None where no two
+    questions share a source.
+
+    Args:
+        otherwise: the answer to a question whose source has no other.
+    """
+    sources: dict[str, list[int]] = defaultdict(list)
+    for at, question in enumerate(questions):
+        if question.source is not None:
+            sources[question.source].append(at)
+    shared = [places for places in sources.values() if len(places) > 1]
+    answers = list(otherwise)
+    for places in shared:
+        for at, answer in zip(places, _cross_fitted([questions[at] for at in places], _most_usual), strict=True):
+            answers[at] = answers[at] if answer is None else answer
+    return tuple(answers) if shared else None
+
+
+def _most_usual(fitted: Sequence[Question]) -> _Answering:
+    usual = Counter(text for question in fitted for text in question.right).most_common(1)
+    return lambda question: _answer_of(question, usual[0][0]) if usual else None
+
+
+def _by_length(fitted: Sequence[Question]) -> _Answering:
+    """One class up to a length and the other beyond it: the cut that is right most often for these questions."""
+    classes = sorted({question.right[0] for question in fitted})
+    first, last = classes[0], classes[-1]
+    _, measure, cut, shorter, longer = max(
+        (hits, measure, cut, *order)
+        for measure in range(len(_MEASURES))
+        for cut, hits_first, hits_last in _cuts(fitted, _MEASURES[measure], first)
+        for hits, order in ((hits_first, (first, last)), (hits_last, (last, first)))
+    )
+    return lambda question: _answer_of(question, shorter if _MEASURES[measure](question.text) <= cut else longer)
+
+
+_MEASURES: tuple[Callable[[str], int], ...] = (len, lambda text: len(text.strip().rpartition("\n\n")[2]))
+"""How long a question is: all of its text, or its last paragraph (the answer to be judged, after what it is about)."""
+
+
+def _cuts(fitted: Sequence[Question], measure: Callable[[str], int], first: str) -> Iterator[tuple[int, int, int]]:
+    """(length, how many are right if `first` is the answer up to it, if it is the answer beyond it)."""
+    rows = sorted((measure(question.text), question.right[0] == first) for question in fitted)
+    firsts, so_far = sum(is_first for _, is_first in rows), 0
+    for count, (length, is_first) in enumerate(rows, start=1):
+        so_far += is_first
+        if count == len(rows) or rows[count][0] > length:
+            hits = so_far + (len(rows) - count) - (firsts - so_far)
+            yield length, hits, len(rows) - hits
+
+
+def _answer_of(question: Question, text: str) -> str | None:
+    return _label_of(question, text) if question.options else text
+
+
+def _first_sentences(questions: Sequence[Question]) -> tuple[str, ...]:
+    """What stands first in the source, in whole sentences, up to as many words as half of the references have."""
+    enough = statistics.median([len(text.split()) for question in questions for text in question.right] or [0])
+    return tuple(_lead(question.text, enough) for question in questions)
+
+
+def _lead(text: str, enough: float) -> str:
+    taken: list[str] = []
+    words = 0
+    for sentence in _SENTENCE_END.split(text.strip()):
+        words += len(sentence.split())
+        if taken and words > enough:
+            break
+        taken.append(sentence)
+    return " ".join(taken)
 
 
 def _labels(questions: Sequence[Question], form: str | None) -> list[str]:
@@ -111,19 +236,6 @@ def _right_labels(question: Question) -> list[str]:
 
 def _label_of(question: Question, text: str) -> str | None:
     return next((label for label, option in question.options.items() if option == text), None)
-
-
-def _at_random(questions: Sequence[Question], labels: Sequence[str], form: str | None) -> tuple[str, ...] | None:
-    """A label of the question's own; where a form is asked for, what is right for some question; else nothing."""
-    pool: Sequence[str] = labels
-    if not labels and form is not None:
-        pool = [text for question in questions for text in question.right]
-    if not pool:
-        return None
-    return tuple(
-        random.Random(f"{SEED}:{question.id}").choice(list(question.options) or pool)  # noqa: S311 - no secret
-        for question in questions
-    )
 
 
 def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> dict[str, Any]:

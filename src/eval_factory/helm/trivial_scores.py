@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.helm import names
 
-VERSION = 1
+VERSION = 2
 """Goes up when other answers are given, or scored otherwise."""
 
 
@@ -24,13 +24,15 @@ class StrategyScores:
     answer: str | None = None
     """Where it is the same to every question; else `answers` has them."""
     answers: list[str] | None = None
+    """Neither: of an answer at random. Its values are means over all that it may be."""
     annotation: dict[str, Any] | None = None
     """What an annotator that executes answers says of this one."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    def answer_to(self, number: int) -> str:
-        return self.answers[number] if self.answers is not None else self.answer or ""
+    def answer_to(self, number: int) -> str | None:
+        """None: any answer, each as likely as the others."""
+        return self.answers[number] if self.answers is not None else self.answer
 
 
 @dataclass(frozen=True)

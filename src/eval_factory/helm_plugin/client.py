@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,6 +40,7 @@ from eval_factory.endpoint.json_body import JsonBody
 from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
+from eval_factory.endpoint.run_replay import Told
 from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
@@ -59,6 +60,8 @@ class EndpointStopped(NonRetriableException):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Reply:
+    key: str
+    """Under which the answer is kept."""
     completion: openai_api.Completion
     latency_s: float
     created: float
@@ -194,7 +197,9 @@ class Endpoint:
             future = None if mine else self._in_flight[asked.key] or Future()
             self._in_flight[asked.key] = future
         if future is not None:
-            return waiting.result_of(future)
+            reply = replace(waiting.result_of(future), cached=True)
+            self._note_cached(reply.key, self._session.replay.next_of(reply.key), reply.completion)
+            return reply
         try:
             kept = (self._from_cache(variant.key) for variant in self._variants_of(asked))
             reply = next((found for found in kept if found is not None), None) or self._ask(asked)
@@ -222,9 +227,13 @@ class Endpoint:
         except openai_api.UnusableAnswer as error:  # kept by an older version
             self._archive(key, str(error))
             return None
+        self._note_cached(key, told, completion)
+        return _Reply(key, completion, latency, created, cached=told is None or told.was_kept)
+
+    def _note_cached(self, key: str, told: Told | None, completion: openai_api.Completion) -> None:
+        """An answer that costs nothing: from the cache, or of an equal request at the same time. A shard noted it."""
         if told is None:
             self._cache.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *completion.tokens))
-        return _Reply(completion, latency, created, cached=told is None or told.was_kept)
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
@@ -242,11 +251,11 @@ class Endpoint:
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
             self._stop(str(error), KINDS.get(type(error)))
-        self._keep(asked, answered)
-        return _Reply(answered.completion, answered.latency_s, answered.started, cached=False)
+        key = self._keep(asked, answered)
+        return _Reply(key, answered.completion, answered.latency_s, answered.started, cached=False)
 
-    def _keep(self, asked: _KeyedRequest, answered: Answered) -> None:
-        """Put the answer into the cache, under the request that was answered."""
+    def _keep(self, asked: _KeyedRequest, answered: Answered) -> str:
+        """Put the answer into the cache, under the request that was answered; returns its key."""
         changes, adjustments, changed = answered.changes, described(answered.changes), None
         if changes:
             asked = asked.with_changes(changes)
@@ -275,10 +284,11 @@ class Endpoint:
             ),
             changed,
         )
-        self._session.spending.answered(self._role, answered.completion)
+        self._session.spending.answered(self._role, asked.body, answered.completion)
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
+        return asked.key
 
     def _tell_once(self, adjustments: Sequence[str]) -> None:
         with self._lock:

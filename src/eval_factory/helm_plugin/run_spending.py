@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from eval_factory.core.budget import MAX_COST, MAX_TOKENS, MAX_WALL, AnyPurse, Purse
+from eval_factory.core.budget import MAX_COST, MAX_WALL, AnyPurse, Purse
 from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
 from eval_factory.endpoint.openai_api import Completion
-from eval_factory.endpoint.paid_answers import cost_of, spent_so_far, write_prices
+from eval_factory.endpoint.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
+from eval_factory.endpoint.rate_limits import prompt_size
 from eval_factory.endpoint.shared_limits import SharedLimits
 
 _BEGUN = time.monotonic() - time.process_time()
@@ -36,7 +38,7 @@ class RunSpending:
 
     @property
     def is_countable(self) -> bool:
-        """Whether all answers said what a limit counts."""
+        """Whether the cost of all answers is known that a limit counts."""
         return self._uncountable is None
 
     def begin(self) -> str | None:
@@ -49,16 +51,15 @@ class RunSpending:
         if self._purse is not None:
             self._purse.spend(tokens=tokens, cost=cost)
 
-    def answered(self, role: str, completion: Completion) -> None:
-        """Count an answer. One that does not say what a limit counts is the last: the limit could not be held."""
+    def answered(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
+        """Count the answer to a body. One whose cost nobody knows is the last: the limit could not be held."""
         if self._purse is None:
             return
-        known = cost_of(completion.body.get("usage"), completion.tokens, self._prices.get(role))
-        if known is None and self._budget.max_cost is not None:
+        tokens = limit_tokens(completion.tokens, (prompt_size(body), completion.size))
+        cost = limit_cost(completion.body.get("usage"), tokens, self._prices.get(role))
+        if cost is None and self._budget.max_cost is not None:
             self._uncountable = MAX_COST
-        if None in completion.tokens and self._budget.max_tokens_total is not None:
-            self._uncountable = MAX_TOKENS
-        self.spend(tokens=sum(filter(None, completion.tokens)), cost=0.0 if known is None else known[0])
+        self.spend(tokens=sum(tokens), cost=cost or 0.0)
 
     def watch(self, stop: Callable[[str], None]) -> None:
         """Call `stop` when the time is over: who waits for a pause to end would not look at the clock."""

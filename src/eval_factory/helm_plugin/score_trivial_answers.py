@@ -19,16 +19,22 @@ from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.metrics.evaluate_reference_metrics import get_rouge_function
 from helm.benchmark.metrics.metric import create_metric
+from helm.benchmark.metrics.metric_name import MetricName
+from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
 from eval_factory.helm.bookkeeping import is_score
+from eval_factory.helm.metric_facts import OVERLAP, facts_of
 from eval_factory.helm.trivial_answers import Question, Strategy, strategies, with_answer
 from eval_factory.helm.trivial_scores import VERSION, StrategyScores, TrivialScores, read_trivial_scores
 from eval_factory.helm.versions import HELM
+from eval_factory.tasks.custom.table_check import CLUSTER
+from eval_factory.tasks.framework import ClusterRule, load_framework
 from eval_factory.tasks.known_floors import known_floors
 
 SHARE = 10
@@ -36,7 +42,10 @@ SHARE = 10
 
 _METRICS = "helm.benchmark.metrics."
 BASIC = f"{_METRICS}basic_metrics.BasicGenerationMetric"
+SUMMARIES = f"{_METRICS}summarization_metrics.SummarizationMetric"
 SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
+ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
+"""HELM's name of a metric -> the rouge_score package's."""
 FORMS = {
     SQL: "sql",
     f"{_METRICS}medec_metrics.MedecMetric": "sentence",
@@ -86,15 +95,17 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
     asked = _asked(state.request_states)
     if not specs or not asked:
         return TrivialScores()
-    sha256 = _sha256(run_spec, specs, asked, limit)
+    sources = _sources_of(run_spec)
+    sha256 = _sha256(run_spec, specs, sources, asked, limit)
     if known_floors(sha256) is not None:
         return TrivialScores(data_sha256=sha256, known=True)
     form = next((FORMS[spec.class_name] for spec in specs if spec.class_name in FORMS), None)
-    found = strategies([_question(one) for one in asked], form)
+    questions = [_question(one, sources) for one in asked]
+    found = strategies(questions, form, by=sources.what, overlap=any(map(_compares_words, specs)))
     before = read_trivial_scores(helm_dir)
     kept = before.strategies if before is not None and before.data_sha256 == sha256 else []
     done = {scored.name: scored for scored in kept}
-    metrics = [create_metric(spec) for spec in specs]
+    metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
     scorer = _Scorer(metrics, run_spec, service, asked, limit)
     for strategy in found:
         try:
@@ -114,7 +125,37 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
 def _is_measured(spec: Any) -> bool:
     measures = spec.args.get("names", [])
     basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
-    return basic or spec.class_name in FORMS
+    return basic or spec.class_name in FORMS or spec.class_name == SUMMARIES
+
+
+def _compares_words(spec: Any) -> bool:
+    return spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
+
+
+class _Overlap:
+    """ROUGE as HELM's metric of summaries has it: the best over all references, without a brace at an end.
+
+    What else that metric does is left out: it looks the answer up in a download, counts what was copied of the source,
+    and loads models where there is a GPU.
+    """
+
+    def __init__(self) -> None:
+        self._scorers = {name: get_rouge_function(kind) for name, kind in ROUGE.items()}
+
+    def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
+        answer = _without_braces(state.result.completions[0].text.strip() if state.result else "")
+        texts = [_without_braces(one.output.text) for one in state.instance.references]
+        return [
+            Stat(MetricName(name)).add(max(float(scorer(text, answer)) for text in texts))
+            for name, scorer in self._scorers.items()
+        ]
+
+    def get_metadata(self) -> list[Any]:
+        return []
+
+
+def _without_braces(text: str) -> str:
+    return text.removeprefix("{").removesuffix("}")
 
 
 def _asked(states: Sequence[RequestState]) -> list[RequestState]:
@@ -127,15 +168,26 @@ def _asked(states: Sequence[RequestState]) -> list[RequestState]:
     return list(found.values())
 
 
-def _question(state: RequestState) -> Question:
-    return Question(str(state.instance.id), _right(state), state.output_mapping or {})
+def _sources_of(run_spec: RunSpec) -> ClusterRule:
+    """How the source is found that questions share: as framework.yml says, else by a field of a custom benchmark."""
+    name, known = run_spec.name.partition(":")[0], load_framework().evaluations
+    declared = (task.helm.cluster for task in known if task.helm.run_spec == name and task.helm.cluster is not None)
+    return next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
+
+
+def _question(state: RequestState, sources: ClusterRule) -> Question:
+    instance = state.instance
+    source = sources.found_in(instance.input.text, instance.extra_data or {})
+    return Question(str(instance.id), _right(state), state.output_mapping or {}, instance.input.text, source)
 
 
 def _right(state: RequestState) -> tuple[str, ...]:
     return tuple(one.output.text for one in state.instance.references if CORRECT_TAG in one.tags)
 
 
-def _sha256(run_spec: RunSpec, specs: Sequence[Any], asked: Sequence[RequestState], limit: TimeLimit) -> str:
+def _sha256(
+    run_spec: RunSpec, specs: Sequence[Any], sources: ClusterRule, asked: Sequence[RequestState], limit: TimeLimit
+) -> str:
     """Of all that the floors depend on: what is asked and what is right, but not how the prompt is made of it.
 
     Queries are executed on a database; of that its size and time are taken.
@@ -145,7 +197,7 @@ def _sha256(run_spec: RunSpec, specs: Sequence[Any], asked: Sequence[RequestStat
     name = run_spec.name.partition(":")[0]
     head = [VERSION, version(HELM), name, adapter.method, adapter.output_mapping_pattern]
     metrics = [[spec.class_name, spec.args, _database_of(spec)] for spec in specs]
-    found.update(json.dumps([*head, metrics], sort_keys=True).encode())
+    found.update(json.dumps([*head, metrics, sources.what, sources.field, sources.text], sort_keys=True).encode())
     for state in asked:
         limit.check()
         instance = state.instance
@@ -200,19 +252,23 @@ class _Scorer:
         constant = strategy.constant
         annotation = self._executed(constant) if self._executed and constant is not None else None
         rows = []
-        for number, answer in zip(self._alike, strategy.answers, strict=True):
+        for number, likely in zip(self._alike, strategy.answers, strict=True):
             self._limit.check()
-            key = number, self._as_read(self._asked[number], answer)
-            if key not in self._known:
-                self._known[key] = self._values(_answered(self._asked[number], answer, annotation))
-            rows.append(self._known[key])
+            rows.append(_mean_of([self._row(number, answer, annotation) for answer in likely]))
         different = {id(row): row for row in rows}
         measured = dict.fromkeys(name for row in different.values() for name in row)
         columns = {name: [row.get(name) for row in rows] for name in measured}
-        answers = None if constant is not None else list(strategy.answers)
+        one_each = all(len(likely) == 1 for likely in strategy.answers)
+        answers = [likely[0] for likely in strategy.answers] if one_each and constant is None else None
         return StrategyScores(
             name=strategy.name, answer=constant, answers=answers, annotation=annotation, values=columns
         )
+
+    def _row(self, number: int, answer: str, annotation: dict[str, Any] | None) -> dict[str, float]:
+        key = number, self._as_read(self._asked[number], answer)
+        if key not in self._known:
+            self._known[key] = self._values(_answered(self._asked[number], answer, annotation))
+        return self._known[key]
 
     def _first_alike(self) -> list[int]:
         """Of each question the first that has the same values: HELM's basic metrics look at what is right, and at the
@@ -242,6 +298,13 @@ class _Scorer:
         if isinstance(metric, self._basic.BasicGenerationMetric):
             return list(self._basic.compute_reference_metrics(metric.names, self._adapter, state, self._service))
         return list(metric.evaluate_generation(self._adapter, state, self._service, ""))
+
+
+def _mean_of(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """What is expected of an answer that is any of these."""
+    if len(rows) == 1:
+        return rows[0]
+    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0] if all(name in row for row in rows)}
 
 
 def _answered(state: RequestState, answer: str, annotation: dict[str, Any] | None) -> RequestState:

@@ -16,6 +16,7 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 
 from eval_factory.core import events
+from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.shard_spec import ShardDone, ShardSpec
 from eval_factory.helm import names
 from eval_factory.helm_plugin.instance_parts import parts_of
@@ -36,7 +37,7 @@ class ShardRunner(EvalRunner):
         super().__init__(*args, **kwargs)
         folder = Path(self.output_path).absolute()
         self._spec = ShardSpec.read(folder.parent)
-        self._loading = FileLock((folder / names.SCENARIOS_FOLDER).resolve().parent / LOADING_LOCK)
+        self._loading = FileLock((folder / names.SCENARIOS_FOLDER).resolve().parent / LOADING_LOCK, mode=PRIVATE)
         self.executor = _OfPart(self.executor, self._take_part)
 
     def run_one(self, run_spec: RunSpec) -> None:

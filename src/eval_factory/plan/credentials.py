@@ -11,6 +11,7 @@ from eval_factory.config.evaluation import OAUTH_SECRETS, OAUTH_SETTINGS
 from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.hosts import origin_of
 from eval_factory.core.redaction import is_placeholder
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.secrets import Secret, checked_secret, secret_in, variable_of
@@ -37,7 +38,8 @@ class CredentialsReport:
 
 
 def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
-    """Find every endpoint's key: its own variable, then the main key's, then credentials.conf.
+    """Find every endpoint's key: its own variable, then the main key's, then credentials.conf, of which another host
+    than the model's gets no key but the one that is written for its very model.
 
     Raises:
         PrerequisiteError: a key that the configuration names is nowhere, or a secret holds what cannot be sent.
@@ -62,6 +64,7 @@ def credentials_of(
     keys = {name for endpoint in endpoints for name in (*endpoint.key_names, *endpoint.secret_variables)}
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
     report.found = {name: value or "" for name, value in values.items() if name in env and value != env[name]}
+    of_the_model = {origin_of(endpoint.url) for endpoint in endpoints if endpoint.role == MODEL_ROLE}
     missing: list[EndpointSettings] = []
     credentials: _HelmCredentials | None = None
     for endpoint in endpoints:
@@ -73,7 +76,7 @@ def credentials_of(
         name = next((name for name in endpoint.key_names if values[name]), None)
         if name is None:
             credentials = credentials or _HelmCredentials.read(env)
-            key = checked_secret(credentials.key_for(endpoint.model_id) or "", credentials.origin)
+            key = checked_secret(credentials.key_for(endpoint, of_the_model) or "", credentials.origin)
             if key is not None:
                 report.found[first] = key
                 report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
@@ -181,9 +184,11 @@ class _HelmCredentials:
         except Exception:  # pyhocon raises many kinds, and their text would quote the file
             raise ConfigError([f"{origin}: is no HOCON, the format of HELM's credentials"]) from None
 
-    def key_for(self, model_id: str) -> str | None:
+    def key_for(self, endpoint: EndpointSettings, of_the_model: Collection[object]) -> str | None:
         deployments = self.values.get("deployments")
         quoted = {name.strip('"'): key for name, key in deployments.items()} if isinstance(deployments, Mapping) else {}
-        organization = model_id.partition("/")[0]
-        candidates = (quoted.get(model_id), self.values.get(f"{organization}ApiKey"), self.values.get(_GENERAL_KEY))
+        candidates = [quoted.get(endpoint.model_id)]
+        if origin_of(endpoint.url) in of_the_model:
+            organization = endpoint.model_id.partition("/")[0]
+            candidates += [self.values.get(f"{organization}ApiKey"), self.values.get(_GENERAL_KEY)]
         return next((key for key in candidates if isinstance(key, str) and key), None)

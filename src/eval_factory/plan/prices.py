@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
@@ -10,7 +11,6 @@ from eval_factory.config.model import DEMO_URLS
 from eval_factory.core.budget import Budget
 from eval_factory.core.cost import Price
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.endpoint.price_library import is_hosted, library_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 
@@ -18,7 +18,7 @@ FREE = Price(0.0, 0.0, source="embedded")
 """The embedded endpoint is on this machine."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Prices:
     """By role."""
 

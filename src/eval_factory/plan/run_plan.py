@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.config.merge import Source
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
-from eval_factory.core.frozen_record import frozen_record
+from eval_factory.core.hosts import origin_of
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.served_url import is_served
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
 
@@ -99,7 +97,7 @@ _UNSAFE = re.compile(r"[^a-z0-9.]+")
 _SLUG_LENGTH = 60
 
 
-@frozen_record
+@dataclass(frozen=True)
 class EndpointPlan(EndpointSettings):
     """An endpoint's settings, and what HELM has to know of it beside: by which name, with prompts of which length."""
 
@@ -116,7 +114,7 @@ class EndpointPlan(EndpointSettings):
         return slug_of(self.alias or self.model_id)
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Plan:
     """Everything that the later stages need to know."""
 
@@ -160,6 +158,16 @@ def make_plan(evaluation: Evaluation) -> Plan:
     )
 
 
+def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
+    """A line for each endpoint: which variable's key is sent to which host."""
+    lines = []
+    for one in endpoints:
+        scheme, host = urlsplit(one.url)[:2]
+        sent = f"OAuth token of {one.oauth.service}" if one.oauth is not None else " or else ".join(one.key_names)
+        lines.append(f"{one.role} at {scheme}://{host}: {sent or 'no key'}")
+    return lines
+
+
 def shards_of(plan: Plan) -> int:
     """Into how many parts the asking is divided: never into more than there are instances, where that is known."""
     params = plan.evaluation.run.config.params
@@ -175,8 +183,8 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
         url=endpoint.url,
         model_id=endpoint.model_id,
         endpoint_type=endpoint.type,
-        key_names=_model_keys(evaluation),
-        oauth=_oauth(evaluation, endpoint.oauth),
+        key_names=_model_keys(endpoint),
+        oauth=oauth_of(evaluation, endpoint.oauth) if endpoint.oauth else None,
         request_timeout=params.request_timeout,
         max_retries=params.max_retries,
         parallelism=params.parallelism,
@@ -190,13 +198,8 @@ def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
     )
 
 
-def _model_keys(evaluation: Evaluation) -> tuple[str, ...]:
-    """A model that its suite serves gets a key only where one is named."""
-    endpoint = evaluation.run.target.api_endpoint
-    named = evaluation.sources.get("target.api_endpoint.api_key") is not Source.FRAMEWORK
-    if endpoint.is_demo or endpoint.oauth or endpoint.api_key is None or (is_served(endpoint.url) and not named):
-        return ()
-    return (endpoint.api_key,)
+def _model_keys(endpoint: ApiEndpoint) -> tuple[str, ...]:
+    return () if endpoint.is_demo or endpoint.oauth or endpoint.api_key is None else (endpoint.api_key,)
 
 
 def _adapter(evaluation: Evaluation, *, plain: bool) -> Adapter:
@@ -231,11 +234,11 @@ def _prescribed_judges(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
     endpoints = []
     for role, deployment in prescribed_roles(evaluation.task.helm.prescribed_judges).items():
         known = evaluation.framework.judges.get(role)
-        key = getattr(extra, known.api_key) if known else None
+        key = {"api_key": getattr(extra, known.api_key)} if known else {}
         model = deployment.partition("/")[2]
         if known is not None and known.model_id.rpartition("/")[2] == model:  # one of ours, by HELM's name of it
             model = known.model_id
-        judge = own.get(role) or Judge(name=role, model_id=model, api_key=key)
+        judge = own.get(role) or Judge(name=role, model_id=model, **key)
         endpoints.append(replace(_judge_endpoint(evaluation, judge), helm_name=deployment))
     return tuple(endpoints)
 
@@ -251,7 +254,7 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
         model_id=judge.model_id,
         endpoint_type=CHAT,
         key_names=() if judge.oauth or url in DEMO_URLS else _judge_keys(judge, url, target),
-        oauth=_oauth(evaluation, judge.oauth),
+        oauth=oauth_of(evaluation, judge.oauth) if judge.oauth else None,
         request_timeout=params.request_timeout,
         max_retries=params.max_retries,
         parallelism=judge.parallelism or params.parallelism,
@@ -264,16 +267,15 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
 
 
 def _judge_keys(judge: Judge, url: str, target: ApiEndpoint) -> tuple[str, ...]:
-    """Its own variable, then the main key, which is never sent to another host than the target's."""
+    """Its own variable, then the main key, which is never sent to another host than the target's; none after a null."""
     names = [judge.api_key]
-    if urlsplit(url).netloc == urlsplit(target.url).netloc:
+    if origin_of(url) == origin_of(target.url) and not judge.sends_no_key:
         names.append(target.api_key)
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _oauth(evaluation: Evaluation, service: str | None) -> OAuthSettings | None:
-    if service is None:
-        return None
+def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
+    """Where the tokens of a service come from, as far as framework.yml knows."""
     known = evaluation.framework.oauth.get(service)
     return OAuthSettings(service, known.token_url if known else None, known.scope if known else None)
 

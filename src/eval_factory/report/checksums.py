@@ -68,10 +68,12 @@ def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = 
 
 def files_of_result(rundir: RunDir, runs: Iterable[Path]) -> list[Path]:
     """Not logs, which the next command goes on writing; not data sets, whose hashes are in the provenance."""
-    kept = (rundir.run_config, rundir.packages, rundir.run_state, rundir.own_data, rundir.cache_db, rundir.ratings)
+    kept = (rundir.run_config, rundir.packages, rundir.run_state, rundir.own_data, rundir.cache_db)
     single = (*rundir.results, *kept)
     found = {path for path in single if path.is_file()}
-    for folder, pattern in ((rundir.responses, "*"), (rundir.model_configs, "*"), (rundir.helm, "*.json")):
+    for folder, pattern in (
+        (rundir.responses, "*"), (rundir.model_configs, "*"), (rundir.annotations, "*"), (rundir.helm, "*.json"),
+    ):  # fmt: skip
         found |= {path for path in folder.glob(pattern) if path.is_file()}
     for folder in runs:
         found |= {path for path in folder.rglob("*") if path.is_file()}

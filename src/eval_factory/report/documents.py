@@ -123,13 +123,17 @@ def _validity(result: TaskResult) -> dict[str, Any]:
     written: dict[str, Any] = laid_out(
         without_nulls({**first, **record, "jury": jury, "choice_orders": orders, **last})
     )
-    floors = {name: OneLine(floor) for name, floor in written["floors"].items()}
+    floors = {
+        name: OneLine({key: value for key, value in floor.items() if value or key != "assumed"})
+        for name, floor in written["floors"].items()
+    }
     return {**written, "floors": floors}
 
 
 def _jury(record: dict[str, Any]) -> dict[str, Any]:
-    """Without what only a benchmark with its own scale or criteria says."""
-    return {name: value for name, value in record.items() if value or name not in ("labels", "criteria")}
+    """Without what only a benchmark with its own scale or criteria says, and what an older version did not look at."""
+    may_be_empty = ("labels", "criteria", "length_correlation")
+    return {name: value for name, value in record.items() if value or name not in may_be_empty}
 
 
 def _comparability(record: Comparability | None) -> dict[str, Any] | None:

@@ -56,7 +56,7 @@ def _headline(result: TaskResult) -> Iterator[str]:
         yield f"\n{prose(clinician_headline(result.clinicians))}"
     floor = result.validity.floors.get(result.main_metric)
     if floor is not None:
-        yield f"\nBest answer that needs no model: {prose(floor.best)}, {number(floor.value)}"
+        yield f"\nBest answer that needs no model: {prose(floor.named)}, {number(floor.value)}"
 
 
 def _reportable(result: TaskResult) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import Score, Stats
+from eval_factory.core.results import MODEL_ROLE, Score, Stats
 from eval_factory.report.bibliography import Citations
 from eval_factory.report.rubric_lines import agreement_sentences, of_criteria, rests_on
 from eval_factory.report.run_facts import RunFacts, counted, listed, number
@@ -32,7 +32,7 @@ INTERVALS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "exact-one-sided": ("the exact one-sided bound for values that are all equal", ("clopper",)),
     "exact-one-sided-clustered": (
-        "the exact one-sided bound for values that are all equal, each source counted once",
+        "the exact one-sided bound for values that are all equal, on the effective number of sources",
         ("clopper",),
     ),
     "bca-bootstrap": ("the BCa bootstrap of 2,000 resamples with a fixed seed", ("efron",)),
@@ -73,6 +73,9 @@ def data_source(facts: RunFacts) -> Iterator[str]:
         yield f"The SHA-256 of the data file is {one_line(hashes[0])}."
     elif hashes:
         yield f"The result records the SHA-256 of {counted(len(hashes), 'data file')}."
+    if record.answers_public is not None:
+        when = "at an unknown time" if record.published is None else f"by {one_line(record.published)}"
+        yield f"The benchmark was published {when}; its answers are {'' if record.answers_public else 'not '}public."
 
 
 def instances(facts: RunFacts) -> Iterator[str]:
@@ -121,9 +124,17 @@ def model(facts: RunFacts) -> Iterator[str]:
 
 
 def dates(facts: RunFacts) -> Iterator[str]:
+    """When the answers came, which may be in several runs, and when the last of these was."""
     record = facts.result.provenance
+    for role, asked in record.endpoints.items():
+        if asked.first_answer is None or asked.last_answer is None:
+            continue
+        whose = "The answers" if role == MODEL_ROLE else f"The judgements of {one_line(role)}"
+        over = f", over {counted(asked.days, 'day')}" if asked.days else ""
+        yield f"{whose} came from {one_line(asked.first_answer)} to {one_line(asked.last_answer)} (UTC){over}."
     if record.started_at is not None and record.ended_at is not None:
-        yield f"The run went from {one_line(record.started_at)} to {one_line(record.ended_at)} (UTC)."
+        run = "The run" if facts.result.usage.runs == 1 else f"The last of {facts.result.usage.runs} runs"
+        yield f"{run} went from {one_line(record.started_at)} to {one_line(record.ended_at)} (UTC)."
 
 
 def sampling(facts: RunFacts) -> Iterator[str]:
@@ -175,14 +186,14 @@ def metric(facts: RunFacts, cite: Citations) -> Iterator[str]:
         )
     if f"{facts.result.main_metric}.lenient" in facts.result.scores:
         yield (
-            f"{label}.lenient counts the option that an answer names in whatever form, by the rule of MMLU-Pro"
-            f" {cite('mmlu_pro')}."
+            f"{label}.lenient counts the option that an answer states, however it is written (among the readings is the"
+            f" rule of MMLU-Pro {cite('mmlu_pro')})."
         )
     floor = facts.result.validity.floors.get(facts.result.main_metric)
     if floor is not None:
         yield (
             f"Of the answers that need no model ({listed([one_line(name) for name in floor.answers])}), scored on the"
-            f" same questions, the best was: {one_line(floor.best)}, {number(floor.value)}."
+            f" same questions, the best was: {one_line(floor.named)}, {number(floor.value)}."
         )
 
 
@@ -327,10 +338,7 @@ def deviations(facts: RunFacts) -> Iterator[str]:
     if record.medhelm_settings:
         yield "The settings were those of MedHELM's leaderboard, as far as they are known."
         return
-    told = [
-        f"{one_line(one.setting)} {one_line(str(one.here))} (leaderboard: {one_line(str(one.leaderboard))})"
-        for one in record.deviations
-    ]
+    told = [one_line(one.in_words("leaderboard:")) for one in record.deviations]
     yield f"The settings differ from those of MedHELM's leaderboard in: {'; '.join(told)}."
 
 

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from eval_factory.core.clinician_results import Clinicians
 from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.own_files import refuse_foreign
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import (
     MODEL_ROLE,
@@ -51,10 +52,11 @@ def load_result(folder: Path | str) -> StoredResult:
         folder: the output folder, or its evaluation_config.yaml.
 
     Raises:
-        PrerequisiteError: there is no result, or the file is not one of this version's.
+        PrerequisiteError: there is no result, the file is not one of this version's, or a file lies elsewhere.
     """
     path = Path(folder)
     rundir = RunDir(path.parent if path.name == "evaluation_config.yaml" else path)
+    refuse_foreign(rundir.root, rundir.own)
     document = _document(rundir.evaluation_config)
     config, target = _configuration(rundir, document)
     return StoredResult(result_of(document, StoredInstances(rundir)), rundir.root, document["command"], config, target)

@@ -78,9 +78,9 @@ def _floor(result: TaskResult) -> Iterator[str]:
     floors = result.validity.floors
     if (floor := floors.get(result.main_metric)) is None:
         return
-    line = f"  best trivial answer: {floor.best} {floor.value:.4f}"
+    line = f"  best trivial answer: {floor.named} {floor.value:.4f}"
     corrected = floors.get(f"{result.main_metric}{CORRECTED}")
-    yield line if corrected is None else f"{line}; corrected: {corrected.best} {corrected.value:.4f}"
+    yield line if corrected is None else f"{line}; corrected: {corrected.named} {corrected.value:.4f}"
 
 
 def _interval(score: Score) -> str:
@@ -155,7 +155,7 @@ def _comparability(record: Comparability | None) -> Iterator[str]:
     elif record.medhelm_settings:
         yield "  settings: those of MedHELM's leaderboard"
     else:
-        shown = [f"{one.setting} {one.here} (there {one.leaderboard})" for one in record.deviations[:MOST_DEVIATIONS]]
+        shown = [one.in_words("there") for one in record.deviations[:MOST_DEVIATIONS]]
         more = len(record.deviations) - len(shown)
         rest = f" and {more} more, see comparability" if more else ""
         yield f"  settings unlike those of MedHELM's leaderboard: {'; '.join(shown)}{rest}"

@@ -95,7 +95,7 @@ def _assessors(run: Run) -> Iterator[str]:
 def _comparisons(run: Run) -> Iterator[str]:
     floor = run.facts.result.validity.floors.get(run.facts.result.main_metric)
     if floor is not None:
-        yield f"The best answer that needs no model ({one_line(floor.best)}) scores {number(floor.value)}."
+        yield f"The best answer that needs no model ({one_line(floor.named)}) scores {number(floor.value)}."
     yield from say.deviations(run.facts)
 
 

@@ -17,6 +17,7 @@ from eval_factory.helm import output
 from eval_factory.scoring.correction_rules import CORRECT
 from eval_factory.scoring.lenient import METRIC
 from eval_factory.scoring.medcalc_answers import DATE_FORMATS
+from eval_factory.tasks.choices.choice_question import options_shown
 from eval_factory.tasks.framework import HelmEntry
 
 JOINT = "multiple_choice_joint"
@@ -39,6 +40,14 @@ class Form:
     """Whether HELM finds what was asked for in this answer, which is not empty."""
     labels: Callable[[output.RequestState], Mapping[str, str]] = lambda _state: {}
     """Label of an option -> what is compared with the references; empty where there are no options."""
+
+    def options(self, state: output.RequestState) -> Mapping[str, str]:
+        """Label -> the option's text, which the prompt shows where labels are compared; empty where it is not known."""
+        labels = self.labels(state)
+        if any(label != text for label, text in labels.items()):
+            return labels
+        shown = options_shown(state.instance.input.text)
+        return {label: shown.get(label, "") for label in labels}
 
     def is_right(self, state: output.RequestState, label: str | None) -> bool:
         """Whether this label is the one that was asked for."""

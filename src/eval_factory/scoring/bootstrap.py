@@ -6,12 +6,12 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from eval_factory.scoring.intervals import CONFIDENCE, NO_INTERVAL, Interval
+from eval_factory.scoring.intervals import CONFIDENCE, NO_INTERVAL, Interval, effective_clusters
 
 BCA = "bca-bootstrap"
 SEED, RESAMPLES = 20_240_607, 2_000
 FEWEST = 5
-"""Independent units below which resampling says nothing."""
+"""Independent units (effective clusters) below which resampling says nothing."""
 
 
 def bca_of_ratio(
@@ -27,10 +27,10 @@ def bca_of_ratio(
         numerators, denominators: of each instance.
         clusters: of each instance the source that it shares with others; None where none is known.
 
-    Nothing where there are fewer than five instances or clusters, and where all resamples are equal.
+    Nothing where there are fewer than five instances or effective clusters, and where all resamples are equal.
     """
     units = _by_cluster(numerators, denominators, clusters)
-    if len(units) < FEWEST:
+    if (len(units) if clusters is None else effective_clusters(clusters)) < FEWEST:
         return NO_INTERVAL
     above, below = zip(*units, strict=True)
     ratios = {one / other for one, other in units if other}

@@ -7,20 +7,36 @@ metric would (`core/rated_answers.py`); the people's score of an answer is the m
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from eval_factory.core.annotations import Annotations, AnswerKey, Question, Sample, SampledAnswer, read_annotations
+from eval_factory.core.annotations import (
+    CRITERIA,
+    Annotations,
+    AnswerKey,
+    Question,
+    Sample,
+    SampledAnswer,
+    read_annotations,
+)
 from eval_factory.core.clinician_results import Clinicians, CorrectedScore, JudgeAgreement, TooFewRated
-from eval_factory.core.rated_answers import HOW_GOOD, IS_CORRECT, Asked
+from eval_factory.core.rated_answers import HOW_GOOD, IS_CORRECT, Asked, has_judges
 from eval_factory.core.results import Score, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring.clinician_agreement import Unit, agreement_among, agreement_with
-from eval_factory.scoring.intervals import clustered
-from eval_factory.scoring.prediction_powered import LEAST_RATED, METHOD, Stratum, TooFewRatedError, corrected_mean
+from eval_factory.scoring.intervals import lower_end
+from eval_factory.scoring.prediction_powered import (
+    LEAST_RATED,
+    METHOD,
+    Stratum,
+    TooFewRatedError,
+    TooFewSourcesError,
+    bias_of_judge,
+    corrected_mean,
+)
+from eval_factory.scoring.statistics import few_sources
 
 OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other ones now: they are not used"
 OTHER_SHEETS = "the ratings on {count} sheets are of another kind, scale or metric than most are: they are not used"
@@ -62,8 +78,6 @@ class RatedAnswer:
     """Rater -> number of the question, from 0 -> rating."""
     marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Judge -> the same."""
-    scores: Mapping[str, float] = field(default_factory=dict)
-    """Judge -> its score of the answer."""
 
     def score(self, asked: Asked) -> float | None:
         """The people's, of those who rated all of it; None where nobody did."""
@@ -89,7 +103,11 @@ class RatedResult:
     """The last one of those that are used: its strata hold for all."""
     values: dict[AnswerKey, float] = field(default_factory=dict)
     """The main metric's, of every answer."""
-    clusters: list[str] = field(default_factory=list)
+    judged: dict[str, dict[AnswerKey, float]] = field(default_factory=lambda: defaultdict(dict))
+    """Judge -> its score of every answer that it judged."""
+    clusters: dict[AnswerKey, str] = field(default_factory=dict)
+    lowest: dict[AnswerKey, float] = field(default_factory=dict)
+    """Of a rubric's cases the least score that each can have."""
     rated: dict[AnswerKey, RatedAnswer] = field(default_factory=dict)
     unused: int = 0
     """Ratings of answers that are not these any more."""
@@ -104,21 +122,25 @@ class RatedResult:
             values: the judge's, of every answer.
             people: the people's, of those that they rated.
         """
-        found: list[tuple[list[float], list[tuple[float, float]]]] = [([], []) for _ in [*self.sample.strata, None]]
-        for key, value in values.items():
-            judged, rated = found[self.sample.stratum_of.get(key.as_text(), len(self.sample.strata))]
-            judged.append(value)
-            if key in people:
-                rated.append((people[key], value))
-        return [Stratum(judged, rated) for judged, rated in found if judged]
+        found: list[list[AnswerKey]] = [[] for _ in [*self.sample.strata, None]]
+        for key in values:
+            found[self.sample.stratum_of.get(key.as_text(), len(self.sample.strata))].append(key)
+        shared = len({self.clusters[key] for key in values}) < len(values)
+        strata = []
+        for keys in filter(None, found):
+            rated = [key for key in keys if key in people]
+            pairs = [(people[key], values[key]) for key in rated]
+            sources = [[self.clusters[key] for key in some] if shared else () for some in (keys, rated)]
+            strata.append(Stratum([values[key] for key in keys], pairs, *sources))
+        return strata
 
-    @property
-    def design_effect(self) -> float:
-        """Of the answers that share a question or a source."""
-        if len(set(self.clusters)) == len(self.clusters):
-            return 1.0
-        found = clustered(list(self.values.values()), self.clusters)
-        return 1.0 if found is None or found.design_effect is None else max(1.0, found.design_effect)
+    def scale(self, people: Mapping[AnswerKey, float]) -> tuple[float, float]:
+        """Of the people's scores; where points of a rubric can be lost, it begins below the published one's."""
+        choices = self.asked.choices
+        low, high = self.asked.score.scale or (choices[0].value, choices[-1].value)
+        if self.asked.kind == CRITERIA:
+            low = min(low, lower_end(list(people.values()), list(self.lowest.values()), high))
+        return low, high
 
 
 def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
@@ -145,7 +167,7 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
         corrected=corrected,
         too_few=too_few,
         agreement=agreement_among(units, scale) if len(raters) > 1 else None,
-        judges=dict(_judges(found, people, scale)),
+        judges=result.validity.in_judges_order(dict(_judges(found, people, scale))),
         notes=tuple(_notes(found, people, len(annotations.samples) - len(alike))),
     )
 
@@ -164,22 +186,26 @@ def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample
     sample = samples[-1]
     names = tuple(question.name for one in sample.answers[:1] for question in one.questions)
     jury = () if result.validity.jury is None or names in ((IS_CORRECT,), (HOW_GOOD,)) else names
-    found = RatedResult(Asked(sample.kind, sample.metric, score, jury, sample.choices), sample)
+    judged = has_judges(result, sample.kind)
+    found = RatedResult(Asked(sample.kind, sample.metric, score, jury, sample.choices, judged=judged), sample)
     given = _given(annotations, samples)
     for record in result.instances:
         value = found.asked.value_of(record)
         if value is None:
             continue
         key = AnswerKey(record.id, record.trial)
-        found.values[key] = value
-        found.clusters.append(record.cluster or record.id)
+        found.values[key], found.clusters[key] = value, record.cluster or record.id
+        for judge, given_score in found.asked.scores_of(record).items():
+            found.judged[judge][key] = given_score
+        if (lowest := record.lowest_score) is not None:
+            found.lowest[key] = lowest
         for drawn, by_rater in given.pop(key, ()):
             if drawn.shown_sha256 != found.asked.sha256_of(record):
                 found.unused += sum(map(len, by_rater.values()))
                 continue
             rated = found.rated.setdefault(key, RatedAnswer(drawn.questions))
             rated.by_rater.update(by_rater)
-            rated.marks, rated.scores = found.asked.marks_of(record), found.asked.scores_of(record)
+            rated.marks = found.asked.marks_of(record)
     found.unused += sum(len(by) for lost in given.values() for _, by_rater in lost for by in by_rater.values())
     return found
 
@@ -202,14 +228,15 @@ def _given(
 def _corrected(
     found: RatedResult, people: Mapping[AnswerKey, float], label: str
 ) -> tuple[CorrectedScore | None, TooFewRated | None]:
-    """A score that leaves the scale (points of a rubric can be lost) is corrected without ends, and clipped then."""
-    ends = found.asked.score.scale
-    low, high = ends or (-math.inf, math.inf)
-    inside = all(low <= value <= high for value in (*found.values.values(), *people.values()))
+    """On the scale that points of a rubric can be lost on, and clipped then."""
+    scale = found.scale(people)
+    low, high = found.asked.score.scale or scale
     try:
-        made = corrected_mean(found.strata(found.values, people), ends if inside else None, found.design_effect)
+        made = corrected_mean(found.strata(found.values, people), scale)
     except TooFewRatedError as error:
         return None, TooFewRated(error.rated, error.needed)
+    except TooFewSourcesError:  # a note says so
+        return None, None
     value, start, end, judge = (min(high, max(low, one)) for one in (made.value, made.low, made.high, made.judge_mean))
     return CorrectedScore(label, value, start, end, METHOD, made.power, judge), None
 
@@ -217,34 +244,33 @@ def _corrected(
 def _judges(
     found: RatedResult, people: Mapping[AnswerKey, float], scale: Sequence[float]
 ) -> Iterator[tuple[str, JudgeAgreement]]:
-    for judge in dict.fromkeys(judge for one in found.rated.values() for judge in (*one.marks, *one.scores)):
+    known = {judge for judge, scores in found.judged.items() if scores.keys() & found.rated.keys()}
+    for judge in dict.fromkeys(judge for one in found.rated.values() for judge in (*one.marks, *sorted(known))):
         marks = [
             (one.marks[judge][number], list(unit.values()))
             for one in found.rated.values()
             for number, unit in one.units()
             if number in one.marks.get(judge, {})
         ]
-        apart = {
-            key: found.rated[key].scores[judge] - score
-            for key, score in people.items()
-            if judge in found.rated[key].scores
-        }
-        agreement, (bias, low, high) = agreement_with(marks, scale), _bias(found, apart)
+        agreement, (bias, low, high) = agreement_with(marks, scale), _bias(found, found.judged.get(judge, {}), people)
         yield judge, JudgeAgreement(**asdict(agreement), bias=bias, bias_low=low, bias_high=high)
 
 
-def _bias(found: RatedResult, apart: Mapping[AnswerKey, float]) -> tuple[float | None, float | None, float | None]:
+def _bias(
+    found: RatedResult, judged: Mapping[AnswerKey, float], people: Mapping[AnswerKey, float]
+) -> tuple[float | None, float | None, float | None]:
     """With the ends of its interval, by the strata of the sample; the plain mean alone where too few were rated.
 
     Args:
-        apart: of each answer that was rated, the judge's score less the people's.
+        judged: the judge's score of every answer.
     """
-    if not apart:
+    rated = {key: score for key, score in people.items() if key in judged}
+    if not rated:
         return None, None, None
     try:
-        made = corrected_mean(found.strata(dict.fromkeys(found.values, 0.0), apart), None, found.design_effect)
-    except TooFewRatedError:
-        return statistics.fmean(apart.values()), None, None
+        made = bias_of_judge(found.strata(judged, rated), found.scale(people))
+    except (TooFewRatedError, TooFewSourcesError):
+        return statistics.fmean(judged[key] - score for key, score in rated.items()), None, None
     return made.value, made.low, made.high
 
 
@@ -255,3 +281,5 @@ def _notes(found: RatedResult, people: Mapping[AnswerKey, float], other_sheets: 
         NOT_DRAWN_FROM: late,
     }  # fmt: skip
     yield from (text.format(count=count) for text, count in counted.items() if count)
+    if (few := few_sources([found.clusters[key] for key in people])) is not None:
+        yield f"of the rated answers, {few}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from eval_factory.core.results import Score
 from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.statistics import few_sources
 from eval_factory.tasks.framework import ClusterRule
 
 LONGEST_LABEL = 80
@@ -57,17 +57,10 @@ class Clusters:
         """The instance's own id where nothing says that it shares a source."""
         if self.remembered:
             return self.remembered.get(instance.id, instance.id)
-        found = self._found(instance)
+        found = self.rule.found_in(instance.input.text, instance.extra_data or {})
         if found is not None and self.rule.records:
             found = self.recorded.get(found)
         return instance.id if found is None or not found.strip() else _label(found)
-
-    def _found(self, instance: output.Instance) -> str | None:
-        if self.rule.field is not None:
-            value = (instance.extra_data or {}).get(self.rule.field)
-            return None if value is None else str(value)
-        match = re.search(self.rule.text or "", instance.input.text)
-        return None if match is None else match[1]
 
 
 def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -103,6 +96,8 @@ def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main:
             " not for independent"
         )
         notes.append(Note(Importance.BACKGROUND, shared))
+    if (few := few_sources(list(labels.values()))) is not None:
+        notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     effect = None if main is None else main.stats.design_effect
     if main is not None and effect is not None and effect > LARGE:
         asked = main.stats.count

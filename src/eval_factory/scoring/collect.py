@@ -22,7 +22,7 @@ from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.clusters import notes_on_clusters
 from eval_factory.scoring.comparability import RunFacts, comparability_of
 from eval_factory.scoring.corrections import Corrections
-from eval_factory.scoring.data_notes import notes_on_data
+from eval_factory.scoring.data_notes import notes_on_data, notes_on_labels
 from eval_factory.scoring.floors import FloorScores, notes_on_floors
 from eval_factory.scoring.groups import Groups, scores_by_group
 from eval_factory.scoring.judgements import (
@@ -89,7 +89,7 @@ def collect(
 
     tally = tally_requests(plan, run, corrections, readability, tell, sources)
     if rubric is not None:
-        rubric.tell(tally)
+        rubric.tell(tally, metrics)
     _keep_places(metrics, tally, main_split)
     metrics += [*corrections.metrics(), *readability.metrics(metrics)]
     jury_metric = run.jury.metric if run.jury else None
@@ -149,6 +149,7 @@ def collect(
         {one.label: len(one.values) for one in metrics if is_judged(one, jury_metric)}, tally.ratings.form.lowest
     )
     notes.extend([*notes_on_floors(main, scored.scores, floors), *trivial.notes()])
+    notes.extend(notes_on_labels(main, scored.scores, plan.evaluation.task.about))
     if jury_report is not None:
         notes.extend(notes_on_agreement(jury_report, tally.ratings))
     main_score = scored.scores.get(main)

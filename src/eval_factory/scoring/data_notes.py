@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from eval_factory.core.results import Score
 from eval_factory.helm import output, plugin_output
 from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.tasks.code_execution import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
 from eval_factory.tasks.code_execution import executed_by
+from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.framework import About
 
 EHR_SQL = "ehr_sql"
 LEFT_OUT = (
@@ -28,6 +31,10 @@ SHORTENED = (
     " they count as failed, as if they had taken their full time"
 )
 NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
+CEILING = (
+    "{label}: the 95 % interval, up to {high:.4f}, reaches {lowest:.2f} .. {highest:.2f}, the most that wrong labels"
+    " let a model score that is right: higher scores are no better ones"
+)
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
 
 
@@ -51,6 +58,18 @@ def notes_on_data(plan: Plan, told: Collection[str] = ()) -> list[Note]:
         if not _has_rows(database) if database.is_file() else NO_ROWS in told:
             notes.append(Note(Importance.NO_RESULT, NO_ROWS))
     return notes + _notes_on_execution(plan)
+
+
+def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Iterator[Note]:
+    """Where the main score, or its corrected value, may be as high as wrong labels let a model come that is right."""
+    if about.label_noise is None:
+        return
+    lowest, highest = (1 - share for share in reversed(about.label_noise))
+    for label in (main, f"{main}{CORRECTED}"):
+        high = scores[label].stats.ci_high if label in scores else None
+        if high is not None and high >= lowest:
+            ceiling = CEILING.format(label=label, high=high, lowest=lowest, highest=highest)
+            yield Note(Importance.DOUBTFUL, f"{ceiling} ({about.label_audit})")
 
 
 def _notes_on_execution(plan: Plan) -> list[Note]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import cast
 
@@ -21,7 +21,7 @@ from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores, read
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.answer_forms import Form
 from eval_factory.scoring.corrections import Corrections
-from eval_factory.scoring.lenient import lenient_metrics
+from eval_factory.scoring.lenient import LENIENT, lenient_metrics
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import helm_mean
@@ -44,14 +44,16 @@ class _Strategy:
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
 
     def add(self, number: int, key: InstanceKey, state: output.RequestState, form: Form | None) -> None:
-        answer = self.scored.answer_to(number)
+        answer = self.scored.answer_to(number)  # None: any, each as likely; only HELM's values of it are known
         if self.scored.annotation is not None:
             known = (state.annotations or {}).get("ehr_sql", {})
             annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
             state = state.model_copy(update={"annotations": annotations})
-        self.corrections.add(key, state, answer)
-        if form is not None and form.labels(state):  # nothing and a refusal name no option
-            self.lenient[key] = float(form.is_right(state, answer))
+        self.corrections.add(key, state, answer or "")
+        labels = form.labels(state) if form is not None else {}
+        if form is not None and labels:  # nothing and a refusal name no option
+            likely = [answer] if answer is not None else list(labels)
+            self.lenient[key] = sum(form.is_right(state, one) for one in likely) / len(likely)
 
     def derived(self) -> list[MetricValues]:
         """Raises what a rule raises."""
@@ -118,10 +120,13 @@ class FloorScores:
         """By the label of the score.
 
         Args:
-            jury: label of a jury's score -> its instances. Its floor is the mark of an answer with nothing in it.
+            jury: label of a jury's score -> its instances. Its floor is assumed: the mark of an answer with nothing in
+                it, which no judge is asked about.
             lowest: that mark.
         """
-        of_jury = {label: Floor(EMPTY_NAME, lowest, count, {EMPTY_NAME: lowest}) for label, count in jury.items()}
+        of_jury = {
+            label: Floor(EMPTY_NAME, lowest, count, {EMPTY_NAME: lowest}, assumed=True) for label, count in jury.items()
+        }
         if self._trivial is not None and self._trivial.known:
             return _of_table(self._trivial.data_sha256) | of_jury
         columns: dict[str, dict[str, MetricValues]] = {}
@@ -196,18 +201,29 @@ def _questions(trivial: TrivialScores) -> dict[str | None, SharedKeys]:
 
 def _of_table(data_sha256: str) -> dict[str, Floor]:
     known = known_floors(data_sha256)
-    return {} if known is None else {label: Floor(**asdict(one)) for label, one in known.floors.items()}
+    return {} if known is None else dict(known.floors)
 
 
 def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]) -> Iterator[Note]:
     """Where the main score, or its corrected value, is not above what the best trivial answer scores."""
     found = []
-    for label in (main, f"{main}{CORRECTED}"):
+    means = "It does not show that the model read the questions"
+    for label in (main, f"{main}{CORRECTED}", f"{main}{LENIENT}"):
         score, floor = scores.get(label), floors.get(label)
-        if score is not None and floor is not None and not _is_above(score, floor):
-            found.append(f"{label}: {_how(score, floor)} the best trivial answer ({floor.best}: {floor.value:.4f})")
+        if score is None or floor is None:
+            continue
+        if _is_above(score, floor) and label != main:
+            means = f"{label}, which reads the same answers otherwise, is above its own"
+        elif not _is_above(score, floor) and not label.endswith(LENIENT):
+            found.append(f"{label}: {_how(score, floor)} the best trivial answer ({floor.named}: {floor.value:.4f})")
     if found:
-        yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. It does not show that the model read the questions")
+        yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")
+    if main in scores and main in floors and floors[main].assumed:
+        yield Note(
+            Importance.BACKGROUND,
+            f"the floor of {main}, {floors[main].value:g}, is assumed: it is the mark of an answer with nothing in it."
+            " No judge was asked what a text gets that fits every question",
+        )
 
 
 def _is_above(score: Score, floor: Floor) -> bool:

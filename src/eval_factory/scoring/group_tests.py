@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
-from eval_factory.scoring.intervals import variance_of
+from eval_factory.scoring.intervals import effective_clusters, variance_of
 
 Sample = tuple[Sequence[float], Sequence[Hashable] | None]
 """One value per instance, and of each the source that it shares with others; None where none is known."""
@@ -18,8 +18,8 @@ def p_value_of_difference(group: Sample, rest: Sample) -> float | None:
 
     0/1 values: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922). Others: Welch's t test (B. L. Welch, Biometrika
     34:28-35, 1947). Clustered values: t of the difference with the cluster-robust variance. Its degrees of freedom are
-    those of the side that has fewer clusters: C. A. Cameron and D. L. Miller (Journal of Human Resources 50:317-372,
-    2015, section VI) show why few clusters on one side ask for so few; the choice is on the safe side.
+    those of the side that has fewer effective clusters: C. A. Cameron and D. L. Miller (Journal of Human Resources
+    50:317-372, 2015, section VI) show why few clusters on one side ask for so few; the choice is on the safe side.
     """
     values, others = group[0], rest[0]
     if len(values) < 2 or len(others) < 2:
@@ -60,7 +60,7 @@ def _clustered(group: Sample, rest: Sample) -> float | None:
         mean = statistics.fmean(values)
         for value, label in zip(values, labels, strict=True):
             influence[label] += sign * (value - mean) / len(values)
-        clusters.append(len(set(labels)))
+        clusters.append(effective_clusters(labels))
     number, degrees = len(influence), min(clusters) - 1
     variance = number / (number - 1) * math.fsum(one * one for one in influence.values()) if number > 1 else 0.0
     if variance == 0 or degrees < 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,7 +33,8 @@ NO_INTERVAL = Interval(None, None, None)
 class ClusteredMean:
     """What the clusters say of a mean."""
 
-    clusters: int
+    clusters: float
+    """Their effective number."""
     variance: float
     """Of the mean, robust to any dependence inside clusters."""
     design_effect: float | None
@@ -46,8 +47,8 @@ def normal_quantile() -> float:
 
 
 @lru_cache(maxsize=4096)
-def t_quantile(degrees: int) -> float:
-    """The 0.975 quantile of Student's t distribution."""
+def t_quantile(degrees: float) -> float:
+    """The 0.975 quantile of Student's t distribution; degrees need not be whole."""
     from scipy import special  # imported here: a score of 0/1 values needs none of it
 
     return float(special.stdtrit(degrees, 1 - EACH_SIDE))
@@ -68,20 +69,32 @@ def wilson(share: float, count: float, quantile: float | None = None) -> tuple[f
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+def effective_clusters(clusters: Sequence[Hashable]) -> float:
+    """How many clusters of equal size say as much: (sum of the sizes)^2 / (sum of the squared sizes).
+
+    L. Kish, Survey Sampling, 1965, section 8.2; A. V. Carter, K. T. Schnepel and D. G. Steigerwald, Review of Economics
+    and Statistics 99:698-709, 2017, show that a t statistic of clusters of unequal size behaves as one of so few. Each
+    interval and test of clustered values has this number less one as its degrees of freedom, and fewer than two of
+    them say nothing.
+    """
+    sizes = Counter(clusters).values()
+    return len(clusters) ** 2 / sum(size * size for size in sizes)
+
+
 def clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> ClusteredMean | None:
-    """The variance of a mean from the totals of clusters; None of fewer than two clusters.
+    """The variance of a mean from the totals of clusters; None of fewer than two effective clusters.
 
     The linearised ("sandwich") variance of a mean with the factor C / (C - 1), C clusters (W. G. Cochran, Sampling
     Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986).
     """
     count, mean = len(values), statistics.fmean(values)
-    totals = _totals(values, clusters, mean)
-    number = len(totals)
-    if number < 2:
+    effective, totals = effective_clusters(clusters), _totals(values, clusters, mean)
+    if effective < 2:
         return None
-    variance = number / (number - 1) * math.fsum(total * total for total in totals) / count**2
+    number = len(totals)
+    variance = number / (number - 1) * _sum_of_squares(totals) / count**2
     independent = variance_of(values) / count
-    return ClusteredMean(number, variance, variance / independent if independent else None)
+    return ClusteredMean(effective, variance, variance / independent if independent else None)
 
 
 def _totals(values: Sequence[float], clusters: Sequence[Hashable], mean: float) -> list[float]:
@@ -92,35 +105,53 @@ def _totals(values: Sequence[float], clusters: Sequence[Hashable], mean: float) 
     return list(sums.values())
 
 
+def end_weight(clusters: Sequence[Hashable]) -> float:
+    """How many values a pseudo-cluster has: half of a cluster where all are of one size, as Jeffreys' prior adds half a
+    success and half a failure, and up to a whole effective cluster where few are large.
+
+    Where a few clusters hold all that differ, the sample alone says far too little: one pseudo-cluster stands at each
+    end of the scale. benchmarks/interval_coverage.py shows what that does.
+    """
+    return len(clusters) / effective_clusters(clusters) - len(clusters) / len(set(clusters)) / 2
+
+
+def mean_end_weight(clusters: Sequence[Hashable]) -> float:
+    """The same of values other than 0/1: at least as many as a cluster has in the mean."""
+    return max(len(clusters) / len(set(clusters)), end_weight(clusters))
+
+
+def design_effect(values: Sequence[float], scale: tuple[float, float], clusters: Sequence[Hashable]) -> float:
+    """Of clustered values on a scale, with a pseudo-cluster at each end; at least 1."""
+    (low, high), size = scale, end_weight(clusters)
+    total = len(values) + 2 * size
+    mean = (math.fsum(values) + size * (low + high)) / total
+    totals = [*_totals(values, clusters, mean), size * (low - mean), size * (high - mean)]
+    number = len(totals)
+    variance = number / (number - 1) * _sum_of_squares(totals) / total**2
+    squares = _sum_of_squares(value - mean for value in values) + size * ((low - mean) ** 2 + (high - mean) ** 2)
+    return max(1.0, variance * total * (total - 1) / squares)
+
+
 def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float, float] | None:
     """The Wilson interval of clustered 0/1 values, on their effective number; None of fewer than two clusters.
 
-    The effective number is count / design effect, and no more than count; t with clusters - 1 degrees of freedom
-    stands in place of the normal quantile (E. L. Korn and B. I. Graubard, Survey Methodology 24:193-201, 1998; C.
-    Franco, R. Little, T. Louis and E. Slud, Journal of Survey Statistics and Methodology 7:334-364, 2019, who recommend
-    Wilson's).
-
-    Where a few clusters hold all the ones, the design effect of the sample alone is often far too small. It is
-    therefore estimated with two pseudo-clusters, one of zeros and one of ones, half as large as the mean cluster, as
-    Jeffreys' prior adds half a success and half a failure. docs/statistics.md shows what that does.
+    The effective number is count / design effect, and no more than count; t with the effective number of clusters less
+    one as its degrees of freedom stands in place of the normal quantile (E. L. Korn and B. I. Graubard, Survey
+    Methodology 24:193-201, 1998; C. Franco, R. Little, T. Louis and E. Slud, Journal of Survey Statistics and
+    Methodology 7:334-364, 2019, who recommend Wilson's).
     """
-    count, number = len(values), len(set(clusters))
-    if number < 2:
+    effective = effective_clusters(clusters)
+    if effective < 2:
         return None
-    size = count / number / 2
-    total = count + 2 * size
-    share = (math.fsum(values) + size) / total
-    squares = [*_totals(values, clusters, share), size * -share, size * (1 - share)]
-    variance = (number + 2) / (number + 1) * _sum_of_squares(squares) / total**2
-    design_effect = variance / (share * (1 - share) / (total - 1))
-    return wilson(statistics.fmean(values), count / max(1.0, design_effect), t_quantile(number - 1))
+    count = len(values) / design_effect(values, (0.0, 1.0), clusters)
+    return wilson(statistics.fmean(values), count, t_quantile(effective - 1))
 
 
 def cluster_robust(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float, float] | None:
-    """Student's t interval with the cluster-robust variance and clusters - 1 degrees of freedom.
+    """Student's t interval with the cluster-robust variance and the effective number of clusters less one as its
+    degrees of freedom.
 
-    None of fewer than two clusters. Source of the degrees of freedom: C. A. Cameron and D. L. Miller, Journal of Human
-    Resources 50:317-372, 2015, section VI.
+    None of fewer than two effective clusters.
     """
     found = clustered(values, clusters)
     if found is None:
@@ -151,29 +182,42 @@ def on_a_scale(
     little: the interval of the values alone covers the mean far less often than it should. A pseudo-value at each end
     keeps the spread from being smaller than what one unseen value could add, as pseudo-observations do for proportions
     (A. Agresti and B. A. Coull, The American Statistician 52:119-126, 1998; one of each kind: A. Agresti and B. Caffo,
-    54:280-288, 2000). Of clustered values a pseudo-cluster of the mean size stands at each end. The degrees of freedom
-    are those of the values alone. None of fewer than two clusters.
+    54:280-288, 2000). Of clustered values a pseudo-cluster stands at each end (`mean_end_weight`). None of fewer than
+    two effective clusters.
     """
     low, high = scale
-    units = len(values) if clusters is None else len(set(clusters))
-    if units < 2:
+    labels = range(len(values)) if clusters is None else clusters
+    effective, units = effective_clusters(labels), len(set(labels))
+    if effective < 2:
         return None
-    size = len(values) / units
+    size = mean_end_weight(labels)
     total = len(values) + 2 * size
     mean = (math.fsum(values) + size * (low + high)) / total
     ends = [size * (low - mean), size * (high - mean)]
-    each = (value - mean for value in values) if clusters is None else _totals(values, clusters, mean)
     number = units + 2
-    variance = number / (number - 1) * _sum_of_squares([*each, *ends]) / total**2
-    half = t_quantile(units - 1) * math.sqrt(variance)
+    variance = number / (number - 1) * _sum_of_squares([*_totals(values, labels, mean), *ends]) / total**2
+    half = t_quantile(effective - 1) * math.sqrt(variance)
     return max(low, mean - half), min(high, mean + half)
+
+
+def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> float:
+    """Where the scale of a mean begins whose values have each a lowest of their own, as the cases of a rubric have.
+
+    The mean of the lowest ones. Where the values' interquartile range is below a third of the scale, the lowest of
+    all: nearly equal values say nothing of their tail.
+    """
+    mean = statistics.fmean(lowest)
+    if len(values) < 2:
+        return mean
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
+    return min(lowest) if third - first < (high - mean) / 3 else mean
 
 
 def _sum_of_squares(values: Iterable[float]) -> float:
     return math.fsum(value * value for value in values)
 
 
-def of_equal_values(value: float, count: int, scale: tuple[float, float]) -> tuple[float, float]:
+def of_equal_values(value: float, count: float, scale: tuple[float, float]) -> tuple[float, float]:
     """What can be said of the mean where all values are equal: how many other values there can be at most.
 
     With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact one-sided 97.5 %
@@ -181,7 +225,7 @@ def of_equal_values(value: float, count: int, scale: tuple[float, float]) -> tup
     2.5 % at each end. The mean is furthest away where that share stands at an end of the scale.
 
     Args:
-        count: of independent values; of clusters, where values are clustered.
+        count: of independent values; the effective number of clusters, where values are clustered.
     """
     low, high = scale
     share = 1 - EACH_SIDE ** (1 / count)

@@ -18,6 +18,9 @@ from eval_factory.scoring.scores import bounds_of, helm_mean, mean_score
 BEYOND_BELIEF, ENOUGH_TO_TELL = 0.98, 20
 """Krippendorff's alpha, and answers that two judges or more rated."""
 
+FOLLOWS_LENGTH = 0.5
+"""A rank correlation of mark and length: better answers are often somewhat longer, and seldom so much."""
+
 ALL_JUDGES = ".all_judges"
 """Ends the name of a jury's score over the instances that every judge rated."""
 
@@ -69,7 +72,7 @@ def bounds_over_judgements(
 
 
 def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
-    """Judges that agree as no two models do."""
+    """Judges that agree as no two models do, and judges whose marks follow the length of the answers."""
     alpha = report.krippendorff_alpha
     judges_of = Counter(instance for rated in ratings.by_judge.values() for instance in rated)
     several = sum(count > 1 for count in judges_of.values())
@@ -78,6 +81,15 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
             Importance.DOUBTFUL,
             f"the judges agree more than different models do (Krippendorff's alpha {alpha:.3f} over {several} answers):"
             " does one model, or a cache, answer for several of them?",
+        )
+    for judge, found in report.length_correlation.items():
+        if found is None or found.count < ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
+            continue
+        yield Note(
+            Importance.DOUBTFUL,
+            f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks: the rank correlation"
+            f" of mark and length is {found.rho:.2f} (95 % interval {found.ci_low:.2f} .. {found.ci_high:.2f}) over"
+            f" {found.count} answers. It does not show that the judge read them",
         )
 
 

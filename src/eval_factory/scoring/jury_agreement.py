@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
-from eval_factory.core.results import JuryReport
+from eval_factory.core.results import JuryReport, RankCorrelation
 from eval_factory.scoring.krippendorff_alpha import ordinal_alpha
 from eval_factory.scoring.metric_values import InstanceKey
 
+MIN_RANKED = 4
+"""Answers that a rank correlation needs for an interval."""
 _WORD_ENDS = r"(?![a-z])"
 _FAMILIES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(rf"(?<![a-z])(?:{pattern})", re.IGNORECASE)
@@ -45,6 +47,8 @@ class Ratings:
     lowest: set[InstanceKey] = field(default_factory=set)
     """Answers with nothing in them, which no judge is asked about."""
     form: JuryForm = HELMS_FORM
+    lengths: dict[InstanceKey, int] = field(default_factory=dict)
+    """Of the answers, in characters."""
 
     def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, int]) -> None:
         if ratings:
@@ -94,7 +98,31 @@ class Ratings:
             },
             labels=self.form.labels,
             criteria=self.form.criteria,
+            length_correlation={judge: self._length_correlation(judge) for judge in judges},
         )
+
+    def _length_correlation(self, judge: str) -> RankCorrelation | None:
+        """Of the judge's marks and the lengths of the answers; None where it is not defined.
+
+        The interval is Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D. Bonett, T. Wright, Psychometrika
+        65:23-28, 2000). Of marks with many ties it covers 94.5 to 99.7 %, for n from 20 to 500.
+        """
+        rated = [
+            (statistics.fmean(given.values()), self.lengths[instance])
+            for instance, given in self.by_judge[judge].items()
+            if instance in self.lengths
+        ]
+        n = len(rated)
+        if n < MIN_RANKED or any(len(set(column)) == 1 for column in zip(*rated, strict=True)):
+            return None
+        from scipy import stats  # imported here: only a jury needs it
+
+        rho = float(stats.spearmanr(rated)[0])
+        # no z is that of a perfect order: it counts as if two neighbours had changed places
+        inner = math.copysign(min(abs(rho), 1 - 12 / (n * (n * n - 1))), rho)
+        half = stats.norm.ppf(0.975) * math.sqrt((1 + inner * inner / 2) / (n - 3))
+        low, high = (math.tanh(math.atanh(inner) + sign * half) for sign in (-1, 1))
+        return RankCorrelation(rho, min(low, rho), max(high, rho), n)
 
     def _alpha(self) -> float | None:
         """Krippendorff's alpha over judges and criteria; None where it is not defined."""

@@ -38,6 +38,7 @@ def missing_of(
     metric: MetricValues, jury_metric: str | None, tally: Tally, *, failed_as_zero: bool
 ) -> tuple[set[InstanceKey], bool]:
     """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""
-    if is_judged(metric, jury_metric):
-        return tally.failed | tally.unjudged, False
-    return tally.failed | tally.undecided, failed_as_zero
+    judged = is_judged(metric, jury_metric)
+    missing = tally.failed | (tally.unjudged if judged else tally.undecided)
+    of_parts = {key for key, parts in metric.parts.items() if not missing.isdisjoint(parts)}
+    return missing | of_parts, failed_as_zero and not judged

@@ -1,9 +1,16 @@
-"""The label that an answer to a multiple-choice question means, by a published rule of extraction.
+"""The option that an answer to a multiple-choice question states, however it is written.
 
-The rule is that of MMLU-Pro (Y. Wang et al., NeurIPS 2024, arXiv 2406.01574, `evaluate_from_api.py`), after the markup
-of Markdown and LaTeX was taken out, as OpenAI's simple-evals does it: "answer is (B)"; else "Answer: B", the last of
-the first line that has it; else the last label that stands alone. Two things differ: the labels are the question's own
-in place of A to J, and what begins a word is none ("The answer is Bupropion").
+Labels and texts of options become one sign each, so that one list of patterns reads them all. The readings are tried in
+this order. The first that finds an option decides; where it finds several, none is stated.
+
+1. What opens the answer: an option's label ("B", "(b)", "B. text", "B because"), or an option's text alone.
+2. What is said to be the answer: "the answer is B", "Answer: B", "B is correct", a box of LaTeX, in eight languages.
+   MMLU-Pro's rule of extraction begins so (Y. Wang et al., NeurIPS 2024, arXiv 2406.01574, `evaluate_from_api.py`).
+3. The last line, read as an answer of its own.
+4. What is called an option or stands in brackets: "I choose B", "option B", "(B)".
+
+Before that, of JSON its field `answer` is taken, markup is taken out, and so is an option that is denied or doubted
+("Option D is incorrect", "not A"). Letters that are words state nothing: "A patient", "E. coli".
 """
 
 from __future__ import annotations
@@ -16,47 +23,179 @@ from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 
 LENIENT = ".lenient"
 METRIC = "exact_match"
-RULE = "the extraction rule of MMLU-Pro (arXiv 2406.01574)"
 
-_MARKUP = re.compile(r"\*\*|[*_$`{}]|\\(?:boxed|textbf|text|mathrm|mathbf)|\\[({]")
+_LABELS, _WITH_TEXT, _TEXTS, _MOST = 0xE000, 0xE080, 0xE100, 0x80
+"""An option's label becomes the sign with the option's number from the first of these on, its label and text one from
+the second on, its text alone one from the third on. They are Unicode's for private use."""
+_LABEL, _TEXT, _ANY = "[\ue000-\ue0ff]", "[\ue100-\ue1ff]", "[\ue000-\ue1ff]"
+_ALONE, _NAMED = r"[^\w\n]*[\ue000-\ue1ff][^\w\n\ue000-\ue1ff]*", "[\ue080-\ue1ff]"
+_FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_IN_WORD = "0-9A-Za-zÀ-ɏ"
+_END = rf"(?![{_IN_WORD}])"
+
+_OPTION = r"(?:option|choice|letter|opci[oó]n|opção|letra|alternativa|buchstabe|lettre|lettera|选项)"
+_ANSWER = (
+    r"(?:answer|ans|solution|label|output|prediction|verdict|antwort|lösung|respuesta|resposta|réponse|risposta"
+    rf"|{_OPTION}|答案|答え|正解|정답)"
+)
+_IS = rf"(?:(?:is|are|be|ist|lautet|wäre|es|é|est|è){_END}|[是为は:=])"
+_ARE = rf"(?:is|are|was|were|would|could|seems?|ist|sind|es|son|est|sont|é|são){_END}"
+_NOT = r"(?:isn't|aren't|don't|do not|doesn't|does not|cannot|can't)"
+_AND = r"(?:and|or|und|oder|nor|y|o|u|et|ou|e|vs)"
+_REASON = (
+    r"(?:because|since|as|due to|given|based on|which|and|or|but|not|weil|denn|da|und|oder|porque|pues|ya que|y|o|pois"
+    rf"|já que|parce que|car|et|ou|perché){_END}"
+)
+_RIGHT = (
+    r"(?:is|ist|es|est|é) (?:(?:the|la|die|clearly|most) ){0,3}(?:correct[ao]?e?|corret[ao]|right|true|best|answer"
+    r"|richtig|korrekt|juste|bonne|most (?:likely|appropriate))"
+)
+_WRONG = (
+    r"(?:not|wrong|incorrect[ao]?e?s?|false|unlikely|less|inappropriate|contraindicated|excluded|ruled|falsch|fals[ao]"
+    rf"|faux|fausse|nicht|errad[ao]|incorret[ao]){_END}"
+)
+_DOUBT = (
+    r"(?:not|never|nor|neither|unlikely|doubt|if|unless|whether|than|instead of|unlike|rule out|exclude|eliminate|nicht"
+    r"|ob|wenn|\w{2,6}n't)"
+)
+_OPEN = r"['(\[]{0,3}"
+_JOINED = rf"[ \n]?[,;/&+.)\]:'’]{{0,3}}[ \n]?(?:{_AND} )?(?:(?:maybe|perhaps) )?(?:{_OPTION} )?{_OPEN}"  # noqa: RUF001
+_ONE = rf"(?:{_LABEL}(?!\)? {_ARE})|{_TEXT}(?= ?(?:$|[.!;\n。)]|\(?{_LABEL}|{_JOINED}{_ANY}|,? {_REASON})))"
+_STATED = rf"(?P<stated>{_ONE}(?:{_JOINED}{_ONE})*)"
+_SEVERAL = rf"\(?{_ANY}(?:\)?,? ?(?:{_AND} )?\(?{_ANY}){{0,9}}"
+
+_FIELD = re.compile(
+    r'"(?:(?:final|correct|best|selected|chosen|your|my)[ _]?)?(?:answer|choice|option|letter|label|antwort|respuesta'
+    r'|resposta|réponse)(?:[ _](?:letter|choice|option|label))?"\s*:'
+    r'\s*(?:"((?:[^"\\]|\\.)*)"|(\[[^\[\]]{0,200}\])|([-+]?\d[\d.]*))',
+    re.IGNORECASE,
+)
+_MARKUP = re.compile(
+    r"^[ \t]*```\w*|^[ \t]*(?:[#>]+|[-•*])[ \t]+|[*_$`{}\"“”„«»\ue000-\ue1ff]|</?[a-z]+>"
+    r"|\\(?:textbf|text|mathrm|mathbf)|\\[()\[\]]",
+    re.MULTILINE,
+)
+_BOX = re.compile(r"\\boxed\b|<(?:final[ _])?answer>", re.IGNORECASE)
+_GOES_ON = (
+    r"(?=$|\n|[.,:;!?/&+|–—。、，)\]'’]| ?[(\-–—=]|[^\x00-ɏ]"  # noqa: RUF001
+    rf"|(?i: (?:{_REASON}|{_ARE}|{_NOT})))(?![.,]\d)(?!['’][A-Za-z])(?!-\w)(?!\.[A-Za-z](?![A-Za-z]))"  # noqa: RUF001
+)
+"""What may follow a label: not "A patient", "D-dimer", "I'm" or "E.g."."""
+_SAYS = rf"(?<![{_IN_WORD}]){_ANSWER}(?: (?!would |could |{_IS})[^\W\d]+){{0,4}} ?{_IS}\s?:?\s?"
+SAID = re.compile(
+    rf"{_SAYS}(?:(?:the|la|die|(?-i:[ao])|l'|{_ANSWER}|therefore|clearly|most likely)\s){{0,3}}['(\[ ]{{0,3}}",
+    re.IGNORECASE,
+)
+_OPENING = re.compile(rf"[^\w(\ue000-\ue1ff]{{0,20}}(?:{_OPTION} )?{_OPEN}{_STATED}", re.IGNORECASE)
+_IS_SAID = re.compile(rf"{SAID.pattern}{_STATED}|(?P<right>{_ANY})(?=\)? {_RIGHT})", re.IGNORECASE)
+_CALLED = re.compile(
+    rf"(?<![{_IN_WORD}])(?:(?:{_ANSWER}|choose|select|pick|go with|it is|it's|must be|would be|think|say|probably"
+    rf"|therefore,?|thus,?|but|sondern|sino|选|選)\s?|{_IS} (?={_LABEL}\.?(?:\n|$))|(?=\({_LABEL}\))){_OPEN}{_STATED}",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(
+    rf"(?:{_OPTION}s? )?{_SEVERAL}(?: \([^()\n]{{0,100}})?\)? (?:{_ARE} (?:\w+ ){{0,2}}?{_WRONG}|{_NOT})"
+    rf"|(?<![{_IN_WORD}]){_DOUBT}{_END}[^.,;:\n\ue000-\ue1ff]{{0,40}}{_SEVERAL}",
+    re.IGNORECASE,
+)
+_LISTED = re.compile(rf"^\(?({_LABEL})(?! ?{_ARE})|[ (]({_LABEL})[.):] ", re.MULTILINE | re.IGNORECASE)
 
 
-def label_in(answer: str, labels: Sequence[str]) -> str | None:
-    """The label that an answer means; None where it holds none.
+def answer_field(text: str) -> str:
+    """What the answer's field says, where the text is JSON that has one, whole or cut off; else the text."""
+    found = [next(filter(None, match), "") for match in _FIELD.findall(text)]
+    return "\n".join(found) if found else text
+
+
+def label_in(answer: str, options: Mapping[str, str]) -> str | None:
+    """The label of the option that an answer states; None where it states none, or several.
 
     Args:
-        labels: of the options, such as A, B, C, D.
+        options: label, such as A -> the option's text; empty, or the label itself, where it is not known.
     """
-    if not labels:
+    if not options or not answer.strip():
         return None
-    text = _MARKUP.sub("", answer)
-    answer_is, answer_colon, alone = _patterns(tuple(labels))
-    said = answer_is.search(text)
-    if said is not None:
-        return said[1]
-    named = list(answer_colon.finditer(text))
-    if named:
-        line_end = text.find("\n", named[0].start())
-        return [match[1] for match in named if line_end < 0 or match.start() < line_end][-1]
-    standing_alone: list[str] = alone.findall(text)
-    return standing_alone[-1] if standing_alone else None
+    text = _DENIED.sub(" ", _with_signs(_plain(answer_field(answer)), options)).strip()
+    for found in (
+        _opening(text),
+        _states(*_IS_SAID.finditer(text)),
+        _last_line(text),
+        _states(*_CALLED.finditer(text)),
+    ):
+        if found:
+            return list(options)[found.pop()] if len(found) == 1 else None
+    return None
+
+
+def _plain(text: str) -> str:
+    """Without Markdown, LaTeX and full-width signs; what stands in a box is said to be the answer."""
+    text = _MARKUP.sub("", _BOX.sub("\nAnswer: ", text.translate(_FULL_WIDTH)))
+    return re.sub(r"\s*\n\s*", "\n", re.sub(r"[^\S\n]+", " ", text)).strip()
+
+
+def _with_signs(answer: str, options: Mapping[str, str]) -> str:
+    """An option's text goes before labels in it ("C. difficile"); a label and the text behind it are one."""
+    plain = [_plain(text).rstrip(".").lower() for text in options.values()]
+    labels = {label.lower(): number for number, label in enumerate(options)}
+    known = [(number, text) for number, text in enumerate(plain) if text and text not in labels]
+    for number, text in sorted(known, key=lambda one: len(one[1]), reverse=True):
+        if plain.count(text) == 1 and text in answer.lower():
+            words = re.compile(rf"(?<![{_IN_WORD}]){re.escape(text)}{_END}", re.IGNORECASE)
+            answer = words.sub(chr(_TEXTS + number), answer)
+
+    def sign(match: re.Match[str]) -> str:
+        label, between, text = match[1] or match[4], match[2] or "", match[3] or ""
+        number = labels[label.lower()]
+        if text == chr(_TEXTS + number):
+            return chr(_WITH_TEXT + number)
+        return match[0] if between == " " else chr(_LABELS + number) + between + text  # "A duodenal ulcer"
+
+    return _labels_of(tuple(options), bool(known)).sub(sign, answer)
 
 
 @lru_cache(maxsize=64)
-def _patterns(labels: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    label = "|".join(re.escape(one) for one in sorted(labels, key=len, reverse=True))
-    return (
-        re.compile(rf"answer is \(?({label})\b"),
-        re.compile(rf"[aA]nswer:\s*({label})\b"),
-        re.compile(rf"\b(?:{label})\b"),
+def _labels_of(labels: tuple[str, ...], texts_known: bool) -> re.Pattern[str]:
+    """A label and the text behind it, or a label alone; it costs more than an answer's reading to compile."""
+    one = "|".join(re.escape(label) for label in sorted(labels, key=len, reverse=True))
+    no_word = r"(?!\. [a-z])" if texts_known else ""
+    no_step = r"(?![.)] [A-Za-z])" if one[0].isdigit() else ""
+    lower = "" if one[0].isdigit() else rf"|(?:{one.lower()})(?=[.):\]](?:[\s{_TEXT[1:-1]}]|$)|\s*$)"
+    return re.compile(
+        rf"(?<![{_IN_WORD}])(?<![A-Za-z]-)(?:({one}{lower})([.,:)\]'’( \n–—-]{{1,4}})({_TEXT})"  # noqa: RUF001
+        rf"|((?:{one}){_GOES_ON}{no_word}{no_step}{lower}))"
     )
+
+
+def _states(*matches: re.Match[str] | None) -> set[int]:
+    """The numbers of the options that these state."""
+    stated = "".join("".join(filter(None, match.groups())) for match in matches if match)
+    return {ord(sign) % _MOST for sign in re.findall(_ANY, stated)}
+
+
+def _opening(text: str) -> set[int]:
+    """Where the options are listed, A and then B, or each in a line, the first of them is no answer."""
+    lines = text.split("\n")
+    if all(re.fullmatch(_ALONE, line) for line in lines):
+        return {ord(sign) % _MOST for sign in re.findall(_ANY, text)}
+    places = {ord(match[1] or match[2]) % _MOST: match.start() for match in reversed([*_LISTED.finditer(text)])}
+    listed = sorted(places, key=places.__getitem__)
+    in_order = listed[:2] == [0, 1] and text[: places[1]].rstrip()[-1:] != ":"
+    is_list = in_order or (len(lines) > 1 and all(map(_LISTED.match, lines)))
+    return set() if is_list else _states(_OPENING.match(text))
+
+
+def _last_line(text: str) -> set[int]:
+    """A line that is one of several with options is none, unless it is the option alone."""
+    before, _, line = text.rpartition("\n")
+    label_alone = re.fullmatch(_ALONE, line) and not re.search(_NAMED, line)
+    return _states(_OPENING.match(line)) if before and (label_alone or not _LISTED.search(before)) else set()
 
 
 def lenient_metrics(metrics: Sequence[MetricValues], values: Mapping[InstanceKey, float]) -> list[MetricValues]:
     """`exact_match.lenient`, for each split in which HELM computed exact_match of what was not perturbed.
 
     Args:
-        values: 1 or 0 by the rule. An instance without an answer has none; it keeps its place with 0, for the bounds.
+        values: 1 or 0 by the readings. Without an answer an instance has none; it keeps its place, with 0, for bounds.
     """
     return [
         MetricValues(

@@ -14,23 +14,42 @@ The first part of the variance is that of the answers themselves: other question
 answered better or worse. deff is the design effect of clustered answers. Without strata this is the estimate of the
 paper, whose unlabelled answers are those that nobody rated, and whose lambda is this one times (N - n) / N.
 
-Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes its place. The
-interval is Student's t with Satterthwaite's degrees of freedom.
+Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes its place.
+
+The interval. Where nearly all answers are right, the few that are not are in no sample, and its variance V says too
+little. As in `intervals.on_a_scale`, w pseudo-answers stand at each end of the scale (lo, hi), after A. Agresti and B.
+Caffo, The American Statistician 54:280-288, 2000; with T the estimate and n answers rated of N:
+
+    c  = (n T + w (lo + hi)) / (n + 2 w)
+    V* = (n^2 V + n (T - c)^2 + w^2 ((lo - c)^2 + (hi - c)^2)) / (n + 2 w)^2
+    n* = (c - lo) (hi - c) / V*, kept in n .. N               what T is worth in plain answers
+    interval = (n* T + w (lo + hi)) / (n* + 2 w)  -+  t sqrt(V*),  cut at lo and hi
+
+with the 0.975 quantile t of n - 1 degrees of freedom. n* moves the middle less where the judge's scores already say
+much. w is 1.25, times the design effect of the rated ones where answers are clustered. How often these intervals hold
+the truth: benchmarks/interval_coverage.py.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from eval_factory.scoring.intervals import CONFIDENCE, EACH_SIDE
+from eval_factory.scoring.intervals import design_effect, effective_clusters, t_quantile, variance_of
+from eval_factory.scoring.statistics import LEAST_SOURCES
 
-LEAST_RATED = 30
-"""Answers that have to be rated before a score is corrected: with fewer, the interval does not hold what it says
-(benchmarks/corrected_coverage.py)."""
+LEAST_RATED = 20
+"""Answers that have to be rated before a score is corrected, where there are as many."""
+END_WEIGHT = 1.25
+"""Pseudo-answers at each end of the scale: with fewer, n ratings that agree would exclude what the exact bound of
+`intervals.of_equal_values` does not."""
 LEAST_OF_STRATUM = 2
+LEAST_SHARING = 1.25
+"""With how many rated answers one is at least taken to share its source, itself among them, in the mean."""
 METHOD = "ppi++-stratified"
 
 
@@ -42,6 +61,10 @@ class Stratum:
     """The judge's score of every answer."""
     rated: Sequence[tuple[float, float]]
     """(people's score, judge's score) of those that were rated."""
+    sources: Sequence[Hashable] = ()
+    """Of every answer what it shares with others; empty where none shares anything."""
+    rated_sources: Sequence[Hashable] = ()
+    """Of those that were rated."""
 
     @property
     def left(self) -> float:
@@ -62,7 +85,6 @@ class Corrected:
     rated: int
     answers: int
     judge_mean: float
-    degrees: float
 
 
 class TooFewRatedError(ValueError):
@@ -73,42 +95,108 @@ class TooFewRatedError(ValueError):
         self.rated, self.needed = rated, needed
 
 
-def corrected_mean(
-    strata: Sequence[Stratum], scale: tuple[float, float] | None = None, design_effect: float = 1.0
-) -> Corrected:
+class TooFewSourcesError(ValueError):
+    """What was rated comes from fewer than two effective sources."""
+
+
+def corrected_mean(strata: Sequence[Stratum], scale: tuple[float, float]) -> Corrected:
     """The mean of what the people would have said of all answers, with its 95 % interval.
 
     Args:
         strata: in an order in which neighbours are alike; one with fewer than two rated answers is put to a neighbour.
         scale: the least and the greatest score that there can be.
-        design_effect: of the judge's scores, where answers share sources; at least 1.
 
     Raises:
-        TooFewRatedError: fewer than 30 were rated, or all answers if there are fewer.
+        TooFewRatedError: fewer than 20 were rated, or not all answers where there are fewer.
+        TooFewSourcesError
     """
     rated, answers = sum(len(one.rated) for one in strata), sum(len(one.judged) for one in strata)
-    needed = min(LEAST_RATED, answers)
-    if rated < max(needed, LEAST_OF_STRATUM):
-        raise TooFewRatedError(rated, max(needed, LEAST_OF_STRATUM))
+    needed = max(min(LEAST_RATED, answers), LEAST_OF_STRATUM)
+    if rated < needed:
+        raise TooFewRatedError(rated, needed)
+    clustering = _clustering(strata, scale)
     merged = merge_small(strata)
     shares = [len(one.judged) / answers for one in merged]
-    low, high = (-math.inf, math.inf) if scale is None else scale
+    low, high = scale
     power = tuned_power(merged, shares)
     judge_mean = statistics.fmean(value for one in merged for value in one.judged)
     value = _estimate(merged, shares, power, judge_mean)
-    if not low <= value <= high:  # the people's own mean cannot leave the scale
+    if not low <= value <= high:
         power = 0.0
-        value = _estimate(merged, shares, power, judge_mean)
-    parts = [
-        (share**2 * one.left * _residual_variance(one, power) / len(one.rated), len(one.rated) - 1)
+        value = min(high, max(low, _estimate(merged, shares, power, judge_mean)))
+    variance = clustering.answers * _people_variance(merged, shares) / answers + sum(
+        share**2 * one.left * _residual_variance(one, power) / len(one.rated)
         for one, share in zip(merged, shares, strict=True)
+    )
+    interval = _interval(value, variance, rated, answers, clustering, scale)
+    return Corrected(value, *interval, math.sqrt(variance), power, rated, answers, judge_mean)
+
+
+def bias_of_judge(strata: Sequence[Stratum], scale: tuple[float, float]) -> Corrected:
+    """The mean of what the judge says more than the people, with its 95 % interval.
+
+    Its own scale begins where the people would give the greatest score to the answer that the judge likes least, and
+    ends where they would give the least to the one that it likes most.
+
+    Args:
+        scale: of the people's scores.
+
+    Raises:
+        TooFewRatedError: fewer than 20 were rated.
+        TooFewSourcesError
+    """
+    judged, (low, high) = [value for one in strata for value in one.judged], scale
+    rated = sum(len(one.rated) for one in strata)
+    if rated < LEAST_RATED:
+        raise TooFewRatedError(rated, LEAST_RATED)
+    apart = [
+        replace(one, judged=[0.0] * len(one.judged), rated=[(judge - people, 0.0) for people, judge in one.rated])
+        for one in strata
     ]
-    parts.append((max(1.0, design_effect) * _people_variance(merged, shares) / answers, rated - 1))
-    variance = sum(part for part, _ in parts)
-    degrees = variance**2 / sum(part**2 / known for part, known in parts) if variance else float(rated - 1)
-    half = _quantile(degrees) * math.sqrt(variance) + _unseen(merged, shares, power, scale)
-    ends = (max(low, value - half), min(high, value + half))
-    return Corrected(value, *ends, math.sqrt(variance), power, rated, answers, judge_mean, degrees)
+    return corrected_mean(apart, (min(judged) - high, max(judged) - low))
+
+
+def _interval(
+    value: float, variance: float, rated: int, answers: int, clustering: _Clustering, scale: tuple[float, float]
+) -> tuple[float, float]:
+    """As the head of this module has it."""
+    low, high = scale
+    weight = END_WEIGHT * clustering.rated
+    total = rated + 2 * weight
+    center = (rated * value + weight * (low + high)) / total
+    ends = weight**2 * ((low - center) ** 2 + (high - center) ** 2)
+    spread = (rated**2 * variance + rated * (value - center) ** 2 + ends) / total**2
+    worth = min(answers, max(rated, (center - low) * (high - center) / spread))
+    middle = (worth * value + weight * (low + high)) / (worth + 2 * weight)
+    half = t_quantile(clustering.effective - 1) * math.sqrt(spread)
+    return max(low, middle - half), min(high, middle + half)
+
+
+class _Clustering(NamedTuple):
+    """What answers that share sources do to the interval."""
+
+    answers: float
+    """The design effect of the people's scores, if all answers were rated."""
+    rated: float
+    """That of the rated ones."""
+    effective: float
+    """How many clusters of equal size the rated answers come from."""
+
+
+def _clustering(strata: Sequence[Stratum], scale: tuple[float, float]) -> _Clustering:
+    """From the people's scores: a judge who always says the same hides that answers are alike. A source's answers that
+    were not rated are taken to be as alike as those that were, so that the design effect grows with their number."""
+    sources = [source for one in strata for source in one.sources]
+    rated = [source for one in strata for source in one.rated_sources]
+    if not sources:
+        return _Clustering(1.0, 1.0, sum(len(one.rated) for one in strata))
+    effective = effective_clusters(rated)
+    if effective < LEAST_SOURCES:
+        raise TooFewSourcesError(f"{effective:.1f} effective sources, {LEAST_SOURCES} needed")
+    of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
+    sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
+    of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(LEAST_SHARING, of_them) - 1)
+    return _Clustering(min(sharing, max(1.0, of_answers)), of_rated, effective)
 
 
 def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
@@ -117,7 +205,7 @@ def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
     for one, share in zip(strata, shares, strict=True):
         weight = share**2 * one.left / len(one.rated)
         people, judge = zip(*one.rated, strict=True)
-        below += weight * statistics.variance(judge)
+        below += weight * variance_of(judge)
         above += weight * statistics.covariance(people, judge)
     return min(1.0, max(0.0, above / below)) if below else 1.0
 
@@ -128,35 +216,50 @@ def merge_small(strata: Sequence[Stratum]) -> list[Stratum]:
     for one in strata:
         if merged and (len(one.rated) < LEAST_OF_STRATUM or len(merged[-1].rated) < LEAST_OF_STRATUM):
             last = merged.pop()
-            one = Stratum([*last.judged, *one.judged], [*last.rated, *one.rated])
+            one = Stratum([*last.judged, *one.judged], [*last.rated, *one.rated])  # sources are counted in all
         if one.judged:
             merged.append(one)
     return merged
 
 
-def needed_for(
-    half_width: float, answers: int, stddev: float, correlation: float, design_effect: float = 1.0
-) -> int | None:
-    """Answers to rate for an interval that reaches so far to each side; None where even all of them would not do.
+@dataclass(frozen=True)
+class Expected:
+    """What a plan expects of all answers."""
+
+    answers: int
+    mean: float
+    """Of the people's scores, as is the standard deviation."""
+    stddev: float
+    scale: tuple[float, float]
+    design_effect: float = 1.0
+    """If all answers were rated."""
+    sharing: float = 1.0
+    """Answers for each effective source."""
+
+
+def needed_for(half_width: float, expected: Expected, correlation: float) -> int | None:
+    """The fewest answers to rate for an interval of this half width or less; None where even all would not do.
 
     Args:
-        stddev: of the people's scores.
-        correlation: of the judge's scores with them; 0 where nothing is known of it.
+        correlation: of the judge's scores with the people's; 0 where nothing is known of it.
     """
-    quantile = statistics.NormalDist().inv_cdf(1 - EACH_SIDE)
-    allowed = (half_width / quantile) ** 2 - max(1.0, design_effect) * stddev**2 / answers
-    residual = stddev**2 * (1 - correlation**2)
-    if allowed < 0 or (allowed == 0 and residual):
-        return None
-    rated = math.ceil(residual / (allowed + residual / answers)) if residual else 0
-    return min(answers, max(rated, LEAST_RATED))
+    counts = range(min(LEAST_RATED, expected.answers), expected.answers + 1)
+    place = bisect_left(counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation))
+    return counts[place] if place < len(counts) else None
 
 
-def half_width_of(rated: int, answers: int, stddev: float, correlation: float, design_effect: float = 1.0) -> float:
-    """How far the interval reaches to each side when so many are rated; arguments as of `needed_for`."""
-    quantile = statistics.NormalDist().inv_cdf(1 - EACH_SIDE)
-    residual = stddev**2 * (1 - correlation**2) * (1 / rated - 1 / answers)
-    return quantile * math.sqrt(max(1.0, design_effect) * stddev**2 / answers + residual)
+def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
+    """Half of the expected width of the interval when so many answers, drawn at random, are rated; infinite where they
+    come from fewer than two effective sources. The correlation is as of `needed_for`."""
+    part = (rated - 1) / (expected.answers - 1)  # two rated answers share a source as often as any two do
+    effective = rated / (1 + (expected.sharing - 1) * part)
+    if effective < LEAST_SOURCES:
+        return math.inf
+    clustering = _Clustering(expected.design_effect, 1 + (expected.design_effect - 1) * part, effective)
+    residual = (1 - correlation**2) * (1 / rated - 1 / expected.answers)
+    variance = expected.stddev**2 * (clustering.answers / expected.answers + residual)
+    low, high = _interval(expected.mean, variance, rated, expected.answers, clustering, expected.scale)
+    return (high - low) / 2
 
 
 def _estimate(strata: Sequence[Stratum], shares: Sequence[float], power: float, judge_mean: float) -> float:
@@ -167,7 +270,7 @@ def _estimate(strata: Sequence[Stratum], shares: Sequence[float], power: float, 
 
 
 def _residual_variance(one: Stratum, power: float) -> float:
-    return statistics.variance(people - power * judge for people, judge in one.rated)
+    return variance_of([people - power * judge for people, judge in one.rated])
 
 
 def _people_variance(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
@@ -175,29 +278,6 @@ def _people_variance(strata: Sequence[Stratum], shares: Sequence[float]) -> floa
     means = [statistics.fmean(people for people, _ in one.rated) for one in strata]
     center = sum(share * mean for share, mean in zip(shares, means, strict=True))
     inside = sum(
-        share * statistics.variance(people for people, _ in one.rated)
-        for one, share in zip(strata, shares, strict=True)
+        share * variance_of([people for people, _ in one.rated]) for one, share in zip(strata, shares, strict=True)
     )
     return inside + sum(share * (mean - center) ** 2 for share, mean in zip(shares, means, strict=True))
-
-
-def _unseen(
-    strata: Sequence[Stratum], shares: Sequence[float], power: float, scale: tuple[float, float] | None
-) -> float:
-    """What a sample without any difference cannot rule out: the share of answers that may differ all the same.
-
-    Where 0 of n differ, at most 1 - 0.025^(1/n) of all do (C. J. Clopper, E. S. Pearson, Biometrika 26:404-413, 1934).
-    """
-    if scale is None or any(_residual_variance(one, power) for one in strata if one.left):
-        return 0.0
-    alike = len({people for one in strata for people, _ in one.rated}) == 1  # then other answers may differ, too
-    open_to_doubt = 1.0 if alike else sum(share * one.left for one, share in zip(strata, shares, strict=True))
-    rated = sum(len(one.rated) for one in strata)
-    return float(open_to_doubt * (1 - EACH_SIDE ** (1 / rated)) * (scale[1] - scale[0]))
-
-
-def _quantile(degrees: float) -> float:
-    """0.975 of Student's t; degrees need not be a whole number."""
-    from scipy import special  # imported here: it takes long, and few runs need it
-
-    return float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))

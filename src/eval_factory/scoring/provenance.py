@@ -40,7 +40,8 @@ def provenance_of(
         run_id: of the helm-run that made the result.
     """
     data = dataset_files(plan, scenario)
-    endpoint = plan.evaluation.run.target.api_endpoint
+    endpoint, about = plan.evaluation.run.target.api_endpoint, plan.evaluation.task.about
+    replaced = about.access == "public" and plan.evaluation.run.config.params.extra.data_path is not None
     started_at, ended_at = run_environment.began_and_ended(plan.rundir.events, run_id)
     return Provenance(
         eval_factory=__version__,
@@ -64,6 +65,8 @@ def provenance_of(
         seeds=run_environment.SEEDS,
         started_at=started_at,
         ended_at=ended_at,
+        published=None if replaced else about.published,
+        answers_public=None if replaced else about.answers_public,
     )
 
 
@@ -89,7 +92,8 @@ def _code_execution(plan: Plan) -> dict[str, Any] | None:
     found = plugin_output.code_execution(plan.rundir.helm)
     if found is None or plan.evaluation.task.helm.run_spec not in found.run_specs:
         return None
-    return {"confined_by": list(found.by), "still_can": list(found.still_can)}
+    before = {} if found.still_can is None else {"still_can": found.still_can}
+    return {"confined_by": list(found.by), **before}
 
 
 def versions_of_packages() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,13 +11,17 @@ from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.main_metric import chosen_main_metric
+from eval_factory.helm.trivial_answers import LONGEST_LABEL
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.answer_forms import Form, form_of, nothing_is_right
-from eval_factory.scoring.lenient import LENIENT, METRIC, RULE, label_in, lenient_metrics
+from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.refusals import is_refusal
 from eval_factory.scoring.request_states import was_filtered
+
+MAX_IDENTICAL, ENOUGH_TO_TELL = 0.1, 20
+"""Share of the answers that may be equal without a note, and answers from which a share is told."""
 
 REFUSAL_REASON = "refusal"
 """What some gateways give as the reason why an answer ended."""
@@ -54,6 +59,28 @@ def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
 
 
 @dataclass
+class EqualAnswers:
+    """Answers that are the same to different questions, but for case and white space. Only hashes are stored."""
+
+    times: Counter[int] = field(default_factory=Counter)
+    """Hash of an answer -> how often it was given."""
+    question: dict[int, int] = field(default_factory=dict)
+    """The same -> hash of the first question that it was given to."""
+    shared: set[int] = field(default_factory=set)
+    """Of answers to different questions: the same question may be asked several times, and stand in the data twice."""
+
+    def add(self, question: str, answer: str) -> None:
+        text = hash(" ".join(answer.casefold().split()))
+        self.times[text] += 1
+        if self.question.setdefault(text, hash(question)) != hash(question):
+            self.shared.add(text)
+
+    @property
+    def count(self) -> int:
+        return sum(self.times[text] for text in self.shared)
+
+
+@dataclass
 class Readability:
     """What was read from the answers of a run, counted request by request."""
 
@@ -68,6 +95,9 @@ class Readability:
     """Empty where something had to be said, and not because of unfinished thinking."""
     prompt_truncated: set[InstanceKey] = field(default_factory=set)
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
+    same: EqualAnswers = field(default_factory=EqualAnswers)
+    named: set[InstanceKey] = field(default_factory=set)
+    """In whose answers the lenient readings find one option."""
 
     @classmethod
     def of(
@@ -90,6 +120,9 @@ class Readability:
         raw = self.look_up(state) or Raw()
         if raw.stripped:
             self.stripped.add(key)
+        # Equal answers are normal where they are labels: options, a form, or short texts.
+        if self.form is None and not state.output_mapping and key[2] is None and len(answer.strip()) > LONGEST_LABEL:
+            self.same.add(state.instance.input.text, answer)
         found = self.form is not None and bool(answer.strip()) and self.form.reads(state, answer)
         refused = not found and (raw.declined or is_refusal(answer))
         self._rate(key, state, "" if refused else answer)
@@ -103,8 +136,10 @@ class Readability:
         labels = self.form.labels(state) if self.form is not None else {}
         if self.form is not None and labels:
             alone = answer.strip()
-            label = alone if alone in labels else label_in(answer, list(labels))
+            label = alone if alone in labels else label_in(answer, self.form.options(state))
             self.lenient[key] = float(self.form.is_right(state, label))
+            if label is not None:
+                self.named.add(key)
 
     def _unread(self, key: InstanceKey, state: output.RequestState, answer: str, raw: Raw) -> None:
         """Where nothing of a form was found: open text has none."""
@@ -126,6 +161,7 @@ class Readability:
             thinking_unfinished=len(self.unfinished),
             prompt_truncated=len(self.prompt_truncated),
             unreadable=len(self.unparsed | self.unfinished | self.nothing),
+            identical=self.same.count,
         )
 
     def metrics(self, metrics: Sequence[MetricValues]) -> list[MetricValues]:
@@ -147,11 +183,14 @@ class Readability:
         """What a reader has to know of it."""
         answered = instances.requested - instances.failed
         if self.unparsed and self.form is not None:
-            yield Note(
-                Importance.INCOMPLETE,
+            told = (
                 f"{len(self.unparsed)} of {answered} answers are not in the form that the benchmark asks for"
-                f" ({self.form.about}): HELM's metrics read nothing from them",
+                f" ({self.form.about}): HELM's metrics read nothing from them"
             )
+            if self.lenient:
+                read = len(self.unparsed & self.named)
+                told += f"; {read} of them state one option in other words or signs, which {METRIC}{LENIENT} reads"
+            yield Note(Importance.INCOMPLETE, told)
         if self.unfinished:
             cut = f"{len(self.unfinished)} of {answered} answers were cut off while the model was thinking"
             yield Note(Importance.INCOMPLETE, cut)
@@ -161,6 +200,12 @@ class Readability:
             told = f"{cut} to max_length ({length} tokens): the model saw a part of them only"
             yield Note(Importance.INCOMPLETE, told)
         yield from _notes_on_leniency(scores)
+        if answered >= ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
+            yield Note(
+                Importance.DOUBTFUL,
+                f"{instances.identical} of {answered} answers are word for word the answer to another question too: a"
+                " text that fits any question may get good marks",
+            )
         if self.refused:
             declined = (
                 f"{len(self.refused)} of {answered} answers decline to answer; they count as HELM's metrics score them"
@@ -168,10 +213,11 @@ class Readability:
             yield Note(Importance.DOUBTFUL, declined)
         if self.stripped:
             adapter = plan.model.adapter
+            markers = f"{adapter.start_reasoning_token} to {adapter.end_reasoning_token}, or another model's markers"
             yield Note(
                 Importance.DOUBTFUL,
-                f"thinking ({adapter.start_reasoning_token} to {adapter.end_reasoning_token}) was taken out of"
-                f" {len(self.stripped)} of {answered} answers before they were scored: bare HELM scores all of it",
+                f"thinking ({markers}) was taken out of {len(self.stripped)} of {answered} answers before they were"
+                " scored: bare HELM scores all of it",
             )
 
 
@@ -182,8 +228,8 @@ def _notes_on_leniency(scores: Mapping[str, Score]) -> Iterator[Note]:
             yield Note(
                 Importance.INCOMPLETE,
                 f"{label} is {score.value:.4f}, HELM's own value {helm.value:.4f}: a gap of"
-                f" {score.value - helm.value:+.4f} for answers that name the option in other words or signs"
-                f' ("B.", "(B)", "The answer is B"), read by {RULE}',
+                f" {score.value - helm.value:+.4f} for answers that state the option in other words or signs"
+                ' ("B.", "(B)", "The answer is B")',
             )
 
 

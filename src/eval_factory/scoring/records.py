@@ -137,7 +137,7 @@ class InstanceRecords:
             judges={} if failed else self._judges(key),
             unjudged=key in self.tally.unjudged,
             injection=self._signs(state),
-            signs=self.readability.signs_of(key),
+            signs=("empty",) * (key in self.tally.empty) + self.readability.signs_of(key),
             cluster=self.tally.clusters.get(state.instance.id),
             turns=self.answers.turns_of(state),
             reasoning=self.answers.thought_of(answer),

@@ -14,8 +14,6 @@ from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.scores import helm_mean, mean_score
 from eval_factory.tasks.rubric.rubric_case import Criterion, case_bounds, case_score, range_met, share_met
 
-SMALLEST_GROUP = 2
-"""Cases below which a group of criteria is not shown: one case has no interval."""
 TAG = "tag"
 """The field of tags that name none: `axis:accuracy` is of the field axis, `urgent` of this one."""
 
@@ -48,6 +46,12 @@ class JudgedCase:
             range_met(list(one.values())) for one in self.votes
         ]  # fmt: skip
         return case_bounds(self.criteria, ranges)
+
+    def lowest(self, tag: str | None = None) -> float:
+        """The least score that it can have; over the criteria with this tag alone, where one is named."""
+        criteria = [one for one in self.criteria if tag is None or tag in one.tags]
+        found = case_bounds(criteria, [(0.0, 1.0)] * len(criteria))
+        return 0.0 if found is None else found[0]
 
     def tags_of_criteria(self) -> set[str]:
         return {tag for one in self.criteria for tag in one.tags}
@@ -101,9 +105,9 @@ def scores_by_tag(
                 by_tag[tag][key] = score
     found: dict[str, dict[str, dict[str, Score]]] = defaultdict(dict)
     for tag, values in sorted(by_tag.items()):
-        if len(values) >= SMALLEST_GROUP:
-            field, value = field_of(tag)
-            found[field][value] = {metric.label: clipped(mean_score(metric, values))}
+        field, value = field_of(tag)
+        of_tag = replace(metric, lowest={key: cases[key].lowest(tag) for key in values})
+        found[field][value] = {metric.label: clipped(mean_score(of_tag, values))}
     return dict(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from eval_factory.helm import output
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.helm.rubric_annotations import decisions_of, error_of, said_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.groups import Groups
+from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.jury_agreement import family_of
 from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.notes import Importance, Note
@@ -70,8 +70,12 @@ class RubricTally:
             missing = [error_of(one, judge) for one, vote in zip(said, votes, strict=True) if vote[judge] is None]
             self.errors.setdefault(judge, []).extend(missing)
 
-    def tell(self, tally: Tally) -> None:
-        """Which cases have no score, why judges failed, and the fields by which cases are grouped."""
+    def tell(self, tally: Tally, metrics: Iterable[MetricValues]) -> None:
+        """Which cases have no score, why judges failed, the fields by which cases are grouped, and the least score that
+        each case can have."""
+        for metric in metrics:
+            if metric.name == self.metric:
+                metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
         tally.judges = self._counts()
         for judge, reasons in self.errors.items():
             for reason in reasons:
@@ -111,15 +115,22 @@ class RubricTally:
             bounds[self.metric] = found
 
     def with_tags(self, groups: Groups, metric: MetricValues | None, *, failed_as_zero: bool = False) -> Groups:
-        """The groups of cases, clipped as published, and those of criteria."""
+        """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""
+        hidden = dict(groups.hidden)
         scores = {
             name: {value: {label: clipped(score) for label, score in of.items()} for value, of in by_value.items()}
             for name, by_value in groups.scores.items()
         }
         of_criteria = {} if metric is None else scores_by_tag(metric, self.cases, failed_as_zero=failed_as_zero)
-        for name, by_value in of_criteria.items():  # a field of cases and of criteria: the cases' is the plainer one
-            scores[name if name not in scores else f"criterion_{name}"] = by_value
-        return Groups(scores, groups.hidden)
+        of_cases = scores.keys() | hidden.keys()
+        for tag, by_value in of_criteria.items():  # a field of cases and of criteria: the cases' is the plainer one
+            name = f"criterion_{tag}" if tag in of_cases else tag
+            sizes = {value: max(score.stats.count for score in of.values()) for value, of in by_value.items()}
+            if small := [size for size in sizes.values() if size < SMALLEST_GROUP]:
+                hidden[name] = small
+            if shown := {value: of for value, of in by_value.items() if sizes[value] >= SMALLEST_GROUP}:
+                scores[name] = shown
+        return Groups(scores, hidden)
 
     def not_reportable(self, most: float) -> tuple[str, ...]:
         """

@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
+from eval_factory.core.results import UTC_FORMAT
 from eval_factory.core.rundir import sha256_of
 from eval_factory.tasks.framework import framework_path
 
@@ -100,7 +101,7 @@ def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
                     times.append(told[1])
     except OSError:
         return None, None
-    return (_utc(min(times)), _utc(max(times))) if times else (None, None)
+    return (utc_of(min(times)), utc_of(max(times))) if times else (None, None)
 
 
 def _told(line: str) -> tuple[str, float] | None:
@@ -112,5 +113,9 @@ def _told(line: str) -> tuple[str, float] | None:
         return None
 
 
-def _utc(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+def utc_of(seconds: float) -> str | None:
+    """Of seconds since the epoch; None of a number that is no time."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime(UTC_FORMAT)
+    except (OverflowError, OSError, ValueError):
+        return None

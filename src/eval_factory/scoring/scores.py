@@ -84,7 +84,10 @@ def sources_of(metric: MetricValues, instances: Sequence[str]) -> list[str] | No
 
 def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: float) -> Stats:
     sample, sources = sample_of(metric, values)
-    stats = describe(sample, value, metric.scale, sources)
+    lowest = None
+    if metric.lowest is not None:
+        lowest = list({(key[0], key[2]): metric.lowest[key] for key in values}.values())
+    stats = describe(sample, value, metric.scale, sources, lowest)
     trials = trial_means(values)
     if len(trials) < 2:
         return stats

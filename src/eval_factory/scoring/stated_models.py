@@ -7,6 +7,7 @@ nothing but the `model` in its responses says so.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,12 +20,17 @@ from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.run_environment import utc_of
 
 MOST_LISTED = 20
 """Of the models that one endpoint's answers state, and of the ways in which it was asked."""
 LONGEST_MODEL = 200
+FAR_APART_DAYS = 7
+"""Between the first and the last answer, from which on a note says so."""
 
 _PROVIDER = re.compile(r"(?:[a-z]+\.)+(?=[a-z])")
+_REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
+"""Of a repository (`org/model@refs/pr/1`). A name may begin with an @ of its own (`@cf/meta/...`)."""
 _DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
 _MONTH, _DAY = "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12]\\d|3[01])"
 _RELEASE = re.compile(
@@ -35,25 +41,35 @@ _RELEASE = re.compile(
 def same_model(asked: str, stated: str) -> bool:
     """Whether an answer is of the model that was asked for, as far as names tell.
 
-    Case does not count, nor what stands before the model's own name (`openai/`, `us.anthropic.`), nor a release at its
-    end where one of the two names none (`-2024-08-06`, `@20250219`, `-0613`, `-002`, `-latest`). Two different
-    releases are two models.
+    Case does not count, nor what stands before the model's own name (`openai/`, `us.anthropic.`), nor a release or a
+    revision at its end where one of the two names none (`-2024-08-06`, `@20250219`, `-0613`, `-002`; `-latest` and
+    `@main` name none: they move). Two different releases or revisions are two models.
     """
     if asked == stated:
         return True
-    (one, of_one), (other, of_other) = _name_and_release(asked), _name_and_release(stated)
-    return bool(one) and one == other and (of_one == of_other or not of_one or not of_other)
+    (one, *of_one), (other, *of_other) = _name_release_revision(asked), _name_release_revision(stated)
+    return bool(one) and one == other and all(a == b or not a or not b for a, b in zip(of_one, of_other, strict=True))
 
 
-def _name_and_release(model: str) -> tuple[str, str]:
-    name = model.strip().casefold().rpartition("/")[2]
+def _name_release_revision(model: str) -> tuple[str, str, str]:
+    at = _REVISION.fullmatch(model.strip().casefold())
+    if at is None:
+        path, revision = model.strip().casefold(), ""
+    elif _RELEASE.fullmatch(f"@{at[2]}"):
+        path, revision = f"{at[1]}-{at[2]}", ""
+    else:
+        path, revision = at[1], at[2]
+    name = path.rpartition("/")[2]
     provider = _PROVIDER.match(name)
     name = _DEPLOYED_VERSION.sub("", name[provider.end() :] if provider else name)
     release = _RELEASE.search(name)
     if release is None:
-        return name, ""
-    named = release[0][1:]
-    return name[: release.start()], "" if named == "latest" else named
+        return name, "", _fixed(revision)
+    return name[: release.start()], _fixed(release[0][1:]), _fixed(revision)
+
+
+def _fixed(release: str) -> str:
+    return "" if release in ("latest", "main") else release
 
 
 @dataclass
@@ -65,9 +81,13 @@ class _Seen:
     stated: Counter[str] = field(default_factory=Counter)
     sampling: Counter[str] = field(default_factory=Counter)
     """As JSON."""
+    first: float = math.inf
+    last: float = -math.inf
 
     def add(self, answer: Answer, asked: str) -> None:
         self.answers += 1
+        came = answer.created + answer.latency_s
+        self.first, self.last = min(self.first, came), max(self.last, came)
         self.sampling[json.dumps(openai_api.sampling_of(answer.request), sort_keys=True)] += 1
         stated = openai_api.stated_model(answer.response)
         if stated is not None:
@@ -106,6 +126,8 @@ class StatedModels:
                 stated_models=dict(self._seen[role].stated.most_common(MOST_LISTED)),
                 other_model=self._seen[role].other,
                 prompt_sha256=judge_prompts.get(role),
+                first_answer=utc_of(self._seen[role].first),
+                last_answer=utc_of(self._seen[role].last),
             )
             for role, endpoint in self._asked.items()
         }
@@ -141,6 +163,9 @@ def notes_on_models(endpoints: Mapping[str, AskedEndpoint], judges: Collection[s
     for role, endpoint in endpoints.items():
         if endpoint.other_model:
             yield Note(Importance.DOUBTFUL, _what_was_stated(role, endpoint))
+        if endpoint.days >= FAR_APART_DAYS:
+            asked = f"asked over {endpoint.days} days ({endpoint.first_answer} to {endpoint.last_answer})"
+            yield Note(Importance.DOUBTFUL, f"{_who(role)} was {asked}: another one may have been served meanwhile")
     groups: list[list[str]] = []
     for judge in (role for role in endpoints if role in judges):
         model = endpoints[judge].main_model
@@ -158,14 +183,17 @@ def notes_on_models(endpoints: Mapping[str, AskedEndpoint], judges: Collection[s
             yield Note(Importance.DOUBTFUL, f"{which}: their agreement says nothing")
 
 
+def _who(role: str) -> str:
+    return "the model" if role == MODEL_ROLE else f"judge {role}"
+
+
 def _what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
-    who = "the model" if role == MODEL_ROLE else f"judge {role}"
     others = [
         f"{stated} ({count})"
         for stated, count in endpoint.stated_models.items()
         if not same_model(endpoint.model, stated)
     ]
     return (
-        f"{who}: {endpoint.other_model} of {endpoint.answers} answers state another model than {endpoint.model},"
+        f"{_who(role)}: {endpoint.other_model} of {endpoint.answers} answers state another model than {endpoint.model},"
         f" which was asked for: {', '.join(others)}"
     )

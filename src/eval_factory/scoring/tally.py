@@ -130,6 +130,9 @@ def tally_requests(
                 jury.count(tally, key, state)
     if jury is not None:
         tally.judges = jury.counts(plan)
+        for judge in tally.judges:  # a judge that failed at first is not the last one of the report
+            if judge in tally.ratings.by_judge:
+                tally.ratings.by_judge[judge] = tally.ratings.by_judge.pop(judge)
     return tally
 
 
@@ -207,6 +210,7 @@ class _Jury:
         text = text_of(state)
         empty = says_nothing(text)
         tally.injected += bool(injection_signs(text))
+        tally.ratings.lengths[key] = len(text)
         heard = False
         for judge, name in self.names.items():
             ratings = output.ratings_of(state.annotations, self.of_run, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,19 +41,23 @@ class _Tally:
 
 
 def with_costs(usage: Usage, plan: Plan, run_id: str) -> Usage:
-    """The same with what answers cost, as far as it is known."""
+    """The same with what answers cost, as far as it is known, and with the judges in the order of the plan."""
     costs = tally_costs(plan.rundir.cache_db, table_prices(plan))
     hosted = hosted_roles(plan)
+    asked = [endpoint.role for endpoint in plan.endpoints]
     return replace(
         usage,
-        this_run=_priced(usage.this_run, costs, run_id),
-        all_runs=_priced(usage.all_runs, costs, None),
+        this_run=_priced(usage.this_run, costs, run_id, asked),
+        all_runs=_priced(usage.all_runs, costs, None, asked),
         cost_unknown=why_unknown(costs, lambda role: unknown_price(hosted[role]) if role in hosted else None),
     )
 
 
-def _priced(spent: SpentByRole, costs: Mapping[RunAndRole, CostTally], run_id: str | None) -> SpentByRole:
-    roles = {role: replace(one, cost=chosen(costs, run_id, role)) for role, one in spent.roles.items()}
+def _priced(
+    spent: SpentByRole, costs: Mapping[RunAndRole, CostTally], run_id: str | None, asked: Sequence[str]
+) -> SpentByRole:
+    order = [role for role in (*asked, *spent.roles) if role in spent.roles]
+    roles = {role: replace(spent.roles[role], cost=chosen(costs, run_id, role)) for role in order}
     return SpentByRole(replace(spent.total, cost=chosen(costs, run_id, None)), roles)
 
 

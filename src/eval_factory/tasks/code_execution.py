@@ -35,6 +35,12 @@ def needs_permission(run_spec: str, spec: RunSpec) -> bool:
     return bool(spec.executes) and run_spec not in NEEDS_NO_PERMISSION
 
 
+def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
+    """Whether programs of the model's are executed here; SQL is not: its processes only read."""
+    executes = executed_by(run_spec, arguments)
+    return bool(executes.keys() - {"SQL"}) and run_spec not in NOT_CONFINED
+
+
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
     """A sentence on what is executed, and where."""
     places = "; ".join(f"{what}, in HELM's {place}" for what, place in executes.items())

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from eval_factory.core.frozen_record import frozen_record
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.plain_yaml import parse_own
 
 FILE_NAME = "framework.yml"
 DATA_PATH = "data_path"
 """The parameter that names the files of a user's own."""
-CHECKED = Path(__file__).with_name("framework_checked.json")
-"""The same, read and checked, with the SHA-256 of the file that scripts/make_framework_checked.py made it of."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class _Part:
-    """A part of the file. pydantic checks a file that is not as it came with the program: `framework_file.py`."""
+    """A part of the file. A test checks types and values with pydantic, which is too slow for every command."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
-    """A key that it does not know is a mistake, not ignored."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class FrameworkInfo(_Part):
     name: str
     pkg_name: str
@@ -37,7 +33,7 @@ class FrameworkInfo(_Part):
     url: str
 
 
-@frozen_record
+@dataclass(frozen=True)
 class NumbersOf(_Part):
     """A column of whole numbers in a table of the same folder."""
 
@@ -45,7 +41,7 @@ class NumbersOf(_Part):
     column: str
 
 
-@frozen_record
+@dataclass(frozen=True)
 class FileLayout(_Part):
     """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
@@ -106,7 +102,7 @@ class FileLayout(_Part):
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
 
-@frozen_record
+@dataclass(frozen=True)
 class ScenarioParameter(_Part):
     """A value of `params.extra` that a task's scenario accepts."""
 
@@ -128,7 +124,7 @@ class ScenarioParameter(_Part):
         return not (self.required or self.fixed or self.path)
 
 
-@frozen_record
+@dataclass(frozen=True)
 class ClusterRule(_Part):
     """How the source is found that an instance shares with others (`scoring/clusters.py`): by `field` or by `text`."""
 
@@ -162,8 +158,15 @@ class ClusterRule(_Part):
         if any(looks_up) and not (all(looks_up) and self.text is not None):
             raise ValueError("`records`, `key` and `labels` belong together, and to `text`")
 
+    def found_in(self, text: str, fields: Mapping[str, Any]) -> str | None:
+        """What `field` or `text` finds in an instance; None: nothing."""
+        if self.field is not None:
+            return None if fields.get(self.field) is None else str(fields[self.field])
+        match = re.search(self.text or "", text)
+        return None if match is None else match[1]
 
-@frozen_record
+
+@dataclass(frozen=True)
 class HelmEntry(_Part):
     """How HELM knows a task."""
 
@@ -201,7 +204,7 @@ class HelmEntry(_Part):
         return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None
 
 
-@frozen_record
+@dataclass(frozen=True)
 class About(_Part):
     """What `ls` shows of a task."""
 
@@ -214,9 +217,19 @@ class About(_Part):
     licence: str | None = None
     revision: str | None = None
     size_mb: float | None = None
+    published: str | None = None
+    """The month by which the paper or the data were public, `YYYY-MM`; None where nobody has established it."""
+    label_noise: tuple[float, float] | None = None
+    """The least and the greatest share that wrong labels cost a model that is right, by `label_audit`."""
+    label_audit: str | None = None
+
+    @property
+    def answers_public(self) -> bool | None:
+        """Whether everybody can read the answers, so that a model may have been trained on them."""
+        return None if self.access == "unknown" else self.access == "public"
 
 
-@frozen_record
+@dataclass(frozen=True)
 class JudgeDefault(_Part):
     """A judge of the default jury; `api_key` names the parameter of `params.extra` that names its variable."""
 
@@ -224,7 +237,7 @@ class JudgeDefault(_Part):
     api_key: str
 
 
-@frozen_record
+@dataclass(frozen=True)
 class OAuthService(_Part):
     """Where a service gives tokens, and for what, unless the environment says otherwise."""
 
@@ -232,7 +245,7 @@ class OAuthService(_Part):
     scope: str | None = None
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Task(_Part):
     """One entry of `evaluations`."""
 
@@ -251,7 +264,7 @@ class Task(_Part):
         return self.defaults["config"].get("params", {}).get("extra", {}).get(parameter)
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Defaults(_Part):
     command: str
     config: dict[str, Any]
@@ -262,7 +275,7 @@ class Defaults(_Part):
     """Of a target's server."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Framework(_Part):
     """The whole file."""
 
@@ -289,24 +302,37 @@ def framework_path(package: Path = _PACKAGE) -> Path:
 
 @lru_cache(maxsize=1)
 def load_framework() -> Framework:
-    """Read and check the file once per process. As it comes with the program it has been checked already."""
-    content, checked = framework_path().read_bytes(), json.loads(CHECKED.read_bytes())
-    if checked["sha256"] == sha256(content).hexdigest():
-        return framework_of(checked["framework"])
-    from eval_factory.tasks.framework_file import read  # imported here, with the models: no other file needs them
+    """Read the file once per process.
 
-    return read(content.decode("utf-8"))
+    Raises:
+        ConfigError: somebody changed it so that it cannot be read: a key is missing, or nobody knows it.
+    """
+    path = framework_path()
+    try:
+        return framework_of(parse_own(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 
 def framework_of(told: Mapping[str, Any]) -> Framework:
-    """The records of a document that is known to be right."""
-    return Framework(
-        framework=FrameworkInfo(**told["framework"]),
-        defaults=Defaults(**told["defaults"]),
-        judges={name: JudgeDefault(**judge) for name, judge in told["judges"].items()},
-        oauth={name: OAuthService(**service) for name, service in told["oauth"].items()},
-        evaluations=tuple(_task(task) for task in told["evaluations"]),
-    )
+    """The records of a document.
+
+    Raises:
+        TypeError, LookupError, AttributeError: a key is missing, or unknown, or stands for another kind of value.
+        ValueError: a cluster is declared wrongly.
+    """
+    parts = {
+        "framework": FrameworkInfo(**told["framework"]),
+        "defaults": Defaults(**told["defaults"]),
+        "judges": {name: JudgeDefault(**judge) for name, judge in told["judges"].items()},
+        "oauth": {name: OAuthService(**service) for name, service in told["oauth"].items()},
+        "evaluations": tuple(_task(task) for task in told["evaluations"]),
+    }
+    framework = Framework(**{**told, **parts})
+    for task in framework.evaluations:
+        if task.helm.cluster is not None:
+            task.helm.cluster.check()
+    return framework
 
 
 def _task(told: Mapping[str, Any]) -> Task:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+from eval_factory.core.results import Floor
+
 FILE_NAME = "known_floors.json"
-
-
-@dataclass(frozen=True)
-class KnownFloor:
-    """Of one metric, as `Floor` in core/results.py has it."""
-
-    best: str
-    value: float
-    instances: int
-    answers: Mapping[str, float]
-    lower_is_better: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,7 +20,7 @@ class KnownSet:
     """One data set."""
 
     task: str
-    floors: Mapping[str, KnownFloor]
+    floors: Mapping[str, Floor]
     """By the label of the score."""
 
 
@@ -46,13 +38,15 @@ class KnownFloors:
         """Raises TypeError, KeyError or ValueError where the text is no such table."""
         document: dict[str, Any] = json.loads(text)
         sets = {
-            sha256: KnownSet(one["task"], {label: KnownFloor(**floor) for label, floor in one["floors"].items()})
+            sha256: KnownSet(one["task"], {label: Floor(**floor) for label, floor in one["floors"].items()})
             for sha256, one in document["sets"].items()
         }
         return cls(document["errata_version"], sets)
 
     def text(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
+        """A line for each metric."""
+        text = json.dumps(asdict(self), ensure_ascii=False, indent=1)
+        return re.sub(r"\n(?: {5,}| {4}(?=\}))", "", text) + "\n"
 
 
 def known_floors(data_sha256: str) -> KnownSet | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.code_execution import wrong_processor
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
@@ -42,7 +42,7 @@ ENDPOINT_TYPES = ["chat", "completions"]
 TAG = "helm"
 
 
-@frozen_record
+@dataclass(frozen=True)
 class RunEntry:
     """The name of a run spec and its arguments, as written."""
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-from eval_factory.core.frozen_record import frozen_record
 
 JURY_PARAMETER = "jury_config_path"
 """The parameter of run specs whose jury the user can choose."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class RunSpec:
     """One run spec as the index knows it. What is not known is None or empty."""
 
@@ -62,7 +61,7 @@ class RunSpec:
         return JURY_PARAMETER in self.known_parameters
 
 
-@frozen_record
+@dataclass(frozen=True)
 class RunSpecIndex:
     """Every run spec of one version of HELM."""
 

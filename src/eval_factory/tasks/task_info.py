@@ -58,6 +58,12 @@ class TaskInfo:
     instances: int | None
     """Of the test split; None where nobody has counted them."""
     size_mb: float | None
+    published: str | None
+    """The month by which it was public, `YYYY-MM`; None where nobody has established it."""
+    answers_public: bool | None
+    """Whether everybody can read its answers."""
+    label_noise: tuple[float, float] | None
+    """The least and the greatest share that wrong labels cost a model that is right; None where no audit is known."""
     tags: tuple[str, ...]
     parameters: Mapping[str, ParameterInfo]
     tried: str | None
@@ -98,6 +104,9 @@ def task_info(task: Task) -> TaskInfo:
         revision=about.revision,
         instances=about.instances,
         size_mb=about.size_mb,
+        published=about.published,
+        answers_public=about.answers_public,
+        label_noise=about.label_noise,
         tags=about.tags,
         parameters={name: _parameter(task, name) for name in helm.parameters},
         tried=about.tried,

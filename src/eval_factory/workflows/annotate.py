@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from eval_factory.analysis.annotation_returns import read_returns
@@ -26,12 +26,19 @@ from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.clinician_results import Clinicians
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rated_answers import Asked, Shown, asked_of
-from eval_factory.core.results import InstanceRecord
+from eval_factory.core.results import InstanceRecord, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
-from eval_factory.report.checksums import forget_checksums, write_checksums
+from eval_factory.report.checksums import (
+    ChecksumsError,
+    digests_of,
+    forget_checksums,
+    read_checksums,
+    write_checksums,
+)
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.recollect import recollected, state_of
+from eval_factory.workflows.resume import digest_of_state, remember
 
 MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
@@ -104,8 +111,11 @@ def export_sheets(folder: Path, options: SheetOptions) -> Exported:
     rated = read_annotations(rundir.ratings).rated_answers
     chosen = _chosen(stored, options, draw, rated)
     kept = rundir.sample(chosen.sample.id)
-    rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-    write_atomic(kept, json.dumps(chosen.sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
+    with rundir.locked():
+        rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        write_atomic(kept, json.dumps(chosen.sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
+        if before := _listed(rundir):
+            _write_checksums_of(rundir, [kept], before, stored.result.provenance)
     for name in names:
         order = order_of([one.code for one in chosen.sample.answers], chosen.sample.id, name)
         for kind, write in (("csv", csv_sheet), ("html", rater_form)):
@@ -178,10 +188,13 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
         if not returned.ratings:
             raise ConfigError(f"{', '.join(map(str, files))}: no row has a rating, so there is nothing to import")
         both = read_annotations(rundir.ratings).with_returned(samples, returned.ratings)
-        with _given_back_on_failure(rundir):
+        changed = [rundir.ratings, *(rundir.root / name for name in MADE_ANEW)]
+        with _given_back_on_failure(rundir, changed):
+            before = _listed(rundir)
             forget_checksums(rundir)
             write_atomic(rundir.ratings, both.as_lines(), mode=PRIVATE)
             notes = make_anew(rundir, stored)
+            _write_checksums_of(rundir, changed, before, stored.result.provenance)
     return Imported(len(returned.ratings), returned.empty, load_result(folder), notes)
 
 
@@ -206,23 +219,51 @@ def make_anew(rundir: RunDir, stored: StoredResult) -> tuple[str, ...]:
 
     Returns notes on what could not be made again.
     """
-    runs = [rundir.root / name for name in state_of(rundir).runs]
     with recollected(rundir, stored) as made:
         for name in reversed(MADE_ANEW):
             _copy(made.rundir.root / name, rundir.root / name)
-        notes = made.notes
-    write_checksums(rundir, runs, load_result(rundir.root).result)
-    return notes
+        return made.notes
 
 
 def _copy(source: Path, target: Path) -> None:
     write_atomic(target, source.read_text(encoding="utf-8"), mode=source.stat().st_mode & 0o777)
 
 
+def _listed(rundir: RunDir) -> dict[str, str]:
+    """What SHA256SUMS says; nothing where it is not there."""
+    try:
+        return read_checksums(rundir.checksums)
+    except (OSError, ChecksumsError):
+        return {}
+
+
+def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping[str, str], then: Provenance) -> None:
+    """Checksums, and what the folder remembers of its files, with those of the files that have changed.
+
+    Every other file keeps the checksum that it had: what somebody altered before is found afterwards, too.
+
+    Args:
+        before: what SHA256SUMS said.
+        then: of the result, before anything was changed.
+    """
+    names = {rundir.attestation.name, *(path.relative_to(rundir.root).as_posix() for path in changed)}
+    known = {name: digest for name, digest in before.items() if name not in names}
+    state, result = state_of(rundir), load_result(rundir.root).result
+    runs = [rundir.root / name for name in state.runs]
+    digests = {**known, **digests_of(rundir, runs, known)}
+    if state.inputs == state.digest_of_inputs(vars(then)):
+        program = None if rundir.evaluation_config in changed else state.program  # a result that no run wrote
+        state = replace(state, program=program).of_files(digests, rundir)
+        remember(rundir, state.sealed(vars(result.provenance)))
+        digests |= digest_of_state(rundir)
+    forget_checksums(rundir)
+    write_checksums(rundir, runs, result, digests)
+
+
 @contextmanager
-def _given_back_on_failure(rundir: RunDir) -> Iterator[None]:
+def _given_back_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[None]:
     """What an import changes is as it was where it cannot be finished."""
-    files = [rundir.ratings, *(rundir.root / name for name in MADE_ANEW), rundir.attestation, rundir.checksums]
+    files = [*changed, rundir.run_state, rundir.attestation, rundir.checksums]
     before = rundir.annotations / ".before-import"
     shutil.rmtree(before, ignore_errors=True)
     before.mkdir(mode=PRIVATE_FOLDER)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.plan.run_plan import Plan
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
 
-@frozen_record
+@dataclass(frozen=True)
 class RunContext:
     """An output folder that this process holds, and where what happens is told."""
 

@@ -11,7 +11,7 @@ from eval_factory.config.merge import Source
 from eval_factory.config.rules import data_faults
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import Plan, make_plan, shards_of
+from eval_factory.plan.run_plan import Plan, make_plan, shards_of, where_keys_go
 from eval_factory.report.yaml_text import to_yaml
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
@@ -28,7 +28,7 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug)
     show_warnings(evaluation, screen)
-    text = preview(evaluation, argv) + shards_text(plan)
+    text = preview(evaluation, argv, where_keys_go(plan.endpoints)) + shards_text(plan)
     if evaluation.executor.is_slurm:
         from eval_factory.workflows.suite.slurm_run import job_script  # imports what asks endpoints
 
@@ -37,8 +37,10 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
     return DryRun(own_lines(text), tuple(data_faults(evaluation.task, evaluation.run.config.params.extra)))
 
 
-def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
-    """The rendered configuration, the source of each value that is not a default, what is noted, the command."""
+def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = ()) -> str:
+    """The rendered configuration, the source of each value that is not a default, what is noted, where keys go, the
+    command.
+    """
     lines = ["# rendered configuration"]
     lines.append(to_yaml(evaluation.as_dict()).rstrip())
     lines.append("\n# values that are not defaults")
@@ -52,6 +54,7 @@ def preview(evaluation: Evaluation, argv: Sequence[str]) -> str:
     if evaluation.task.about.notes:
         lines.append("\n# notes")
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
+    lines += ["\n# keys", *(f"#   {line}" for line in keys)] if keys else []
     lines.append("\n# command")
     lines.append(shlex.join(argv))
     return "\n".join(lines) + "\n"

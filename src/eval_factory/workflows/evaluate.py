@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
 from eval_factory.core import events as event_names
+from eval_factory.core import sandbox
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
@@ -29,6 +30,7 @@ from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cann
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
 from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
+from eval_factory.tasks.code_execution import needs_sandbox
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext, hold, show_warnings
 from eval_factory.workflows.failures import (
@@ -46,8 +48,14 @@ from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
 from eval_factory.workflows.report_ahead import FOUND_AHEAD, NEEDED_TO_REPORT, commit_of_this
-from eval_factory.workflows.resume import DataRead, digest_of_state, finished_run, read_state, remember
-from eval_factory.workflows.unchanged import Written, digest_of_inputs, unchanged_result, written_before
+from eval_factory.workflows.resume import DataRead, digest_of_state, ended_run, finished_run, read_state, remember
+from eval_factory.workflows.unchanged import (
+    Written,
+    digest_of_given,
+    program_of_this,
+    unchanged_result,
+    written_before,
+)
 
 if TYPE_CHECKING:
     from eval_factory.workflows.sharding.ask_in_shards import Asked
@@ -61,8 +69,6 @@ class Ran:
     run_id: str
     wall_s: float
     """As the result states it, and no digit more: what is remembered and what is reported are the same number."""
-    inputs: str | None = None
-    """What its collection read beside the folder, where it was collected before."""
 
 
 def evaluate(
@@ -139,12 +145,15 @@ def confined(evaluation: Evaluation) -> bool:
 def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
     """
     Raises:
-        PrerequisiteError: the user's own data are not as the task needs them, or a package is missing.
+        PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is missing.
     """
     wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
-    look_for_packages(plan.task_name, evaluation.task.helm.run_spec)
+    helm = evaluation.task.helm
+    look_for_packages(plan.task_name, helm.run_spec)
+    if needs_sandbox(helm.run_spec, helm.arguments):
+        sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
 
 
 def refuse_to_ask(plan: Plan, options: Options) -> None:
@@ -165,14 +174,12 @@ def finished_before(plan: Plan, read: DataRead) -> Ran | None:
     folders = finished_run(plan, state, read)
     if state is None or folders is None:
         return None
-    return Ran(tuple(folders), state.run_id, state.wall_s, state.inputs)
+    return Ran(tuple(folders), state.run_id, state.wall_s)
 
 
 def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: Written | None) -> Evaluated | None:
     """The result of a finished run where collecting it again would write what is there; None where it is to be done."""
-    result = unchanged_result(
-        plan, ran.folders, before, context.redactor, run_id=ran.run_id, inputs=ran.inputs, git_hash=commit_of_this()
-    )
+    result = unchanged_result(plan, ran.folders, before, context.redactor, git_hash=commit_of_this())
     if result is None:
         context.log.info("this run is complete already: only collected again")
         context.show("this run is complete already: collecting its results again (--fresh starts over)")
@@ -286,10 +293,10 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
         given=plan.evaluation.as_given(),
     )
     complete = not result.something_to_ask
-    made = result.provenance
     digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
-    inputs = digest_of_inputs(plan, made.dataset_files, (made.started_at, made.ended_at), commit, digests)
-    remember(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read, inputs=inputs)
+    state = ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
+    state = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(digests, plan.rundir)
+    remember(plan.rundir, state.sealed(vars(written.provenance)))
     write_checksums(plan.rundir, ran.folders, written, {**digests, **digest_of_state(plan.rundir)})
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     return _evaluated(context, plan, result, written)

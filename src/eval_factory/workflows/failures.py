@@ -105,8 +105,14 @@ def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> Eva
     entry = plan.evaluation.task.helm
     if error is not None and entry.any_run_spec and kind in ARGUMENT_ERRORS:
         return ConfigError(_no_run_of(plan, error))
-    shown = "\n".join(f"  | {line}" for line in tail)
-    return HelmError(f"helm-run ended with {returncode}:\n{shown}\n  log: {plan.rundir.helm_log}")
+    return HelmError(f"{how_it_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}")
+
+
+def how_it_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
+    """With its last words, if it had any."""
+    ended = f"{program} was killed by signal {-returncode}" if returncode < 0 else f"{program} ended with {returncode}"
+    said = [f"  | {line}" for line in tail if line.strip()]
+    return "\n".join([f"{ended}:", *said] if said else [f"{ended} and printed nothing"])
 
 
 def _no_run_of(plan: Plan, error: str) -> str:

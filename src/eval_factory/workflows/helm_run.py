@@ -13,9 +13,9 @@ from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import events as event_names
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
-from eval_factory.core.kernel_sandbox import keep_memory_private
 from eval_factory.executors.base import Executor, ProcessSpec, ignore
 from eval_factory.executors.environment import child_environment
+from eval_factory.plan.run_plan import oauth_of
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.failures import blocked_places
 
@@ -67,8 +67,6 @@ def run_helm(
     """
     from eval_factory.executors import local  # imported here, with what it shows: a finished run starts nothing
 
-    if evaluation.run.config.params.extra.allow_code_execution:
-        keep_memory_private()  # what is executed is confined; where it cannot be, this process has keys too
     run_id = run_id or uuid.uuid4().hex
     env = environment_of(context, evaluation, replace(settings, run_id=run_id, parent=os.getpid()))
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
@@ -83,7 +81,7 @@ def run_helm(
     for service in evaluation.oauth_services():  # helm-run may have had new ones
         from eval_factory.endpoint import sign_in
 
-        context.redactor.learn(sign_in.kept_token(service) or "")
+        context.redactor.learn(sign_in.kept_token(oauth_of(evaluation, service), context.env) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
     for place in blocked_places(ended.events):
         context.log.warning("offline: something wanted %s; it was not contacted", place)

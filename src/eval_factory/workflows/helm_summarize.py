@@ -10,6 +10,7 @@ from eval_factory.executors.base import ProcessSpec
 from eval_factory.executors.environment import child_environment
 from eval_factory.executors.process import run_logged
 from eval_factory.workflows.context import RunContext
+from eval_factory.workflows.failures import how_it_ended
 
 SUMMARIZE_TRIES = 2
 
@@ -33,6 +34,5 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
         if finished.returncode == 0:
             return
         context.log.warning("helm-summarize ended with %d", finished.returncode)
-    shown = "\n".join(f"  | {line}" for line in finished.tail)
     named = f"\n  log: {log}" if keeps_log else ""
-    raise HelmError(f"helm-summarize ended with {finished.returncode}:\n{shown}{named}")
+    raise HelmError(f"{how_it_ended('helm-summarize', finished.returncode, finished.tail)}{named}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.result_views import ResultViews
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eval_factory.executors.program_ahead import ProgramAhead
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Options:
     """How to run, beside what to run."""
 
@@ -40,7 +40,7 @@ class Options:
     """Has begun already what may become helm-run; whoever began it ends it where it did not."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class DryRun:
     """What a run would do, found out without starting or writing anything."""
 
@@ -50,7 +50,7 @@ class DryRun:
     """What is wrong with the user's own data: a run would end with it."""
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Submitted:
     """A run that goes on in Slurm when the command has returned."""
 
@@ -60,7 +60,7 @@ class Submitted:
     """For the screen: its first line says what was done, the others what to do next."""
 
 
-@frozen_record
+@dataclass(frozen=True, repr=False)
 class Evaluated(ResultViews):
     """A result that was written."""
 

@@ -15,6 +15,7 @@ from eval_factory.config.load import load_run_config
 from eval_factory.config.rules import BENCHMARK
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.own_files import is_within
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import Provenance, TaskResult
@@ -63,9 +64,13 @@ def state_of(rundir: RunDir) -> RunState:
     state = read_state(rundir)
     if state is None:
         raise PrerequisiteError(f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again")
-    if not state.runs or not all(isinstance(name, str) and leads_inside(name) for name in state.runs):
+    if not state.runs or not all(isinstance(name, str) and _is_own(rundir, name) for name in state.runs):
         raise PrerequisiteError(f"{rundir.run_state}: runs: names no folder in this one")
     return state
+
+
+def _is_own(rundir: RunDir, name: str) -> bool:
+    return leads_inside(name) and is_within(rundir.root / name, rundir.helm)
 
 
 def stored_document(rundir: RunDir) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Request
+from eval_factory.config.merge import is_credential
 from eval_factory.config.rules import own_data_of
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError
@@ -105,12 +106,12 @@ def run_config_again(document: Mapping[str, Any], target: Path, stored: StoredRe
 
 
 def without_nulls(tree: Any) -> Any:
-    """A null is the same as nothing, which is what a person would write."""
+    """A null is the same as nothing, which is what a person would write; but that of a credential says: send no key."""
     if isinstance(tree, Mapping):
         return {
             name: value if name.startswith(USERS_OWN) else without_nulls(value)
             for name, value in tree.items()
-            if value is not None
+            if value is not None or is_credential(name)
         }
     return tree
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,12 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.framework import DATA_PATH
+
+OF_INPUTS = (
+    "eval_factory", "python", "platform", "framework_sha256", "lock_sha256", "git_hash", "dataset_files", "started_at",
+    "ended_at",
+)  # fmt: skip
+"""Fields of the provenance: the program, the machine, the data, and when helm-run told its first and last event."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,31 @@ class RunState:
     data_bundle: Mapping[str, Any] | None = None
     data_files: Mapping[str, str] = field(default_factory=dict)
     all_files: bool | None = None
+    program: str | None = None
+    """SHA-256 of the program that collected (`unchanged.program_of_this`)."""
+    given: str | None = None
+    """SHA-256 of what the user had set."""
+    files: Mapping[str, str] | None = None
+    """Path in the output folder -> SHA-256, of every file of the result that is written before this one; None where an
+    earlier version collected."""
     inputs: str | None = None
-    """`unchanged.digest_of_inputs` of the collection; None where an earlier version collected."""
+    """`digest_of_inputs` of the collection; None where an earlier version collected."""
+
+    def of_files(self, digests: Mapping[str, str], rundir: RunDir) -> RunState:
+        """With the digests of the result's files; this one, and what is made of it, are not among them."""
+        made_after = {file.name for file in (rundir.run_state, rundir.attestation)}
+        return replace(self, files={name: digest for name, digest in digests.items() if name not in made_after})
+
+    def digest_of_inputs(self, provenance: Mapping[str, Any]) -> str:
+        """SHA-256 of all that the collection read and wrote, as far as it is remembered here and in the provenance.
+
+        SHA256SUMS alone can be written again by anybody.
+        """
+        inputs = [asdict(replace(self, inputs=None)), {name: provenance[name] for name in OF_INPUTS}]
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
+
+    def sealed(self, provenance: Mapping[str, Any]) -> RunState:
+        return replace(self, inputs=self.digest_of_inputs(provenance))
 
 
 def versions() -> dict[str, str]:
@@ -70,16 +100,11 @@ def finished_run(plan: Plan, state: RunState | None, read: DataRead) -> list[Pat
     return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
 
 
-def remember(
-    plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead,
-    inputs: str | None = None,
-) -> None:  # fmt: skip
-    """Write down that a run ended.
-
-    Args:
-        inputs: what its collection read beside the folder (`unchanged.digest_of_inputs`).
-    """
-    state = RunState(
+def ended_run(
+    plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead
+) -> RunState:
+    """A run that has just ended."""
+    return RunState(
         identity=plan.identity,
         versions=versions(),
         run_id=run_id,
@@ -89,9 +114,12 @@ def remember(
         data_bundle=read.bundle,
         data_files=read.own,
         all_files=read.all_files,
-        inputs=inputs,
     )
-    write_atomic(plan.rundir.run_state, json.dumps(asdict(state), indent=2))
+
+
+def remember(rundir: RunDir, state: RunState) -> None:
+    """Write down that a run ended."""
+    write_atomic(rundir.run_state, json.dumps(asdict(state), indent=2))
 
 
 def digest_of_state(rundir: RunDir) -> dict[str, str]:

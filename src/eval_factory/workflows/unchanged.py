@@ -23,6 +23,7 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums
 from eval_factory.tasks.framework import framework_path
+from eval_factory.workflows.resume import RunState, read_state
 
 COMPILED = (".pyc", ".pyo")
 
@@ -46,32 +47,9 @@ def written_before(rundir: RunDir) -> Written | None:
         return None
 
 
-def digest_of_inputs(
-    plan: Plan, dataset_files: Mapping[str, str], began_and_ended: Sequence[str | None], git_hash: str | None,
-    digests: Mapping[str, str],
-) -> str:  # fmt: skip
-    """SHA-256 of all that a collection reads, and of what it wrote: SHA256SUMS alone can be written again by anybody.
-
-    Args:
-        dataset_files: name -> SHA-256, as in the provenance.
-        began_and_ended: of the helm-run, as its events tell.
-        digests: of the files of the result; what holds this one, or is made of it, does not count.
-    """
-    from eval_factory.scoring import run_environment
-
-    made_after = {file.name for file in (plan.rundir.run_state, plan.rundir.attestation)}
-    inputs = {
-        "program": program_of_this(),
-        "framework": sha256_of(framework_path()),
-        "packages": run_environment.installed_packages(),
-        "machine": [eval_factory.__version__, run_environment.python_version(), run_environment.platform_of_this()],
-        "git_hash": git_hash,
-        "given": plan.evaluation.as_given(),
-        "data": dict(dataset_files),
-        "began_and_ended": list(began_and_ended),
-        "files": {name: digest for name, digest in digests.items() if name not in made_after},
-    }
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
+def digest_of_given(plan: Plan) -> str:
+    """SHA-256 of what the user set."""
+    return hashlib.sha256(json.dumps(plan.evaluation.as_given(), sort_keys=True, default=str).encode()).hexdigest()
 
 
 @cache
@@ -88,20 +66,21 @@ def program_sha256(package: Path) -> str:
 
 
 def unchanged_result(
-    plan: Plan, runs: Sequence[Path], before: Written | None, redactor: Redactor, *, run_id: str, inputs: str | None,
-    git_hash: str | None,
-) -> TaskResult | None:  # fmt: skip
+    plan: Plan, runs: Sequence[Path], before: Written | None, redactor: Redactor, *, git_hash: str | None
+) -> TaskResult | None:
     """The result as it stands, with its checksums in their place again; None where it has to be collected again.
 
     Args:
         before: the checksums, which are gone since.
-        inputs: `digest_of_inputs` when the result was collected.
         git_hash: of the checkout that the program is of, now.
     """
     rundir = plan.rundir
-    if before is None or inputs is None or _digests(rundir, runs, before) != before.digests:
+    state = read_state(rundir)
+    if before is None or state is None or state.inputs is None or _digests(rundir, runs, before) != before.digests:
         return None
-    if inputs != _inputs_now(plan, runs, run_id, git_hash, before.digests) or _holds_a_secret(_texts(rundir), redactor):
+    if state.inputs != _inputs_now(plan, runs, state, git_hash, before.digests):
+        return None
+    if _holds_a_secret(_texts(rundir), redactor):
         return None
     from eval_factory.report.reader import StoredInstances, result_of
 
@@ -118,14 +97,28 @@ def _digests(rundir: RunDir, runs: Iterable[Path], before: Written) -> dict[str,
     return {**digests_of(rundir, runs), rundir.attestation.name: statement}
 
 
-def _inputs_now(plan: Plan, runs: Sequence[Path], run_id: str, git_hash: str | None, digests: Mapping[str, str]) -> str:
+def _inputs_now(
+    plan: Plan, runs: Sequence[Path], state: RunState, git_hash: str | None, digests: Mapping[str, str]
+) -> str:
+    """What `digest_of_inputs` would be of a collection that is done now."""
     from eval_factory.helm import names
+    from eval_factory.scoring import run_environment
     from eval_factory.scoring.provenance import dataset_files
-    from eval_factory.scoring.run_environment import began_and_ended
 
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
-    times = began_and_ended(plan.rundir.events, run_id)
-    return digest_of_inputs(plan, dataset_files(plan, scenario), times, git_hash, digests)
+    started_at, ended_at = run_environment.began_and_ended(plan.rundir.events, state.run_id)
+    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(digests, plan.rundir)
+    return now.digest_of_inputs({
+        "eval_factory": eval_factory.__version__,
+        "python": run_environment.python_version(),
+        "platform": run_environment.platform_of_this(),
+        "framework_sha256": sha256_of(framework_path()),
+        "lock_sha256": run_environment.lock_sha256(),
+        "git_hash": git_hash,
+        "dataset_files": dataset_files(plan, scenario),
+        "started_at": started_at,
+        "ended_at": ended_at,
+    })  # fmt: skip
 
 
 def _texts(rundir: RunDir) -> Iterable[str]:

@@ -15,15 +15,18 @@ from typing import Any
 
 from eval_factory import __version__
 from eval_factory.core.errors import EvalFactoryError, NotReportableError, PrerequisiteError
+from eval_factory.core.own_files import foreign_files
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import SCHEMA_VERSION
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums, statement
 from eval_factory.report.field_differences import Difference, differences, differences_of_files
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.recollect import Recollected, recollected, state_of
 from eval_factory.workflows.resume import read_state, versions
+from eval_factory.workflows.suite.suite_folder import is_suite
 
 NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
@@ -33,6 +36,11 @@ EARLIER_VERSION = (
     "an earlier version of eval-factory wrote it (schema_version {version}; here it is {own}); verify it with that"
     " version, or have the same run command collect it anew"
 )
+NOT_REMEMBERED = (
+    "an earlier version collected it: .run_state.json does not say which files belong to it, so that model_configs/ and"
+    " annotations/ were compared with SHA256SUMS alone"
+)
+MISSING = "missing"
 WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
 """What reading files can raise whose content makes no sense."""
 
@@ -78,9 +86,20 @@ def verify(folder: Path) -> Verified:
     Nothing in the folder is changed; no key, no network and none of the data are needed.
     """
     rundir = RunDir(folder)
+    own = (*rundir.own, *SuiteDir(folder).own)
+    if foreign := [
+        Finding(str(path.relative_to(folder)), "", f"{why}: it was not read")
+        for path, why in foreign_files(folder, own)
+    ]:
+        return Verified(folder, _once(foreign))
     if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
+        if is_suite(SuiteDir(folder)):
+            from eval_factory.workflows.suite.suite_check import verify_suite  # it verifies each of its runs here
+
+            return verify_suite(SuiteDir(folder))
         return Verified(folder, unreadable="is no output folder with a result; it is written when a run ends")
     findings: list[Finding] = []
+    remembered: list[Finding] = []
     notes: list[str] = []
     try:
         _look_at_checksums(rundir, findings, notes)
@@ -89,13 +108,15 @@ def verify(folder: Path) -> Verified:
         findings += _findings_of_statement(rundir, stored)
         findings += _findings_of_run_files(rundir, stored)
         findings += _findings_of_state(rundir, stored)
+        remembered += _findings_of_remembered(rundir, stored, notes)
         with recollected(rundir, stored) as made:
             findings += _findings_of_files(rundir, made, notes, stored)
             findings += _findings_of_completeness(rundir, made)
             notes += made.notes
     except (EvalFactoryError, *WRONG_FILES) as error:
-        return _stopped(folder, findings, notes, error)
-    return Verified(folder, _once(findings), tuple(notes))
+        return _stopped(folder, findings, remembered, notes, error)
+    named = {finding.file for finding in findings}  # where a field is known, the digest of the file says no more
+    return Verified(folder, _once([*findings, *(one for one in remembered if one.file not in named)]), tuple(notes))
 
 
 class _AlteredError(EvalFactoryError):
@@ -138,14 +159,17 @@ def _is_of_this_version(rundir: RunDir) -> bool:
     return written and state is not None and state.versions == versions()
 
 
-def _stopped(folder: Path, findings: list[Finding], notes: list[str], error: Exception) -> Verified:
+def _stopped(
+    folder: Path, findings: list[Finding], remembered: list[Finding], notes: list[str], error: Exception
+) -> Verified:
     """A file makes no sense: where checksums show what was altered, that is said; else that it cannot be verified."""
     said = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
     reason = f"the result cannot be made again: {said}"
-    if findings:
-        return Verified(folder, _once(findings), (*notes, reason))
-    if isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
-        return Verified(folder, (Finding(_file_in(said, folder), "", said),), tuple(notes))
+    if not findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
+        wrong = Finding(_file_in(said, folder), "", said)
+        return Verified(folder, (wrong, *(one for one in remembered if one.file != wrong.file)), tuple(notes))
+    if findings or remembered:
+        return Verified(folder, _once([*findings, *remembered]), (*notes, reason))
     return Verified(folder, (), tuple(notes), reason)
 
 
@@ -184,10 +208,10 @@ def _look_at_checksums(rundir: RunDir, findings: list[Finding], notes: list[str]
 def findings_of_checksums(rundir: RunDir, listed: Mapping[str, str]) -> Iterator[Finding]:
     """Files that are missing, or have another content than SHA256SUMS says."""
     for name, digest in listed.items():
-        path = rundir.root / name
-        if not path.is_file():
+        now = _digest(rundir, name)
+        if now == MISSING:
             yield Finding(name, "", "is missing; SHA256SUMS lists it")
-        elif sha256_of(path) != digest:
+        elif now != digest:
             yield Finding(name, "", "its SHA-256 is another than in SHA256SUMS")
 
 
@@ -203,8 +227,7 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
     except WRONG_FILES as error:
         yield Finding(rundir.attestation.name, "", f"cannot be read: {type(error).__name__}: {error}")
         return
-    present = {name: rundir.root / name for name in subjects}
-    now = {name: sha256_of(path) if path.is_file() else "missing" for name, path in present.items()}
+    now = {name: _digest(rundir, name) for name in subjects}
     again: Any = json.loads(json.dumps(statement(stored.result, now)))
     for name, digest in now.items():
         if subjects[name] != digest:
@@ -216,9 +239,7 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
 def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     """HELM's files, the cache and the list of packages are those that the result names; versions before named none."""
     for name, digest in stored.result.provenance.run_files.items():
-        path = rundir.root / name
-        now = sha256_of(path) if path.is_file() else "missing"
-        if now != digest:
+        if (now := _digest(rundir, name)) != digest:
             said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.run_files) says {digest}"
             yield Finding(name, "", said)
     listed = stored.result.provenance.lock_sha256
@@ -275,7 +296,7 @@ def origin_of(field: str, name: str) -> str:
         return "cache.db and .run_state.json"
     if field.startswith(("provenance.started_at", "provenance.ended_at")):
         return "logs/events.jsonl"
-    return "cache.db" if name.startswith("responses/") else "HELM's files"
+    return "cache.db" if name.startswith("responses/") or field.endswith("_answer") else "HELM's files"
 
 
 def _finding(name: str, one: Difference, origin: str) -> Finding:
@@ -297,6 +318,28 @@ def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding
     for run in state.runs:
         if runs and run not in runs:
             yield Finding(rundir.run_state.name, "runs", f"is {run}, which provenance.run_files does not name")
+
+
+def _findings_of_remembered(rundir: RunDir, stored: StoredResult, notes: list[str]) -> Iterator[Finding]:
+    """Every file of the result, and what else is remembered of its collection, whoever has made SHA256SUMS again."""
+    state = state_of(rundir)
+    if state.files is None or state.inputs is None:
+        notes.append(NOT_REMEMBERED)
+        return
+    made = state.digest_of_inputs(vars(stored.result.provenance))
+    for one in differences(state.inputs, made, "inputs"):
+        yield _finding(rundir.run_state.name, one, "this file and evaluation_config.yaml")
+    for name, digest in state.files.items():
+        if (now := _digest(rundir, name)) != digest:
+            yield Finding(name, "", f"its SHA-256 is {now}, and {rundir.run_state.name} (files) says {digest}")
+
+
+def _digest(rundir: RunDir, name: str) -> str:
+    """The SHA-256 of a file that a list names, where it lies in the folder."""
+    try:
+        return sha256_of(rundir.root / name, rundir.root)
+    except OSError as error:
+        return MISSING if isinstance(error, FileNotFoundError) else f"unknown: it {error.strerror}"
 
 
 def _findings_of_completeness(rundir: RunDir, made: Recollected) -> Iterator[Finding]:

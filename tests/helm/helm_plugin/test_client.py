@@ -128,6 +128,10 @@ def test_two_equal_requests_at_once_are_sent_once(server: ScriptedEndpoint, tmp_
         results = [one.result(30) for one in asked]
     assert [result.completions[0].text for result in results] == ["B"] * 4
     assert len(server.requests) == 1
+    assert sorted(result.cached for result in results) == [False, True, True, True]
+    rows = [(row["key"], row["outcome"], row["attempt"]) for row in response_cache.read_attempts(tmp_path / "cache.db")]
+    (key,) = (row["key"] for row in response_cache.read_answers(tmp_path / "cache.db"))
+    assert rows == [(key, "answered", 1), *[(key, "cached", 0)] * 3], "sent and cached are what was asked"
 
 
 def test_in_an_event_loop_no_more_requests_go_on_than_there_are_places(
@@ -171,6 +175,8 @@ def test_in_an_event_loop_equal_requests_are_sent_once(server: ScriptedEndpoint,
     results = EventLoop(4).run(endpoint.make_request, [REQUEST, REQUEST, *others])
     assert [result.completions[0].text for result in results] == ["p", "p", "other", "last"]
     assert sorted(asked) == ["last", "other", "p"]
+    outcomes = [row["outcome"] for row in response_cache.read_attempts(tmp_path / "cache.db")]
+    assert sorted(outcomes) == ["answered"] * 3 + ["cached"]
 
 
 class OnceTooMany(ScriptedEndpoint):
@@ -522,14 +528,14 @@ def test_when_time_is_over_only_what_is_still_asked_is_refused(
     assert here.limit_reached == "max_wall_s"
 
 
-def test_an_answer_that_does_not_say_what_a_limit_counts_is_the_last(
+def test_an_answer_whose_cost_nobody_knows_is_the_last(
     server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.body = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
-    here = limited(tmp_path, monkeypatch, max_tokens_total=1000)
+    here = limited(tmp_path, monkeypatch, max_cost=1000.0)
     endpoint = here.clients["model"] = endpoint_at(server, tmp_path)
     assert endpoint.make_request(REQUEST).success
-    with pytest.raises(EndpointStopped, match="max_tokens_total"):
+    with pytest.raises(EndpointStopped, match="max_cost"):
         endpoint.make_request(dataclasses.replace(REQUEST, prompt="other"))
     here.tell_limit()
-    assert at("max_tokens_total", tmp_path)[0]["countable"] is False
+    assert at("max_cost", tmp_path)[0]["countable"] is False

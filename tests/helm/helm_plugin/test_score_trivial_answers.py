@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sqlite3
 import time
 from dataclasses import replace
@@ -16,6 +17,7 @@ from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
+from helm.benchmark.metrics.evaluate_reference_metrics import get_rouge_function
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.run_specs import medhelm_run_specs
@@ -33,13 +35,21 @@ from helm.common.request import Request
 
 from eval_factory.core import events
 from eval_factory.core.time_limit import TimeLimit
-from eval_factory.helm import names
+from eval_factory.helm import names, trivial_answers
 from eval_factory.helm.trivial_answers import REFUSAL
 from eval_factory.helm.trivial_scores import TrivialScores, read_trivial_scores
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
-from eval_factory.helm_plugin.score_trivial_answers import BASIC, EXECUTED, FORMS, SQL, clock_for, score_trivial_answers
+from eval_factory.helm_plugin.score_trivial_answers import (
+    BASIC,
+    EXECUTED,
+    FORMS,
+    SQL,
+    SUMMARIES,
+    clock_for,
+    score_trivial_answers,
+)
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.known_floors import known_floors
 
@@ -87,10 +97,11 @@ def means(found: TrivialScores, metric: str = "exact_match") -> dict[str, float]
 
 def test_every_answer_is_scored_by_every_metric(tmp_path: Path) -> None:
     found = scored(tmp_path, yes_no("yes", "no", "yes", "yes"))
-    by_random = means(found).pop("random")
     assert means(found) == {
-        "empty": 0.0, "refusal": 0.0, "majority": 0.75, "always A": 0.75, "always B": 0.25, "random": by_random,
+        "empty": 0.0, "refusal": 0.0, "majority": 0.75, "always A": 0.75, "always B": 0.25, "random": 0.5,
     }  # fmt: skip
+    (by_random,) = (one for one in found.strategies if one.name == "random")
+    assert (by_random.values["exact_match"], by_random.answer, by_random.answers) == ([0.5] * 4, None, None)
     assert means(found, "quasi_exact_match") == means(found)
     assert found.questions == [(f"id{number}", 0, "test") for number in range(4)]
     assert (found.run, found.left_out, found.error) == ("pubmed_qa:model=m", [], None)
@@ -178,7 +189,6 @@ def test_to_a_metric_that_may_look_at_anything_each_question_is_its_own(
         MetricSpec(class_name=BASIC, args={"names": []}),
         MetricSpec(class_name=BASIC, args={"names": ["exact_match", "code_eval_acc"]}),
         MetricSpec(class_name="helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric", args={}),
-        MetricSpec(class_name="helm.benchmark.metrics.summarization_metrics.SummarizationMetric", args={}),
     ],
 )
 def test_what_asks_somebody_or_executes_answers_is_left_alone(
@@ -186,6 +196,57 @@ def test_what_asks_somebody_or_executes_answers_is_left_alone(
 ) -> None:
     monkeypatch.setattr(module, "create_metric", lambda _spec: pytest.fail("it is not made"))
     assert scored(tmp_path, yes_no("yes"), spec).strategies == []
+
+
+DIALOGUE = "{Doctor: How are you? Patient: I cough.}"
+NOTE = "{Patient coughs.}"
+
+
+def of_a_dialogue() -> list[RequestState]:
+    one = Instance(Input(text=DIALOGUE), [Reference(Output(NOTE), [CORRECT_TAG])], split="test", id="id0")
+    return [state_of(one)]
+
+
+def test_a_summary_is_measured_against_the_first_sentences_of_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As HELM's own metric has it, of which neither the download nor the models are touched."""
+    monkeypatch.setattr(module, "create_metric", lambda _spec: pytest.fail("it is not made"))
+    found = scored(tmp_path, of_a_dialogue(), MetricSpec(class_name=SUMMARIES, args={"task": "x"}), name="x:model=m")
+    assert [one.name for one in found.strategies] == ["first sentences", "empty", "refusal"], "what matters most first"
+    (lead,) = (one for one in found.strategies if one.name == "first sentences")
+    assert lead.answer == "{Doctor: How are you?"
+    assert set(means(found, "rouge_1").values()) == {0.0}
+    monkeypatch.setattr(trivial_answers, "_SENTENCE_END", re.compile("$^"))
+    (tmp_path / names.TRIVIAL_SCORES_FILE).unlink()
+    found = scored(tmp_path, of_a_dialogue(), MetricSpec(class_name=SUMMARIES, args={"task": "x"}), name="x:model=m")
+    helms = get_rouge_function("rouge1")(NOTE[1:-1], DIALOGUE[1:-1])
+    assert means(found, "rouge_1")["first sentences"] == helms == pytest.approx(2 * 2 / (2 + 7))
+    assert found.strategies[0].values.keys() == {"rouge_1", "rouge_2", "rouge_l"}
+
+
+def test_words_in_common_are_measured_against_the_first_sentences_too(tmp_path: Path) -> None:
+    spec = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "rouge_l"]})
+    found = scored(tmp_path, of_a_dialogue(), spec, name="x:model=m")
+    assert "first sentences" in means(found, "rouge_l")
+    assert "first sentences" not in means(scored(tmp_path, of_a_dialogue(), EXACT, name="x:model=m"))
+
+
+def test_questions_that_share_a_source_are_known_by_the_framework_or_a_field(tmp_path: Path) -> None:
+    value = MetricSpec(class_name=next(name for name, form in FORMS.items() if form == "value"), args={})
+    limits = {"lower_limit": "1", "upper_limit": "2", "category": "risk"}
+
+    def states(text: str, **extra: str) -> list[RequestState]:
+        made = [replace(question(n, "1", extra_data=limits | extra), input=Input(text=text)) for n in range(4)]
+        return [state_of(one) for one in made]
+
+    asked = states("note\nQuestion: What is the score?")
+    found = scored(tmp_path, asked, value, name="medcalc_bench:model=m")
+    assert means(found, "medcalc_bench_accuracy")["majority by calculator"] == 1.0
+    other = scored(tmp_path, asked, value, name="of_nobody:model=m")
+    assert not any(one.name.startswith("majority by") for one in other.strategies)
+    own = scored(tmp_path, states("q", cluster="note 7"), value, name="of_nobody:model=m")
+    assert means(own, "medcalc_bench_accuracy")["majority by cluster"] == 1.0
 
 
 def test_forms_are_those_of_the_framework() -> None:

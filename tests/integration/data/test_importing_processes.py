@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from ctypes import CDLL
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,7 @@ def test_an_imported_data_set_is_loaded_as_the_hubs(tmp_path: Path) -> None:
     assert finished.stdout == "['so', 'she']\n", finished.stderr
 
 
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 def test_a_script_that_is_pulled_sees_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is run at a known revision only, and writes into no other folder."""
     monkeypatch.setenv("MY_SECRET_KEY", "sk-canary-0123456789abcdef")
@@ -44,5 +45,4 @@ def test_a_script_that_is_pulled_sees_no_key(tmp_path: Path, monkeypatch: pytest
         (entry,) = stage.hub
         (table,) = (stage.folder / entry.folder).glob("*.arrow")
         assert b"no key" in table.read_bytes()
-    if CDLL(None).syscall(444, None, 0, 1) >= 1:  # Landlock
-        assert not trace.exists()
+    assert not trace.exists()

@@ -13,6 +13,7 @@ from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint.sign_in import SignInError
 from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError
+from loopback import serving
 from tls import certificate, served
 from token_answers import TOKEN, Answers, Server, forget_proxies_and_certificates, token_from
 
@@ -54,6 +55,22 @@ def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy(url: str, tm
     for raised in (asked, signed_in, fetched):
         assert "REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE" in str(raised.value)
         assert "(certifi)" in str(raised.value)
+
+
+def test_the_wrong_scheme_is_named(url: str, pem: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS on a port that is thought to be plain, and the other way round."""
+    monkeypatch.setenv(CERTIFICATE_VARIABLES[0], str(pem[0]))
+    plain = Server(("127.0.0.1", 0), Answers)
+    serving(plain)
+    for wrong, said in (
+        (url.replace("https:", "http:"), "speaks TLS: the address has to begin with https://"),
+        (f"https://127.0.0.1:{plain.server_address[1]}/token", "speaks no TLS: the address has to begin with http://"),
+    ):
+        with pytest.raises(TransportError, match=said) as raised:
+            Transport(wrong, timeout_s=5, connections=1).post(wrong, {})
+        assert raised.value.unreachable
+    plain.shutdown()
+    plain.server_close()
 
 
 class KeptAnswers(Answers):

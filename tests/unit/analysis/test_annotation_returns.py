@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,3 +131,9 @@ def test_a_decimal_comma_and_what_is_no_number() -> None:
 
 def test_a_text_of_no_encoding_that_is_known_is_read_all_the_same() -> None:
     assert text_of(b"\x81\xe4") == "\ufffd\xe4"
+
+
+def test_a_sheet_is_a_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "sheet.csv")
+    found = read_returns([tmp_path / "sheet.csv", Path("/dev/zero")], {}, tmp_path)
+    assert found.faults == [f"{tmp_path / 'sheet.csv'}: is no regular file", "/dev/zero: is no regular file"]

@@ -11,6 +11,7 @@ import pytest
 from eval_factory.analysis import comparison
 from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare, compare_pairs, corrected
 from eval_factory.analysis.comparison_reasons import Side
+from eval_factory.analysis.group_difference import difference_in_group
 from eval_factory.analysis.instance_values import values_of
 from eval_factory.analysis.paired import equivalence, non_inferiority, paired_difference
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -67,6 +68,30 @@ def test_what_failed_on_one_side_is_out_of_both_and_bounded(tmp_path: Path) -> N
     assert (one.paired.n, one.flips) == (6, Flips((), ("q2", "q5", "q9")))
     # three of ten better, and for the missing: q4 -1..1, q6 -1..0 (a has it right), q7 and q8 0..1
     assert one.bounds == pytest.approx((0.1, 0.6))
+
+
+def test_cases_of_a_rubric_have_each_a_scale_of_their_own(tmp_path: Path) -> None:
+    """Each can lose three times its points; all but one of 30 are equal, and that one is lost in b."""
+    criteria = (
+        {"criterion": "good", "points": 2, "verdict": "met", "tags": [], "judges": {}},
+        {"criterion": "bad", "points": -6, "verdict": "met", "tags": [], "judges": {}},
+    )
+    folders = []
+    for name, last in (("a", 1.0), ("b", -3.0)):
+        records = [
+            instance(f"q{one}", last if one == 29 else 1.0, criteria=criteria, categories={"topic": "x"})
+            for one in range(30)
+        ]
+        folders.append(written(tmp_path / name, result(records)))
+    one = only(folders)
+    expected = paired_difference([1.0] * 30, [1.0] * 29 + [-3.0], scale=(-3.0, 1.0))
+    assert one.scale is None
+    assert (one.paired.ci_low, one.paired.ci_high) == (expected.ci_low, expected.ci_high)
+    assert one.paired.ci_low is not None
+    assert one.paired.ci_low < -0.4
+    within = difference_in_group(load_result(folders[0]), load_result(folders[1]), one, ("topic", "x"))
+    assert within is not None
+    assert (within.ci_low, within.ci_high) == (one.paired.ci_low, one.paired.ci_high)
 
 
 def rated(folder: Path, values: list[float], **changes: Any) -> Path:

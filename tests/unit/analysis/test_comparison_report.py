@@ -104,6 +104,14 @@ def test_the_text_fits_80_columns() -> None:
     assert text(COMPARED).endswith("\n")
 
 
+def test_few_sources_are_said() -> None:
+    few = replace(ONE, paired=replace(PAIRED, clusters=3, few_sources="few sources decide the interval: so few"))
+    lines = text(replace(COMPARED, comparisons=(few,))).splitlines()
+    place = next(number for number, line in enumerate(lines) if "from 3 sources" in line)
+    assert "  Few sources decide the interval: so few." in lines[place:]
+    assert "sources decide" not in text(COMPARED)
+
+
 def test_texts_are_printed_from_their_end_and_on_one_line() -> None:
     texts = {"q1": {"prompt": "x" * 1_000 + "\nQuestion?\x1b[2J", "A": "yes"}}
     shown = text(COMPARED, texts)
@@ -165,7 +173,7 @@ def test_the_document_has_everything() -> None:
         "task": "pubmed_qa", "metric": "exact_match", "a": "results/a", "b": "results/b",
         "model_a": "org/a", "model_b": "org/b", "n": 500, "value_a": 0.7, "value_b": 0.742, "difference": 0.042,
         "ci_low": 0.01, "ci_high": 0.074, "p_value": 0.01, "p_holm": None, "significant": True, "method": MCNEMAR,
-        "mde": 0.059, "clusters": None, "discordant": 40, "higher_is_better": True, "scale": [0.0, 1.0],
+        "mde": 0.059, "clusters": None, "few_sources": None, "discordant": 40, "higher_is_better": True, "scale": [0.0, 1.0],
         "failed": {"a_only": 0, "b_only": 0, "both": 0}, "bounds": [0.042, 0.042], "margin": 0.05,
         "non_inferiority": "shown", "equivalence": None,
         "flips": {"a_only": ["q1"], "b_only": [f"q{number}" for number in range(10, 20)]},

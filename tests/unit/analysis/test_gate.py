@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, hold
 from eval_factory.analysis.gate_policy import load_policy
@@ -88,12 +90,65 @@ def test_where_lower_is_better_a_rise_is_the_drop(tmp_path: Path) -> None:
     assert held(tmp_path, {"pubmed_qa": limits}, *sides).outcome == "pass"
 
 
-def test_no_drop_at_all_is_kept_by_equal_answers(tmp_path: Path) -> None:
-    assert held(tmp_path, {"pubmed_qa": {"max_drop": 0}}, *pairs(tmp_path, 30, 0, 0)).outcome == "pass"
+@pytest.mark.parametrize("value", ["1", "0"])
+def test_the_baselines_own_answers_pass_every_limit_of_a_drop(tmp_path: Path, value: str) -> None:
+    """A copy of 30 instances is within no limit below 0.11 by its interval alone."""
+    sides = [right_or_wrong(tmp_path / "new", value * 30)], [right_or_wrong(tmp_path / "old", value * 30)]
+    for limits in ({"max_drop": 0}, {"max_drop": 0.01}, {"max_relative_drop": 0}, {"max_relative_drop": 0.01}):
+        (check,) = only(held(tmp_path, {"pubmed_qa": limits}, *sides)).checks
+        assert (check.outcome, "on 30 pairs: the baseline's own answers, not worse" in check.message) == ("pass", True)
 
 
-def test_equal_answers_of_a_few_instances_do_not_show_a_small_margin(tmp_path: Path) -> None:
-    assert held(tmp_path, {"pubmed_qa": {"max_drop": 0.02}}, *pairs(tmp_path, 30, 0, 0)).outcome == "inconclusive"
+@pytest.mark.parametrize("changed", ["answers", "model"])
+@pytest.mark.parametrize("limit", [0, 0.02])
+def test_equal_scores_of_a_few_other_answers_show_no_small_margin(tmp_path: Path, changed: str, limit: float) -> None:
+    records = [
+        instance(f"q{number}", 1.0, **({"completion": "b"} if changed == "answers" else {})) for number in range(30)
+    ]
+    other = replace(PROVENANCE, target="org/other" if changed == "model" else PROVENANCE.target)
+    sides = [written(tmp_path / "new", result(records, provenance=other))], [right_or_wrong(tmp_path / "old", "1" * 30)]
+    assert held(tmp_path, {"pubmed_qa": {"max_drop": limit}}, *sides).outcome == "inconclusive"
+
+
+VERDICTS = ["fail", "inconclusive", "pass"]
+
+
+@given(
+    counts=st.tuples(*[st.integers(0, 12)] * 4).filter(any),
+    limits=st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=2, max_size=5),
+    kind=st.sampled_from(["max_drop", "max_relative_drop"]),
+    direction=st.sampled_from(["higher_is_better", "lower_is_better"]),
+)
+@example(counts=(30, 0, 0, 0), limits=[0.0, 0.01], kind="max_drop", direction="higher_is_better")
+@settings(max_examples=60, deadline=None)
+def test_a_laxer_limit_is_never_harder_to_pass(
+    tmp_path_factory: pytest.TempPathFactory,
+    counts: tuple[int, int, int, int],
+    limits: list[float],
+    kind: str,
+    direction: str,
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("gate")
+    sides = pairs(tmp_path, *counts)
+    found = [held(tmp_path, {"pubmed_qa": {kind: one, "direction": direction}}, *sides) for one in sorted(limits)]
+    ranks = [VERDICTS.index(only(one).checks[0].outcome) for one in found]
+    assert ranks == sorted(ranks)
+
+
+def test_a_share_of_a_negative_baseline_is_a_drop_of_that_size(tmp_path: Path) -> None:
+    """The baseline has -0.5 on 200 instances, the candidate 0.05 less on half of them: a drop of 5 % of the baseline."""
+
+    def side(name: str, drop: float) -> list[Path]:
+        records = [instance(f"q{at}", -0.5 - (drop if at % 2 else 0)) for at in range(200)]
+        return [written(tmp_path / name, result(records))]
+
+    sides = side("new", 0.05), side("old", 0)
+    outcomes = {
+        limit: only(held(tmp_path, {"pubmed_qa": {"max_relative_drop": limit}}, *sides)).checks[0]
+        for limit in (0.04, 0.05, 0.06)
+    }
+    assert [one.outcome for one in outcomes.values()] == ["fail", "inconclusive", "pass"]
+    assert outcomes[0.06].allowed == pytest.approx(0.03)
 
 
 def test_balanced_answers_do_not_show_that_there_is_no_drop(tmp_path: Path) -> None:

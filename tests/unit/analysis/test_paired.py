@@ -113,34 +113,51 @@ def test_clusters_of_one_are_none() -> None:
     assert alone == replace(paired_difference(a, b), clusters=11)
 
 
-def test_the_smallest_difference_of_proportions_is_shown_in_four_of_five_samples() -> None:
-    """100 of 1,000 pairs discordant: Connor's sample size, solved by hand for 0.0280; and simulated."""
-    mde = mcnemar_mde(100, 1000)
+@pytest.mark.parametrize(("n", "discordant"), [(50, 0), (50, 20), (200, 20), (400, 80), (1000, 0), (1000, 100)])
+def test_the_smallest_difference_of_proportions_is_shown_in_four_of_five_samples(n: int, discordant: int) -> None:
+    """By test and interval, of 20,000 samples; Connor's formula is for the approximate test: 76 to 79 %."""
+    mde = mcnemar_mde(discordant, n)
     assert mde is not None
-    needed = (1.959964 * math.sqrt(0.1) + 0.841621 * math.sqrt(0.1 - mde**2)) ** 2 / mde**2
-    assert needed == pytest.approx(1000, abs=0.01)
-    rng = np.random.default_rng(3)
-    tables = rng.multinomial(1000, [(0.1 + mde) / 2, (0.1 - mde) / 2, 0.9], size=1000)
-    shown = np.mean([stats.binomtest(int(b), int(b + a)).pvalue < 0.05 for b, a, _ in tables])
-    assert 0.72 < shown < 0.86  # the exact test is a little more careful than the formula
+    share = max(discordant / n, mde)
+    tables = np.random.default_rng(3).multinomial(n, [(share + mde) / 2, (share - mde) / 2, 1 - share], size=20_000)
+    pairs, counts = np.unique(tables[:, :2], axis=0, return_counts=True)
+    p_values = np.array([stats.binomtest(int(b), int(a + b)).pvalue if a + b else 1.0 for b, a in pairs])
+    scores = (pairs[:, 0] - pairs[:, 1]) / np.sqrt(np.maximum(1, pairs.sum(axis=1)))  # Tango's, of no difference
+    assert 0.79 < counts[(p_values < 0.05) & (scores > 1.959964)].sum() / 20_000 < 0.81
 
 
 def test_where_few_pairs_differ_the_smallest_difference_brings_its_own() -> None:
+    """Six discordant pairs that are all b's are the fewest with p < 0.05: by the binomial table, 0.0779 of 100."""
     mde = mcnemar_mde(0, 100)
     assert mde is not None
-    assert 1.959964 * math.sqrt(mde) + 0.841621 * math.sqrt(mde - mde**2) == pytest.approx(10 * mde, abs=1e-6)
+    assert stats.binom.sf(5, 100, mde) == pytest.approx(0.8, abs=1e-6)
     assert mcnemar_mde(1, 100) == pytest.approx(mde)
-    assert mcnemar_mde(0, 3) is None
+    assert mcnemar_mde(0, 5) is None
+    assert mcnemar_mde(6, 6) == pytest.approx(2 * 0.8 ** (1 / 6) - 1)
     greater = mcnemar_mde(30, 100)
     assert greater is not None
     assert greater > mde
+
+
+@pytest.mark.parametrize("n", [8, 20, 60, 200])
+def test_the_smallest_mean_difference_is_shown_in_four_of_five_samples(n: int) -> None:
+    """Of ratings from 1 to 5; pseudo-values at the ends of the scale make it more than that for small samples."""
+    rng = np.random.default_rng(n)
+    scale, before = (1.0, 5.0), [1.5] * n
+
+    def sample(shift: float) -> paired.PairedDifference:
+        after = np.clip(1.5 + shift + rng.choice([-0.5, 0.0, 0.5], n), 1, 5)
+        return paired_difference(before, [float(value) for value in after], scale=scale)
+
+    mde = float(np.median([sample(0).mde or math.nan for _ in range(20)]))
+    assert np.mean([sample(mde).significant for _ in range(100)]) > 0.78
 
 
 GROUPS = [f"g{number % 40}" for number in range(200)]
 
 
 def test_clustered_differences_are_statsmodels() -> None:
-    """Cluster-robust, on a scale without ends; t with clusters - 1 degrees of freedom."""
+    """Cluster-robust, on a scale without ends; t with clusters - 1 degrees of freedom, for these are of one size."""
     rng = np.random.default_rng(5)
     a = [rng.normal(10, 3) for _ in GROUPS]
     b = [value + rng.normal(0.4, 1) + int(group[1:]) % 3 for value, group in zip(a, GROUPS, strict=True)]
@@ -154,8 +171,9 @@ def test_clustered_differences_are_statsmodels() -> None:
     assert (found.ci_low, found.ci_high) == pytest.approx((low, high))
     assert (found.ci90_low, found.ci90_high) == pytest.approx(tuple(fit.conf_int(alpha=0.1)[0]))
     assert found.p_value == pytest.approx(fit.pvalues[0])
-    powers = stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)
-    assert found.mde == pytest.approx(powers * fit.bse[0])
+    assert found.mde is not None
+    power = stats.nct.sf(stats.t.ppf(0.975, 39), 39, found.mde / fit.bse[0])
+    assert power == pytest.approx(0.8, abs=1e-6)
 
 
 def test_unclustered_differences_on_a_scale_without_ends_are_the_paired_t_test() -> None:
@@ -232,9 +250,10 @@ def test_equal_differences_of_clusters_are_as_unsure_as_so_few_instances() -> No
     assert (clustered.ci_low, clustered.ci_high) == pytest.approx((alone.ci_low, alone.ci_high))
 
 
-@pytest.mark.parametrize(("rest", "weight"), [(0.0, 3.0), (-0.5, 1.0), (-1.5, 1.0)])
-def test_a_value_at_an_end_weighs_as_much_as_the_design_effect(rest: float, weight: float) -> None:
+@pytest.mark.parametrize("rest", [0.0, -0.5, -1.5])
+def test_a_value_at_an_end_weighs_as_much_as_a_cluster(rest: float) -> None:
     """40 clusters of (1/2, 1/2, 1/2, rest) halved, every second one negative: their mean is 0."""
+    weight = 4
     differences = [sign * value / 2 for sign in (1, -1) * 20 for value in (0.5, 0.5, 0.5, rest)]
     clusters = [str(number // 4) for number in range(160)]
     found = paired_difference([0.45] * 160, [0.45 + value for value in differences], clusters=clusters, scale=(-1, 2))
@@ -242,6 +261,30 @@ def test_a_value_at_an_end_weighs_as_much_as_the_design_effect(rest: float, weig
     half = stats.t.ppf(0.975, 39) * math.sqrt(spread * 40 / 39) / (160 + 2 * weight)
     assert found.ci_high == pytest.approx(half)
     assert found.ci_low == pytest.approx(-half)
+
+
+def test_clusters_of_unequal_size_have_the_effective_number_for_their_degrees() -> None:
+    """60 of 100 in one, 40 alone: 2.75 effective clusters, which may weigh 36.4 instances less half of 100 / 41."""
+    rng = np.random.default_rng(7)
+    clusters, b = ["0"] * 60 + [str(number) for number in range(1, 41)], rng.uniform(0, 1, 100).tolist()
+    found = paired_difference([0.5] * 100, b, clusters=clusters)
+    effective, weight = 10_000 / 3640, 36.4 - 100 / 41 / 2
+    d = np.subtract(b, 0.5)
+    center = d.sum() / (100 + 2 * weight)
+    squares = [
+        (d[:60] - center).sum() ** 2,
+        *(d[60:] - center) ** 2,
+        *(weight * (end - center) ** 2 * weight for end in (-1, 1)),
+    ]
+    stderr = math.sqrt(sum(squares) * 41 / 40) / (100 + 2 * weight)
+    half = stats.t.ppf(0.975, effective - 1) * stderr
+    assert (found.ci_low, found.ci_high) == pytest.approx((max(-1, center - half), min(1, center + half)))
+    assert found.few_sources is not None
+    assert found.few_sources.startswith("few sources decide the interval: 41 sources say as much as 2.7 of equal size")
+    none = paired_difference([0.5] * 100, b, clusters=["0"] * 80 + clusters[80:])
+    assert (none.ci_low, none.p_value, none.mde, none.significant) == (None, None, None, False)
+    assert none.few_sources is not None
+    assert none.few_sources.startswith("there is no interval: 21 sources say as much as 1.6")
 
 
 def test_few_differences_of_all_sizes_end_where_the_scale_ends_and_could_show_none() -> None:

@@ -29,7 +29,7 @@ def test_a_cell_has_what_its_result_says(tmp_path: Path) -> None:
         "small", "medec_hot", "complete", tmp_path / "small" / "medec_hot", model="org/small", task="medec_hot",
         main_metric="exact_match", value=0.75, ci_low=0.65, ci_high=0.85, n=4, higher_is_better=True, scale=(0.0, 1.0),
         unit="share", reportable=True, requested=5, failed=0, coverage=0.8, prompt_tokens=1, completion_tokens=1,
-        took=Took(1, 1, 0, 0, 1.0, 0.1, 0.1, 0.1),
+        collected_by=PROVENANCE.eval_factory, took=Took(1, 1, 0, 0, 1.0, 0.1, 0.1, 0.1),
     )  # fmt: skip
 
 
@@ -55,6 +55,7 @@ def test_a_suite_is_complete_where_every_cell_is(tmp_path: Path, status: Any) ->
         ("failed", "HTTP 500\n  look", ("HTTP 500 look", "correct what the reason names")),
         ("failed", None, ("it has no result", "correct what the reason names")),
         ("missing", None, ("it was not begun", "run the suite again: it begins what is missing")),
+        ("waiting", "queued in Slurm", ("queued in Slurm", "run the suite again: it takes over what has ended")),
         ("missing", "the budget is used up", ("the budget is used up", "run the suite again")),
     ],
 )

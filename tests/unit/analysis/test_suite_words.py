@@ -31,8 +31,12 @@ def of(*found: CellResult, **changes: Any) -> SuiteResults:
 def test_how_much_of_the_suite_there_is() -> None:
     whole = of(ONE, replace(ONE, target="b"), status="complete")
     assert words.summary(whole) == "Complete: 2 runs of 2 models on 1 benchmark."
-    parts = [replace(ONE, status=status) for status in ("complete", "missing", "failed", "partial", "missing")]
-    said = "Not complete: 1 of 5 runs of 2 models on 1 benchmark are complete; 1 partial, 1 failed, 2 missing."
+    parts = [
+        replace(ONE, status=status) for status in ("complete", "missing", "failed", "partial", "waiting", "missing")
+    ]
+    said = (
+        "Not complete: 1 of 6 runs of 2 models on 1 benchmark are complete; 1 partial, 1 failed, 1 waiting, 2 missing."
+    )
     assert words.summary(of(*parts)) == said
 
 

@@ -75,7 +75,7 @@ def test_a_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]], spelling: li
     done = run(*spelling, "suite.yml", "--wait", "--executor", "local")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
-        f"{CELL}  complete  exact_match 0.5000, n 4", "1 cells: 1 complete", "table: there",
+        f"{CELL}  complete  exact_match 0.5000, n 4", "asked so far: 0 requests, 0 tokens", "1 cells: 1 complete", "table: there",
     ]  # fmt: skip
     assert done.stderr.splitlines() == [
         f"{here}/out: 1 cell: 1 waiting", f"{CELL}: complete: exact_match 0.5000, n 4", "a warning",
@@ -226,7 +226,10 @@ def test_check(here: Path) -> None:
     folder.config.write_text(SUITE)
     done = run("suite", "check", "out")
     assert done.exit_code == 1
-    assert done.stdout.splitlines()[:2] == ["out: not complete: 1 of 1 cell missing", f"  {CELL}: failed: no key"]
+    assert done.stdout.splitlines()[:2] == [
+        "out: not complete: 1 of 1 cell without a complete result",
+        f"  {CELL}: failed: no key",
+    ]
     found = json.loads(run("suite", "check", "out", "--json").stdout)
     assert (found["complete"], found["missing"], found["cells"][0]["status"]) == (False, 1, "failed")
 

@@ -81,7 +81,7 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir) -> None:
 def test_the_end_on_the_screen(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     show_end(report(folder, 0, 3, reason="no key"), RunOutput(stdout=out))
-    assert out.getvalue().splitlines()[2:] == ["a summary", "of two lines"]
+    assert out.getvalue().splitlines()[2:] == ["asked so far: 0 requests, 0 tokens", "a summary", "of two lines"]
     assert capsys.readouterr().err == "exit code 3: a_longer_name/qa: no key\n"
     show_end(report(folder, 0, 0), RunOutput(stdout=out))
     assert capsys.readouterr().err == ""

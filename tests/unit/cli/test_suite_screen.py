@@ -129,11 +129,13 @@ def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None
         screen.tick()
         assert "10/100" in stream.getvalue()
         screen.say("a warning")
+        before = len(stream.getvalue())
     sent = stream.getvalue()
+    assert "big/qa" not in sent[before:], "the table is not drawn once more at the end"
     assert "a warning" in sent
     assert "big/qa: started" not in sent
     assert sent.rindex("\x1b[?25h") > sent.rindex("10/100"), "the cursor is shown again"
-    assert sent.endswith("\x1b[2K"), "the table is taken away"
+    assert sent.rpartition("\x1b[2K")[2] == "\x1b[?25h\r", "the table is taken away"
 
 
 def test_an_event_is_shown_at_once(tmp_path: Path) -> None:

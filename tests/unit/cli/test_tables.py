@@ -32,7 +32,7 @@ def test_names_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "a wider terminal shows: instances, data size" in shown(80, monkeypatch)
+    assert "a wider terminal shows: instances, data size, public since" in shown(80, monkeypatch)
     wide = shown(200, monkeypatch)
     assert wide[0].split() == " ".join(COLUMNS).split()
     assert not [line for line in wide if "a wider terminal" in line]

@@ -84,7 +84,7 @@ def test_licence_revision_and_size_where_they_are_known() -> None:
     text = task_listing.details(record)
     assert "CC-BY-4.0" in text
     assert "12 MB" in text
-    assert task_listing.task_rows([task])[0][-1] == "12 MB"
+    assert task_listing.task_rows([task])[0][-2:] == ("12 MB", "2024-06")
 
 
 def test_a_run_spec() -> None:
@@ -169,13 +169,24 @@ def test_programs_read_the_same_as_ever() -> None:
     assert ls().splitlines() == ["helm:", *(f"  * {name}" for name in NAMES)]
 
 
+def test_since_when_a_benchmark_is_public_is_said_or_that_nobody_knows() -> None:
+    assert "# public since:      2019-09; its answers are public\n" in ls("pubmed_qa")
+    assert "# public since:      2023-07; its answers are not public\n" in ls("ehrshot")
+    assert "# public since:      unknown; its answers are not public\n" in ls("shc_bmt_med")
+    assert "public since" not in ls("helm:mmlu")
+    table = {row[0]: row for row in task_listing.task_rows(load_framework().evaluations)}
+    column = task_listing.TASK_COLUMNS.index("public since")
+    assert (table["pubmed_qa"][column], table["shc_bmt_med"][column]) == ("2019-09", "unknown")
+
+
 def test_json_of_all_tasks_keeps_its_fields() -> None:
     records: list[dict[str, Any]] = json.loads(ls("--json"))
     had = {
         "name", "type", "description", "endpoint_types", "judges", "main_metric", "access", "source", "instances",
         "tags", "parameters", "notes",
     }  # fmt: skip
-    since = {"run_spec", "licence", "revision", "size_mb", "tried", "errata", "executes"}
+    since = {"run_spec", "licence", "revision", "size_mb", "tried", "errata", "executes", "published", "answers_public",
+             "label_noise"}  # fmt: skip
     assert all(had | since == set(record) for record in records)
 
 

@@ -196,6 +196,13 @@ def test_what_is_not_needed_has_its_default() -> None:
     assert medalign.run.config.params.extra.max_length == 100_000
 
 
+def test_prices_that_are_no_list_are_shown_one() -> None:
+    with pytest.raises(ConfigError) as raised:
+        evaluation({"config.params.extra.prices": {"model_id": "m"}})
+    form = "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]"
+    assert raised.value.problems == [f"flag: config.params.extra.prices: must be a list such as {form}, got a mapping"]
+
+
 NUMBERS = [
     "config.params.request_timeout", "config.params.temperature", "config.params.top_p", "config.params.max_retries",
     "config.params.parallelism", "config.params.limit_samples", "config.params.max_new_tokens",

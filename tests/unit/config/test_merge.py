@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -292,3 +293,15 @@ def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}{key}"
         found |= _leaves(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
     return found
+
+
+@pytest.mark.parametrize("name", ["api_key", "gpt_judge_api_key"])
+def test_a_null_of_a_credential_is_no_default(name: str) -> None:
+    """The default would send a key where the user wants to send none."""
+    framework = (Source.FRAMEWORK, {name: "OPENAI_API_KEY"})
+    file, override = (Source.FILE, {name: "MINE"}), (Source.OVERRIDE, {name: None})
+    assert merge([framework, file, override]) == ({name: None}, {name: Source.OVERRIDE})
+    assert merge([framework, (Source.FILE, {name: None})]) == ({name: None}, {name: Source.FILE})
+    assert merge([framework, override, (Source.FLAG, {name: "MINE"})])[0] == {name: "MINE"}
+    assert merge([framework, (Source.FILE, {})])[0] == {name: "OPENAI_API_KEY"}
+    assert merge([(Source.FRAMEWORK, {"api_keys": 1}), (Source.FILE, {"api_keys": None})])[0] == {"api_keys": 1}

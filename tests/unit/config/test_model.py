@@ -154,9 +154,19 @@ def test_a_judge_signs_in_one_way() -> None:
 def test_what_a_judge_does_not_say_is_open() -> None:
     judge = Judge(name="a", model_id="m")
     assert judge.model_dump(exclude={"name", "model_id"}) == {
-        "url": None, "api_key": None, "oauth": None, "use_nvcf": False, "temperature": None, "top_p": None,
+        "url": None, "oauth": None, "use_nvcf": False, "temperature": None, "top_p": None,
         "max_tokens": None, "parallelism": None, "requests_per_minute": None, "tokens_per_minute": None,
     }  # fmt: skip
+
+
+def test_what_a_judge_says_of_its_key_is_written_again_as_it_was() -> None:
+    """A null says that no key is sent, and nothing that the main key may be."""
+    for said in ({}, {"api_key": None}, {"api_key": "K"}):
+        judge = Judge.model_validate({"name": "a", "model_id": "m", **said})
+        again = Judge.model_validate(judge.model_dump(mode="json"))
+        assert again.sends_no_key == judge.sends_no_key == (said == {"api_key": None})
+        assert again.api_key == judge.api_key == said.get("api_key")
+    assert Judge.model_validate({"name": "a", "model_id": "m", "api_key_name": None}).sends_no_key
 
 
 def merged(**extra: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,60 @@ def test_a_file_extends_others_beside_it(tmp_path: Path, monkeypatch: pytest.Mon
     found = layers(Path("../a.yml"))
     assert [Path(layer.origin).name for layer in found] == ["c.yml", "b.yml", "a.yml"]
     assert found[2].origin == "../a.yml"
+
+
+@pytest.mark.parametrize(
+    "extended", ["/etc/passwd", "../b.yml", "../../../etc/passwd", "link", "folder/b.yml", "/dev/zero"]
+)
+def test_a_file_extends_none_outside_of_its_folder(extended: str, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    write(tmp_path, b="{a_secret_key: 1, 'secret text': 2}")
+    (own / "link").symlink_to("../b.yml")
+    (own / "folder").symlink_to("..")
+    write(own, a=f"{{extends: {extended}}}", c="{extends: a.yml}", ok="{extends: inside}", e="{max_attempts: 3}")
+    for name in ("a.yml", "c.yml"):
+        (problem,) = problems(own / name)
+        assert problem.endswith(f": leads out of the folder {own}; {suite_layers.COPY_IT}")
+        assert problem.startswith(f"{own / 'a.yml'}: suite.extends: ")
+        assert "secret" not in problem
+    (own / "inside").symlink_to("e.yml")
+    assert [layer.tree.get("max_attempts") for layer in layers(own / "ok.yml")] == [3, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("fifo", "is no regular file"),
+        ("folder", "is a folder"),
+        ("huge", "is larger than"),
+        ("device", "is no regular"),
+    ],
+)
+def test_a_file_extends_regular_files_of_moderate_size(kind: str, said: str, tmp_path: Path) -> None:
+    write(tmp_path, a="{extends: b}")
+    if kind == "fifo":
+        os.mkfifo(tmp_path / "b")
+    elif kind == "folder":
+        (tmp_path / "b").mkdir()
+    elif kind == "huge":
+        (tmp_path / "b").touch()
+        os.truncate(tmp_path / "b", 2**40)
+    else:
+        (tmp_path / "a.yml").unlink()
+        (tmp_path / "a.yml").symlink_to("/dev/zero")  # the user names it
+    (problem,) = problems(tmp_path / "a.yml")
+    assert said in problem
+
+
+def test_a_document_extends_files_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    write(tmp_path, b="{max_attempts: 1}")
+    write(tmp_path / "here", b="{max_attempts: 2}")
+    assert layers(None, {"suite": {"extends": "b.yml"}})[0].tree == {"max_attempts": 2}
+    with pytest.raises(ConfigError, match="leads out of the folder"):
+        layers(None, {"suite": {"extends": "../b.yml"}})
 
 
 def test_a_file_must_not_extend_itself(tmp_path: Path) -> None:

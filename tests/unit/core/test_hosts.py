@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.hosts import host_of, place_of
+from eval_factory.core.hosts import host_of, origin_of, place_of
 
 
 def test_place_of() -> None:
@@ -21,3 +21,15 @@ def test_place_of() -> None:
 )  # fmt: skip
 def test_a_host_has_one_spelling(name: object, host: str) -> None:
     assert host_of(name) == host
+
+
+def test_an_origin_is_scheme_host_and_port() -> None:
+    assert origin_of("https://Host.example/v1") == origin_of("https://host.example:443/v2?x=1")
+    others = (
+        "http://host.example/v1",
+        "https://host.example:80",
+        "https://example",
+        "served://host.example",
+        "demo://x",
+    )
+    assert len({origin_of(url) for url in (*others, "https://host.example")}) == 6

@@ -9,6 +9,8 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from eval_factory.core import redaction
 from eval_factory.core.jsonl import json_line
@@ -242,3 +244,77 @@ def test_what_begins_no_secret_is_not_gone_through(monkeypatch: pytest.MonkeyPat
     redactor.learn("Context: 95 % of")
     with pytest.raises(pytest.fail.Exception, match="gone through"):
         redactor.line(value)
+
+
+SPREAD: dict[str, Callable[[str], str]] = {
+    "a line break": lambda key: f"{key[:9]}\n{key[9:]}",
+    "a line break and an indent": lambda key: f"{key[:9]}\r\n    {key[9:]}",
+    "a line break in JSON": lambda key: json.dumps(f"{key[:9]}\n{key[9:]}")[1:-1],
+    "a line break in JSON in JSON": lambda key: json.dumps(json.dumps(f"{key[:9]}\n\t{key[9:]}"))[3:-3],
+    "a line break in a URL": lambda key: f"{key[:9]}%0A{key[9:]}",
+    "blanks": " ".join,
+    "wide blanks": "\u3000\u200b".join,
+    "separators": "_-_".join,
+    "backslashes": "\\".join,
+    "quotes and commas": lambda key: str(list(key)),
+    "backwards": lambda key: key[::-1],
+    "backwards, with blanks": lambda key: " ".join(key[::-1]),
+    "base64 in lines": lambda key: "\n".join(re.findall(".{1,7}", base64.b64encode(key.encode()).decode())),
+    "hexadecimal digits in pairs": lambda key: key.encode().hex(" "),
+    "without its separators": lambda key: re.sub("[^A-Za-z0-9]", "", key),
+}
+
+
+@pytest.mark.parametrize("key", [KEY, "0123456789ab", "nvapi-tnrb0123456789"])
+@pytest.mark.parametrize("way", SPREAD)
+def test_a_known_key_is_redacted_however_it_is_spread(way: str, key: str) -> None:
+    """None of it is left: half a key is most of one."""
+    redactor = Redactor([key])
+    spread = SPREAD[way](key)
+    assert redactor.finds(f"before {spread} after") or "in JSON" in way or "URL" in way
+    said = redactor.known(f"before: {spread}; after")
+    assert REDACTED in said
+    assert len(said.replace(REDACTED, "")) <= len("before: ; after") + 4  # quotes around it, digits of base64
+    for value in ({"a": [f"x, {spread}, y"]}, f"\n{spread}\n"):
+        assert redactor.line(value)[0] == json_line(redactor.tree(value))
+    assert redactor.tree({"a": spread}, known_only=True) != {"a": spread}
+
+
+@given(
+    st.text("aB1-_./+", min_size=12, max_size=40),
+    st.lists(st.text(" \n\t-_.,;:'\"\\/\u00e9", max_size=5), min_size=40),
+    st.booleans(),
+    st.text(max_size=20),
+    st.text(max_size=20),
+)
+def test_no_way_to_spread_a_key_leaves_two_of_its_letters_together(
+    key: str, between: list[str], backwards: bool, before: str, after: str
+) -> None:
+    letters = re.sub("[^A-Za-z0-9]", "", key)
+    assume(len(letters) >= redaction.SHORTEST_SECRET and not is_placeholder(key.strip()))
+    way = letters[::-1] if backwards else letters
+    spread = "".join(map("".join, zip(way, between, strict=False)))
+    redactor = Redactor([key])
+    said = redactor.known(f"{before} {spread} {after}")
+    assert REDACTED in said
+    assert letters not in re.sub("[^A-Za-z0-9]", "", said.replace(REDACTED, "|"))
+    value = {"a": f"{before} {spread} {after}"}
+    assert redactor.line(value)[0] == json_line(redactor.tree(value))
+
+
+@given(st.text(max_size=300))
+def test_a_text_without_the_key_is_left_as_it_is(text: str) -> None:
+    assert Redactor([KEY, ODD_KEY]).known(text) == text
+
+
+def test_words_between_which_a_key_of_few_letters_stands_are_left_alone() -> None:
+    """A key whose letters and digits alone are too short is found as it is only."""
+    text = "a 1, b 2, c 3: a1b2c3"
+    assert Redactor(["a-1-b-2-c-3-!!"]).known(text) == text
+    assert Redactor(["a-1-b-2-c-3-!!"]).known("x a-1-b-2-c-3-!! y") == f"x {REDACTED} y"
+
+
+def test_several_spread_keys_in_one_text() -> None:
+    other = "another-secret-of-mine-9"
+    text = f"{' '.join(KEY)} and {other[::-1]} and {KEY[:5]}\n{KEY[5:]}"
+    assert Redactor([KEY, other]).known(text) == f"{REDACTED} and {REDACTED} and {REDACTED}"

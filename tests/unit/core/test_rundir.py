@@ -117,8 +117,19 @@ def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path
     try:
         write_atomic(tmp_path / "a", "x", mode=mode)
         with RunDir(tmp_path).locked():
-            modes = {(tmp_path / name).stat().st_mode & 0o777 for name in (".lock", ".lock.holder.json")}
+            modes = [(tmp_path / name).stat().st_mode & 0o777 for name in (".lock", ".lock.holder.json")]
     finally:
         os.umask(before)
     assert (tmp_path / "a").stat().st_mode & 0o777 == found
-    assert modes == {0o644 & ~umask}
+    assert modes == [0o600, 0o644 & ~umask]
+
+
+def test_a_lock_is_its_users_alone(tmp_path: Path) -> None:
+    """Whoever can open a lock's file could keep everybody out of the folder."""
+    folders = [RunDir(tmp_path / name) for name in ("new", "old")]
+    for folder in folders:
+        folder.root.mkdir()
+    folders[1].lock_file.touch(mode=0o644)
+    for folder in folders:
+        with folder.locked():
+            assert folder.lock_file.stat().st_mode & 0o777 == 0o600

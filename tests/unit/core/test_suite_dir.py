@@ -38,3 +38,14 @@ def test_any_other_folder_is_that_of_a_suite() -> None:
     found = suite_dir(Path("out"))
     assert type(found) is SuiteDir
     assert found.named == Path("out")
+
+
+def test_what_is_read_of_a_suite_are_its_files_and_those_of_its_runs(tmp_path: Path) -> None:
+    for folder, mark in (("a/x", ".eval-factory"), ("a/y", "evaluation_config.yaml"), ("a/no_run", "x")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / mark).touch()
+    own = SuiteDir(tmp_path).own
+    assert {path.parent.relative_to(tmp_path).as_posix() for path in own} == {".", "a/x", "a/y"}
+    assert {tmp_path / "suite_config.yml", tmp_path / ".suite", *SuiteDir(tmp_path).table} < {*own}
+    assert tmp_path / "a" / "x" / "results.jsonl" in own
+    assert tmp_path / "a" / "x" / "logs" in RunSuiteDir(tmp_path / "a" / "x" / ".slurm").own

@@ -6,7 +6,7 @@ import pytest
 
 from eval_factory.cli.paths import HomePath
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.user_paths import expanded
+from eval_factory.core.user_paths import cache_folder, expanded
 from unit.builders import evaluation
 
 
@@ -50,3 +50,15 @@ def test_paths_of_a_run_config() -> None:
 
 def test_paths_of_the_command_line() -> None:
     assert HomePath().convert("~/x", None, None) == Path("/home/me/x")
+
+
+@pytest.mark.parametrize(
+    ("env", "folder"),
+    [
+        ({"HOME": "/home/a"}, "/home/a/.cache/eval-factory"), ({"XDG_CACHE_HOME": "/c"}, "/c/eval-factory"),
+        ({"HOME": "/home/a", "XDG_CACHE_HOME": "c"}, "/home/a/.cache/eval-factory"),
+        ({}, "/home/me/.cache/eval-factory"),
+    ],
+)  # fmt: skip
+def test_where_a_users_programs_cache(env: dict[str, str], folder: str) -> None:
+    assert cache_folder(env) == Path(folder)

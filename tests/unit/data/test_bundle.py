@@ -151,6 +151,7 @@ def test_what_a_killed_command_left_is_no_part_of_the_bundle_and_is_swept(bundle
 def test_where_files_are_being_moved_one_waits(bundle: Path) -> None:
     (bundle / COMMIT).mkdir()
     shutil.copy(bundle / MANIFEST, bundle / COMMIT / MANIFEST)
+    assert (bundle / LOCK).stat().st_mode & 0o777 == 0o600
     with FileLock(bundle / LOCK), pytest.raises(BusyError, match="another process is changing"):
         settle(bundle)
     settle(bundle)

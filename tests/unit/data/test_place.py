@@ -218,6 +218,28 @@ def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_pat
     assert f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME" in told
 
 
+@pytest.mark.parametrize(
+    ("task", "extra", "whose"),
+    [
+        ("clear", {"condition": "chronic_pain", "data_path": "/data"}, "are your own files"),
+        ("sample_medical_qa", {}, "come with eval-factory"),
+    ],
+)
+def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(
+    task: str, extra: Any, whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(placing, "load_sources", load_sources)
+    told = placing.how_to_get(plan_of(task, tmp_path, None, **extra), "--to DIR")
+    assert told.startswith(f"  the data of {task} {whose}, so 'eval-factory data pull' has nothing for it: ")
+    assert "--to DIR" not in told
+
+
+def test_of_own_data_what_else_is_read_can_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "load_sources", load_sources)
+    this = plan_of("ehrshot", tmp_path, None, subject="guo_icu", data_path="/data", max_length=100)
+    assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")
+
+
 def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Path, tmp_path: Path) -> None:
     everything = {"MEDICAL_DATA_ALL_FILES": "1"}
     listing = plan_of("mtsamples_procedures", tmp_path, bundle)

@@ -21,6 +21,7 @@ TIMEOUT_S = 20.0
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CUT = "the connection was closed before the whole answer came"
 INVALID = "the answer is not valid HTTP"
+NO_HTTP = "what came is no HTTP"
 
 
 @pytest.fixture(autouse=True)
@@ -121,10 +122,16 @@ def urllib3s(server: Server) -> Any:
         (answer(TWO, status="304 Not Modified"), (304, b""), 1),
         (answer(TWO, status="401 Unauthorized", body=b"no"), (401, b"no"), 1),
         (answer(TWO, status="500", body=b"no"), (500, b"no"), 1),
+        (answer(TWO, CHUNKED, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
+        (answer("transfer-encoding: Chunked", TWO, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
+        (answer(TWO, body=b"ab").replace(b"\r", b""), (200, b"ab"), 1),
+        (answer("X-A: 1", TWO, body=b"ab").replace(b"\r", b"", 2), (200, b"ab"), 1),
+        (answer(CHUNKED).replace(b"\r", b"") + b"2\r\nab\r\n0\r\n\r\n", (200, b"ab"), 1),
     ],
     ids=[
         "length", "small-letters", "chunked", "close", "old", "old-kept", "continue", "gzip", "redirect", "no-content",
-        "not-modified", "refused", "no-reason",
+        "not-modified", "refused", "no-reason", "length-and-chunks", "chunks-and-length", "line-feeds",
+        "some-line-feeds", "line-feeds-and-chunks",
     ],
 )  # fmt: skip
 def test_what_urllib3_reads_is_read_as_it_does(sent: bytes, first: tuple[int, bytes], connections: int) -> None:
@@ -143,7 +150,8 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     [
         (answer(TWO, "Content-Length: 3", body=b"abc"), INVALID, "refused"),
         (answer(TWO, TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer(TWO, CHUNKED, body=b"2\r\nab\r\n0\r\n\r\n"), INVALID, (200, b"ab")),
+        (answer(TWO, CHUNKED, body=b"{}"), INVALID, "refused"),
+        (answer(TWO, "Transfer-Encoding: identity", body=b"ab"), INVALID, (200, b"ab")),
         (answer("Content-Length: -1", body=b"ab"), INVALID, (200, b"ab")),
         (answer(f"Content-Length: {10**30}", body=b"ab"), INVALID, "not caught"),
         (answer(CHUNKED, body=b"10000000000000000\r\nab"), INVALID, "not caught"),
@@ -151,19 +159,19 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
         (answer("X-Folded: a", " b", TWO, body=b"ab"), INVALID, (200, b"ab")),
         (answer("X-Nul: \0", TWO, body=b"ab"), INVALID, (200, b"ab")),
         (answer("nonsense", TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer(TWO, body=b"ab").replace(b"\r", b""), INVALID, (200, b"ab")),
         (answer(TWO, status="2000 OK", body=b"ab"), INVALID, "refused"),
         (answer("Upgrade: x", "Connection: upgrade", status="101 X"), "changes to another protocol", (101, b"")),
         (answer("Content-Length: 3", body=b"ab"), CUT, "refused"),
         (answer("Transfer-Encoding: gzip", body=b"ab"), CUT, (200, b"ab")),
-        (b"junk\r\n" + GOOD, CUT, "refused"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", CUT, "refused"),
+        (b"junk\r\n" + GOOD, NO_HTTP, "refused"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_HTTP, "refused"),
+        (b"\x15\x03\x01\x00\x02\x02F", "speaks TLS: the address has to begin with https://", "refused"),
         (answer("X-Long: " + "a" * (10 << 20), TWO, body=b"ab"), "header is larger than 256 KiB", "refused"),
     ],
     ids=[
-        "two-lengths", "same-length-twice", "length-and-chunks", "negative", "large-length", "large-chunk",
-        "negative-chunk", "folded", "nul", "no-colon", "line-feeds", "status", "upgrade", "short", "not-chunked",
-        "junk-before", "http2", "large-header",
+        "two-lengths", "same-length-twice", "length-and-no-chunks", "length-and-identity", "negative", "large-length",
+        "large-chunk", "negative-chunk", "folded", "nul", "no-colon", "status", "upgrade", "short", "not-chunked",
+        "junk-before", "http2", "tls", "large-header",
     ],
 )  # fmt: skip
 def test_what_is_not_valid_is_refused(sent: bytes, said: str, of_urllib3: Any) -> None:
@@ -203,7 +211,9 @@ def test_trailers_are_no_headers() -> None:
 
 def test_what_is_not_coded_as_it_says_is_refused() -> None:
     """Its end is known, so that the connection is used again."""
-    assert ours(Server(answer("Content-Encoding: gzip", TWO, body=b"ab"))) == (CUT, (b"{}", 1))
+    first, rest = ours(Server(answer("Content-Encoding: gzip", TWO, body=b"ab")))
+    assert first.startswith("the answer is not in the Content-Encoding that it names; ")
+    assert rest == (b"{}", 1)
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -211,7 +221,7 @@ def test_an_answer_has_a_largest_size(more: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(http_answers, "LARGEST_BODY", 100_000)
     size = 100_000 - len(answer("Content-Length: 99999")) + more
     first, (_, connections) = ours(Server(answer(f"Content-Length: {size}", body=b"a" * size), hangs_up=bool(more)))
-    assert first == (http_answers.TOO_LARGE if more else (200, b"a" * size))
+    assert first == (f"{http_answers.TOO_LARGE}; {transport.PAID_AGAIN}" if more else (200, b"a" * size))
     assert connections == 1 + more
 
 
@@ -220,7 +230,7 @@ def test_a_packed_body_has_it_too(size: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(transport, "LARGEST_BODY", 100_000)
     packed = gzip.compress(b"a" * size)
     first, _ = ours(Server(answer("Content-Encoding: gzip", f"Content-Length: {len(packed)}", body=packed)))
-    assert first == ((200, b"a" * size) if size == 100_000 else http_answers.TOO_LARGE)
+    assert first == ((200, b"a" * size) if size == 100_000 else f"{http_answers.TOO_LARGE}; {transport.PAID_AGAIN}")
 
 
 class Reset:

@@ -13,6 +13,8 @@ from eval_factory.core.budget import Spending
 from eval_factory.core.cost import Price
 from eval_factory.endpoint.paid_answers import (
     cost_of,
+    limit_cost,
+    limit_tokens,
     read_paid,
     read_prices,
     spent_so_far,
@@ -77,6 +79,45 @@ def test_what_nobody_knows_is_not_0(tokens: tuple[int | None, int | None], price
     assert cost_of({}, tokens, price) is None
 
 
+@pytest.mark.parametrize(
+    ("counted", "sizes", "tokens"),
+    [
+        ((3, 5), (12, 20), (3, 5)), ((None, None), (12, 21), (3, 6)), ((0, 0), (0, 0), (0, 0)), ((0, 7), (9, 0), (3, 7)),
+        ((25, 24), (400, 400), (25, 100)), ((900, 1), (4, 4), (900, 1)),
+    ],
+)  # fmt: skip
+def test_a_limit_counts_an_estimate_where_tokens_are_missing_or_too_few(
+    counted: tuple[int | None, int | None], sizes: tuple[int, int], tokens: tuple[int, int]
+) -> None:
+    assert limit_tokens(counted, sizes) == tokens
+
+
+def test_a_limit_counts_the_larger_of_what_is_said_and_the_price() -> None:
+    by_price = 0.002
+    assert limit_cost({"cost": 0}, (1000, 100), PRICE) == by_price
+    assert limit_cost({"cost": 1e-300}, (1000, 100), PRICE) == by_price
+    assert limit_cost({"cost": 0.25}, (1000, 100), PRICE) == 0.25
+    assert limit_cost(None, (1000, 100), PRICE) == by_price
+    assert limit_cost({"cost": 0.25}, (1000, 100), None) == 0.25
+    assert limit_cost({}, (1000, 100), None) is None
+
+
+def test_what_was_kept_is_counted_as_it_was_when_it_came(cache: ResponseCache) -> None:
+    for number, choices in enumerate(
+        ([{"message": {"content": "é" * 200, "reasoning_content": "a" * 40}}], [{"text": "b" * 440}])
+    ):
+        request = {"messages": ["a" * 396]} if number else {"prompt": "a" * 400}
+        reply = {"choices": choices, "usage": {"cost": 0, "prompt_tokens": 0}}
+        cache.save(
+            Answer(str(number), "model", "m", request, reply, float(number), 0.1),
+            Attempt(str(number), "model", 1, "answered", 200, None, float(number), 0.1, 0, None),
+        )
+    assert [one.sizes for one in read_paid(cache.path)] == [(400, 440), (400, 440)]
+    spent = spent_so_far(cache.path, {"model": PRICE})
+    assert spent.tokens == 420
+    assert spent.cost == pytest.approx(2 * (100 * 1.0 + 110 * 10.0) / 1e6)
+
+
 def test_an_answer_that_was_set_aside_was_paid_for_too(cache: ResponseCache) -> None:
     save(cache, "a", {"prompt_tokens": 3, "completion_tokens": 4, "cost": 0.5}, started=0.1)
     cache.archive_answer("a", Attempt("a", "model", 0, "unusable", None, "no JSON", 2.0, 0.0))
@@ -131,6 +172,6 @@ def test_a_folder_without_answers_has_spent_nothing(tmp_path: Path) -> None:
 def test_a_body_that_is_no_json_has_no_usage(cache: ResponseCache) -> None:
     save(cache, "a", {"prompt_tokens": 1, "completion_tokens": 1})
     with sqlite3.connect(cache.path) as connection:
-        connection.execute("UPDATE responses SET response = '{'")
+        connection.execute("UPDATE responses SET response = '{', request = '{'")
     connection.close()
     assert [one.usage for one in read_paid(cache.path)] == [None]

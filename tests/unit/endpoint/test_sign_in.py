@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
-FILE = "openai_oauth_token.json"
+OAUTH = OAuthSettings("openai", None, "azureopenai-readwrite")
 
 
 @pytest.fixture
@@ -42,9 +44,27 @@ def signed_in(
     tokens: TokenEndpoint, folder: Path, said: list[str] | None = None, redactor: Redactor | None = None, **more: str
 ) -> OAuthSignIn:
     return OAuthSignIn(
-        OAuthSettings("openai", None, "azureopenai-readwrite"), env=environment(tokens.url, **more),
+        OAUTH, env=environment(tokens.url, **more),
         redactor=redactor or Redactor(), say=(said if said is not None else []).append, folder=folder,
     )  # fmt: skip
+
+
+def file_of(tokens: TokenEndpoint, folder: Path, **more: str) -> Path:
+    return sign_in.token_file(OAUTH, environment(tokens.url, **more), folder)
+
+
+def planted(tokens: TokenEndpoint, folder: Path, **changes: Any) -> Path:
+    """A file with a token of another, as this program writes it."""
+    file = file_of(tokens, folder)
+    said = {
+        "access_token": "planted-0123456789",
+        "expires_at": time.time() + 900,
+        "lifetime_s": 1000,
+        "file": file.name,
+    }
+    file.write_text(json.dumps({**said, **changes}))
+    file.chmod(0o600)
+    return file
 
 
 def test_a_token_is_had_once_and_kept(tokens: TokenEndpoint, tmp_path: Path) -> None:
@@ -55,8 +75,12 @@ def test_a_token_is_had_once_and_kept(tokens: TokenEndpoint, tmp_path: Path) -> 
     assert signed_in(tokens, tmp_path, said).header() == first.header()
     assert said == ["Creating new openai OAuth token"]
     assert tokens.scopes == ["azureopenai-readwrite"]
-    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
-    kept = json.loads((tmp_path / FILE).read_text())
+    file = file_of(tokens, tmp_path)
+    assert sorted(tmp_path.iterdir()) == [file, Path(f"{file}.lock")]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()} == {0o600}
+    assert file.name.startswith("openai_")
+    assert file.name.endswith("_oauth_token.json")
+    kept = json.loads(file.read_text())
     assert 3500 < kept["expires_at"] - time.time() <= 3600
     assert redactor.text(f"{tokens.given[0]} {CLIENT_SECRET}") == f"{REDACTED} {REDACTED}"
 
@@ -66,12 +90,94 @@ def test_the_environments_scope_comes_first(tokens: TokenEndpoint, tmp_path: Pat
     assert tokens.scopes == ["awsanthropic-readwrite"]
 
 
-def test_a_token_is_renewed_before_it_expires(tokens: TokenEndpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("lifetime", "used"), [(3600, 3540), (240, 180), (30, 22.5), (1, 0.75), (10**9, 86340)])
+def test_a_token_is_renewed_before_it_expires_and_not_at_each_request(
+    lifetime: int, used: float, tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
-    tokens.expires_in = 59  # a minute before its end is too late to begin a request with it
-    sign_in = signed_in(tokens, tmp_path, said)
-    assert sign_in.header() != sign_in.header()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    tokens.expires_in = lifetime
+    mine, others = signed_in(tokens, tmp_path, said), signed_in(tokens, tmp_path, said)
+    first = mine.header()
+    now += used - 0.01
+    assert {mine.header(), mine.header(), others.header()} == {first}
+    now += 0.02
+    assert mine.header() == others.header() != first
     assert said == ["Creating new openai OAuth token", "openai OAuth token expired, refreshing"]
+
+
+@pytest.mark.parametrize("name", ["OPENAI_TOKEN_URL", "OPENAI_CLIENT_ID", "OPENAI_SCOPE"])
+def test_another_tenants_token_is_not_used(name: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
+    assert signed_in(tokens, tmp_path).header() == "Bearer token-canary-0-0123456789"
+    other = {name: f"{tokens.url}/b" if name.endswith("URL") else "b"}
+    assert signed_in(tokens, tmp_path, None, None, **other).header() == "Bearer token-canary-1-0123456789"
+    mine, theirs = file_of(tokens, tmp_path), file_of(tokens, tmp_path, **other)
+    mine.replace(theirs)  # nor where a file was given the other's name
+    assert signed_in(tokens, tmp_path, None, None, **other).header() == "Bearer token-canary-2-0123456789"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"expires_at": float("inf")}, {"expires_at": float("nan")}, {"expires_at": -1}, {"expires_at": 9e12},
+        {"expires_at": 10**400}, {"lifetime_s": 0}, {"lifetime_s": 1e6}, {"file": "x"}, {"access_token": 5},
+        {"access_token": ""},
+    ],
+)  # fmt: skip
+def test_a_planted_token_that_would_never_end_is_not_used(
+    changes: dict[str, Any], tokens: TokenEndpoint, tmp_path: Path
+) -> None:
+    planted(tokens, tmp_path)
+    assert signed_in(tokens, tmp_path).header() == "Bearer planted-0123456789"
+    planted(tokens, tmp_path, **changes)
+    said: list[str] = []
+    assert signed_in(tokens, tmp_path, said).header() == f"Bearer {tokens.given[0]}"
+    assert said == ["Creating new openai OAuth token"]
+
+
+@pytest.mark.parametrize("how", ["readable", "link", "fifo", "of another"])
+def test_a_file_that_another_could_have_written_is_not_used(
+    how: str, tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = planted(tokens, tmp_path)
+    if how == "readable":
+        file.chmod(0o640)
+    elif how == "link":
+        file.symlink_to(file.rename(tmp_path / "elsewhere"))
+    elif how == "fifo":
+        file.unlink()
+        os.mkfifo(file, 0o600)
+    else:
+        mine = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    assert signed_in(tokens, tmp_path).header() == f"Bearer {tokens.given[0]}"
+
+
+def test_tokens_are_cached_in_the_users_folder(tokens: TokenEndpoint, tmp_path: Path) -> None:
+    env = environment(tokens.url, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    OAuthSignIn(OAUTH, env=env, redactor=Redactor(), say=lambda _line: None).header()
+    assert sign_in.kept_token(OAUTH, env) == tokens.given[0]
+    (folder,) = (tmp_path / "cache").iterdir()
+    assert (folder.name, stat.S_IMODE(folder.stat().st_mode)) == ("eval-factory", 0o700)
+    (tmp_path / "file").touch()
+    env["XDG_CACHE_HOME"] = str(tmp_path / "file")
+    with pytest.raises(SignInError, match=r"cannot cache it in .*\n  set XDG_CACHE_HOME to a folder"):
+        OAuthSignIn(OAUTH, env=env, redactor=Redactor(), say=lambda _line: None).header()
+
+
+@pytest.mark.parametrize(("code", "elsewhere"), [(307, True), (308, True), (302, True), (307, False)])
+def test_the_clients_secret_follows_no_redirect_to_another_host(
+    code: int, elsewhere: bool, tokens: TokenEndpoint, tmp_path: Path
+) -> None:
+    with TokenEndpoint() as other:
+        tokens.redirects = [(code, other.url if elsewhere else f"{tokens.url}/")]
+        if elsewhere:
+            with pytest.raises(SignInError, match="redirects to another host"):
+                signed_in(tokens, tmp_path).header()
+        else:
+            assert signed_in(tokens, tmp_path).header() == f"Bearer {tokens.given[0]}"
+        assert other.asked == 0
 
 
 def test_a_refused_token_is_renewed_once_for_all(tokens: TokenEndpoint, tmp_path: Path) -> None:
@@ -86,13 +192,13 @@ def test_a_refused_token_is_renewed_once_for_all(tokens: TokenEndpoint, tmp_path
 def test_deleting_the_file_forces_a_new_token(tokens: TokenEndpoint, tmp_path: Path) -> None:
     sign_in = signed_in(tokens, tmp_path)
     before = sign_in.header()
-    (tmp_path / FILE).unlink()
+    file_of(tokens, tmp_path).unlink()
     assert sign_in.header() != before
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"access_token": 5, "expires_at": 9e12}', '{"access_token": "x"}'])
 def test_a_file_that_is_no_tokens(text: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(text)
+    planted(tokens, tmp_path).write_text(text)
     assert signed_in(tokens, tmp_path).header() == f"Bearer {tokens.given[0]}"
 
 
@@ -145,7 +251,7 @@ def test_no_token(way: str, reason: str, tokens: TokenEndpoint, tmp_path: Path) 
     assert reason.lower() in message.lower()
     assert "check OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET, OPENAI_TOKEN_URL" in message
     assert CLIENT_SECRET not in message
-    assert not (tmp_path / FILE).exists()
+    assert not file_of(tokens, tmp_path).exists()
 
 
 def test_a_token_endpoint_that_is_slow(tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,20 +281,16 @@ def test_plain_http_to_another_host_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) -> None:
     tokens.expires_in = None
     signed_in(tokens, tmp_path).header()
-    kept = json.loads((tmp_path / FILE).read_text())
+    kept = json.loads(file_of(tokens, tmp_path).read_text())
     assert kept["expires_at"] - time.time() <= sign_in.LIFETIME_UNKNOWN_S
 
 
-@pytest.mark.parametrize("lifetime", [float("inf"), 10**400], ids=["infinite", "huge"])
+@pytest.mark.parametrize("lifetime", [float("inf"), 10**400, float("nan"), -5])
 def test_a_lifetime_that_no_clock_can_hold(lifetime: float, tokens: TokenEndpoint, tmp_path: Path) -> None:
     tokens.expires_in = lifetime
     with pytest.raises(SignInError, match="holds no token"):
         signed_in(tokens, tmp_path).header()
-
-
-def test_a_kept_lifetime_that_no_clock_can_hold(tokens: TokenEndpoint, tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(json.dumps({"access_token": "kept-token-0123456789", "expires_at": 10**400}))
-    assert signed_in(tokens, tmp_path).header() == "Bearer token-canary-0-0123456789"
+    assert not file_of(tokens, tmp_path).exists()
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,41 @@ def test_other_ends_are_none(text: str) -> None:
 def test_a_letter_may_be_an_answer_where_a_marker_is_a_word(text: str, answer: str) -> None:
     assert split_thinking(text, "Begin:", "End:", cut_off=True).answer == answer
     assert split_thinking("1", "1)", "2)", cut_off=True) == Split("1", None)
+
+
+ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+TURN = "<|end|><|start|>assistant"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "thought"),
+    [
+        ("<thinking>hm</thinking>\n\nB", "B", "hm"),
+        ("hm</thinking>B", "B", "hm"),
+        ("[THINK]hm[/THINK]B", "B", "hm"),
+        ("<seed:think>hm</seed:think>B", "B", "hm"),
+        ("hm</seed:think>B", "B", "hm"),
+        ("<think>a</think><thinking>b</thinking>B", "B", "a\n\nb"),
+        (f"{ANALYSIS}hm{TURN}{FINAL}B<|return|>", "B", "hm"),
+        (f"<|start|>assistant{ANALYSIS}hm<|end|>\n<|start|>assistant{FINAL}B", "B", "hm"),
+        (f"{ANALYSIS}hm{TURN}<|channel|>commentary<|message|>so{TURN}{FINAL}B<|end|>", "B", "hmso"),
+        (f"{FINAL}B", "B", ""),
+        ("[THINKING] B", "[THINKING] B", None),
+        ("<|im_end|> B", "<|im_end|> B", None),
+    ],
+)
+def test_the_markers_of_other_models_are_known(text: str, answer: str, thought: str | None) -> None:
+    assert split_thinking(text, START, END) == Split(answer, thought)
+    assert split_thinking(text, "<r>", "</r>") == Split(text, None)
+
+
+@pytest.mark.parametrize("start", ["<thinking>", "[THINK]", "<seed:think>", ANALYSIS, f"<|start|>assistant{ANALYSIS}"])
+def test_thinking_without_an_end_is_cut_off_whatever_its_markers(start: str) -> None:
+    assert split_thinking(f"{start}hm", START, END) == Split("", "hm", unfinished=True)
+    assert split_thinking(f"{start}hm", "<r>", "</r>") == Split(f"{start}hm", None)
+    assert split_thinking(start[:-2], START, END, cut_off=True).unfinished
+    assert split_thinking(start[:-2], START, END, cut_off=True).answer == ""
+
+
+def test_own_markers_are_the_only_ones() -> None:
+    assert split_thinking("<r>hm</r><think>x</think>B", "<r>", "</r>") == Split("<think>x</think>B", "hm")

@@ -72,6 +72,20 @@ def test_credentials_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not any("0123456789" in line for line in report.lines)
 
 
+def test_credentials_of_another_host_than_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the key that is written for the judge's very model is sent there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "credentials.conf").write_text(CREDENTIALS)
+    judges = [
+        {"name": "a", "model_id": "gpt-4o-2024-05-13", "api_key": "A_KEY", "url": "https://other/v1"},
+        {"name": "b", "model_id": "openai/x", "api_key": "B_KEY", "url": "http://host.example/v1"},  # in plain text
+    ]
+    flags = {**JURY, "config.params.extra.judges": judges}
+    with pytest.raises(PrerequisiteError, match="no API key for judge b"):
+        credentials_report(plan(flags), MAIN)
+    assert credentials_report(plan(flags), {**MAIN, "B_KEY": "b-key"}).found == {"A_KEY": "gpt-key-0123456789-GPTC"}
+
+
 def test_helms_variable_beats_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "credentials.conf").write_text(CREDENTIALS)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from eval_factory.plan.run_plan import slug_of
+from eval_factory.plan.run_plan import slug_of, where_keys_go
 from unit.builders import plan
 
 MODEL_IDS = [
@@ -105,3 +105,17 @@ def test_the_main_key_goes_to_the_targets_host_only(oauth: str | None) -> None:
     judges = [{"name": "near", "model_id": "m"}, {"name": "far", "model_id": "m", "url": "https://other.example/v1"}]
     here = plan({"config.type": "aci_bench", "config.params.extra.judges": judges, "target.api_endpoint.oauth": oauth})
     assert [judge.key_names for judge in here.judges] == [("OPENAI_API_KEY",), ()]
+
+
+def test_where_keys_go() -> None:
+    judges = [
+        {"name": "a", "model_id": "m", "api_key": "A_KEY"}, {"name": "b", "model_id": "m", "oauth": "anthropic"},
+        {"name": "c", "model_id": "m", "url": "https://other:81/v1"}, {"name": "d", "model_id": "m", "api_key": None},
+    ]  # fmt: skip
+    assert where_keys_go(plan({"config.type": "aci_bench", "config.params.extra.judges": judges}).endpoints) == [
+        "model at https://host.example: OPENAI_API_KEY",
+        "a at https://host.example: A_KEY or else OPENAI_API_KEY",
+        "b at https://host.example: OAuth token of anthropic",
+        "c at https://other:81: no key",
+        "d at https://host.example: no key",
+    ]

@@ -9,7 +9,17 @@ import pytest
 import yaml
 
 from eval_factory.core.clinician_results import TooFewRated
-from eval_factory.core.results import Floor, Judgements, JuryReport, Score, SpentByRole, Stats, TaskResult, Usage
+from eval_factory.core.results import (
+    Floor,
+    Judgements,
+    JuryReport,
+    RankCorrelation,
+    Score,
+    SpentByRole,
+    Stats,
+    TaskResult,
+    Usage,
+)
 from eval_factory.report import documents
 from eval_factory.report.reader import result_of as result_of_document
 from unit.builders import plan
@@ -204,6 +214,19 @@ def test_values_are_whole_and_their_statistics_are_rounded(result: TaskResult) -
     own = replace(validity.jury, labels={"poor": 0, "good": 3}, criteria={"right": ""})
     again = document_of(result, validity=replace(validity, jury=own))["validity"]["jury"]
     assert again == {**written["jury"], "labels": {"poor": 0, "good": 3}, "criteria": {"right": ""}}
+    follows = replace(validity.jury, length_correlation={"a": RankCorrelation(1 / 3, 0.0, 2 / 3, 40), "b": None})
+    again = document_of(result, validity=replace(validity, jury=follows))["validity"]["jury"]
+    assert again["length_correlation"] == {
+        "a": {"rho": 0.333333, "ci_low": 0.0, "ci_high": 0.666667, "count": 40}, "b": None
+    }  # fmt: skip
+
+
+def test_a_floor_is_called_assumed_where_it_is(result: TaskResult) -> None:
+    floors = {"exact_match": Floor("empty", 1.0, 4, {"empty": 1.0}, assumed=True)}
+    floors["other"] = replace(floors["exact_match"], assumed=False)
+    written = document_of(result, validity=replace(result.validity, floors=floors))["validity"]["floors"]
+    assert written["exact_match"]["assumed"] is True
+    assert "assumed" not in written["other"]
 
 
 def test_seconds_have_four_digits(result: TaskResult) -> None:

@@ -50,6 +50,11 @@ def test_the_benchmark_and_its_data() -> None:
         " It is one of the benchmarks of MedHELM [2]. Source of its data: GitHub pubmedqa/pubmedqa (licence: MIT)."
         " They were read at revision 1f00b98. The SHA-256 of the data file is aaaa"
     )
+    assert "published" not in told, "of a result that does not know it"
+    known = text(say.benchmark(with_provenance(published="2019-09", answers_public=True), Citations()))
+    assert known.endswith(" The benchmark was published by 2019-09; its answers are public.")
+    gated = text(say.benchmark(with_provenance(answers_public=False), Citations()))
+    assert gated.endswith(" The benchmark was published at an unknown time; its answers are not public.")
     own = text(say.benchmark(facts(config=extra(data_path="/secret/path")), Citations()))
     assert "Its data were files of the authors." in own
     assert "pubmedqa/" not in own
@@ -106,6 +111,22 @@ def test_the_model_and_what_it_calls_itself() -> None:
     assert demo == "No model was evaluated: the target was the demo endpoint that comes with eval-factory."
 
 
+def test_when_answers_came_is_said_of_all_parts_of_a_run() -> None:
+    """The run that made the result may be the last of several, and ask nothing."""
+    model = replace(
+        plain().provenance.endpoints["model"], first_answer="2025-12-01T00:00:00Z", last_answer="2026-01-02T03:04:59Z"
+    )
+    judge = replace(model, first_answer="2026-01-02T03:04:06Z", last_answer="2026-01-02T03:05:00Z")
+    made = with_provenance(endpoints={"model": model, "gpt": judge}).result
+    assert text(say.dates(facts(replace(made, usage=replace(made.usage, runs=2))))) == (
+        "The answers came from 2025-12-01T00:00:00Z to 2026-01-02T03:04:59Z (UTC), over 32 days."
+        " The judgements of gpt came from 2026-01-02T03:04:06Z to 2026-01-02T03:05:00Z (UTC)."
+        " The last of 2 runs went from 2026-01-02T03:04:05Z to 2026-01-02T03:05:06Z (UTC)."
+    )
+    strange = replace(model, first_answer="soon\x1b")
+    assert "from soon\\x1b to 2026" in text(say.dates(with_provenance(endpoints={"model": strange})))
+
+
 def test_sampling_is_what_was_sent() -> None:
     assert text(say.sampling(facts())) == "Requests were sent with max_tokens = 1 and temperature = 0.0."
     model = plain().provenance.endpoints["model"]
@@ -147,7 +168,7 @@ def test_the_metric_its_scale_and_its_floor() -> None:
     other = facts(with_validity(plain(scores=beside), floors={}))
     told = text(say.metric(other, Citations()))
     assert "computes it (lower is better)." in told
-    assert "by the rule of MMLU-Pro [1]." in told
+    assert "(among the readings is the rule of MMLU-Pro [1])." in told
     assert "exact_match.helm is HELM's own value" in told
     assert "need no model" not in told
     assert "could not be computed" in text(say.metric(facts(plain(scores={})), Citations()))

@@ -19,6 +19,7 @@ from eval_factory.core.results import (
     JudgeCounts,
     Judgements,
     JuryReport,
+    RankCorrelation,
     SpentByRole,
     TaskResult,
     Usage,
@@ -39,6 +40,7 @@ VERSION_1 = Path(__file__).parent / "version_1"
 def result(tmp_path: Path) -> TaskResult:
     made = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
     jury = JuryReport({"a": 4.5}, None, {"a/b": 0.5}, {"a": None}, {"poor": 0, "good": 5}, {"right": "it is"})
+    jury = replace(jury, length_correlation={"a": RankCorrelation(0.5, 0.25, 0.75, 40), "b": None})
     score = made.scores["exact_match"]
     short = replace(score.stats, stddev=0.5, stderr=0.25, ci_low=0.25, ci_high=0.75)
     score = replace(score, stats=short)

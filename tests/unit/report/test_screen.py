@@ -174,6 +174,12 @@ def line_on_comparability(result: TaskResult, record: Comparability | None) -> l
     return [line for line in shown(replace(result, comparability=record)) if line not in before]
 
 
+def test_what_is_known_neither_here_nor_there_is_said_once(result: TaskResult) -> None:
+    unknown = Comparability(False, None, (Deviation("data revision", "unknown", "unknown", "effect"),))
+    (line,) = line_on_comparability(result, unknown)
+    assert line == "  settings unlike those of MedHELM's leaderboard: data revision known neither here nor there"
+
+
 @pytest.mark.parametrize(
     ("count", "told"),
     [

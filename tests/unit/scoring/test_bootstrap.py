@@ -49,7 +49,8 @@ def test_what_resampling_cannot_tell(sums: list[float], counts: list[int]) -> No
 
 def test_few_clusters_say_nothing() -> None:
     assert bca_of_ratio(SUMS, COUNTS, "aabbccdd") == NO_INTERVAL
-    assert bca_of_ratio(SUMS, COUNTS, "aabbccde") != NO_INTERVAL
+    assert bca_of_ratio(SUMS, COUNTS, "aaabcdef") == NO_INTERVAL  # 64 / 14 effective ones
+    assert bca_of_ratio(SUMS, COUNTS, "aabcdefg") != NO_INTERVAL
 
 
 def test_resamples_without_a_denominator_give_no_interval() -> None:

@@ -20,7 +20,7 @@ from eval_factory.core.annotations import (
 )
 from eval_factory.core.clinician_results import Clinicians, TooFewRated
 from eval_factory.core.rated_answers import YES_NO, asked_of
-from eval_factory.core.results import InstanceRecord, JuryReport, TaskResult
+from eval_factory.core.results import InstanceRecord, JudgeCounts, JuryReport, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring.clinicians import clinicians_of, people_scores, with_clinicians
 from eval_factory.scoring.prediction_powered import Stratum, corrected_mean
@@ -110,7 +110,7 @@ def test_too_few_are_counted_and_the_bias_has_no_interval() -> None:
     made = yes_no_result()
     sample = sample_of(made, 10)
     found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
-    assert (found.corrected, found.too_few, found.agreement) == (None, TooFewRated(10, 30), None)
+    assert (found.corrected, found.too_few, found.agreement) == (None, TooFewRated(10, 20), None)
     judge = found.judges["exact_match"]
     assert judge.bias == pytest.approx(sum(right(one) - stricter(one) for one in range(10)) / 10)
     assert judge.bias_low is None
@@ -152,13 +152,55 @@ def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
 
 def test_answers_of_one_source_widen_the_interval() -> None:
     made = yes_no_result()
-    by_source = [replace(one, cluster="right" if one.metrics["exact_match"] else "wrong") for one in made.instances]
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
-    alone, clustered = (clinicians_of(one, annotations).corrected for one in (made, replace(made, instances=by_source)))
-    assert alone is not None
-    assert clustered is not None
-    assert clustered.ci_high - clustered.ci_low > 1.5 * (alone.ci_high - alone.ci_low)
-    assert clustered.value == alone.value
+    of_four = [replace(one, cluster=f"{number % 4}{number // 20}") for number, one in enumerate(made.instances)]
+    alone, clustered = (clinicians_of(one, annotations) for one in (made, replace(made, instances=of_four)))
+    assert alone.corrected is not None
+    assert clustered.corrected is not None
+    width = clustered.corrected.ci_high - clustered.corrected.ci_low
+    assert width > 1.5 * (alone.corrected.ci_high - alone.corrected.ci_low)
+    assert clustered.corrected.value == alone.corrected.value
+    assert clustered.notes == ()
+
+
+def test_too_few_sources_give_no_interval_and_a_note_says_so() -> None:
+    made = yes_no_result()
+    annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
+    for size, begins, has_score in ((30, "of the rated answers, there is no interval: 2 sources", False),
+                                    (10, "of the rated answers, few sources decide the interval: 4 sources", True)):  # fmt: skip
+        by_source = [replace(one, cluster=str(number // size)) for number, one in enumerate(made.instances)]
+        found = clinicians_of(replace(made, instances=by_source), annotations)
+        assert [note.startswith(begins) for note in found.notes] == [True]
+        assert (found.corrected is not None) is has_score
+        assert found.too_few is None
+        judge = found.judges["exact_match"]
+        assert judge.bias is not None
+        assert (judge.bias_low is not None) is has_score
+
+
+def test_ratings_that_agree_with_a_judge_leave_room_for_a_bias() -> None:
+    made = yes_no_result()
+    sample = sample_of(made)
+    judge = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", lambda one, _: right(one))))).judges
+    assert judge["exact_match"].bias == 0.0
+    assert judge["exact_match"].bias_low is not None
+    assert judge["exact_match"].bias_high is not None
+    assert judge["exact_match"].bias_low < -0.05
+    assert judge["exact_match"].bias_high > 0.05
+
+
+def test_an_answer_that_no_judge_was_asked_about_makes_no_judge_of_the_metric() -> None:
+    """An empty answer has the least mark of a jury, and no judge's."""
+    records = [replace(jury(one), judges={}, judgements={}, metrics={"jury": 1.0}) if one < 5 else jury(one) for one in range(50)]  # fmt: skip
+    made = of(records, "jury", (1.0, 5.0), jury=JuryReport({}, None, {}, {}))
+    sample = sample_of(made)
+    kind = next(one for one in sample.answers if one.key.id == "q9").questions
+    answers = tuple(replace(one, questions=kind) for one in sample.answers)
+    found = clinicians_of(made, Annotations((replace(sample, answers=answers),), tuple(
+        rated(replace(sample, answers=answers), "1", lambda _place, _number: 4.0)
+    )))  # fmt: skip
+    assert set(found.judges) == {"kind", "silent"}
+    assert found.judges["kind"].bias == pytest.approx(0.5)
 
 
 def jury(number: int) -> InstanceRecord:
@@ -167,12 +209,14 @@ def jury(number: int) -> InstanceRecord:
 
 
 def test_a_jurys_criteria_are_averaged_and_parts_count_for_agreement_alone() -> None:
-    made = of([jury(one) for one in range(50)], "jury", (1.0, 5.0), jury=JuryReport({}, None, {}, {}))
+    judges = dict.fromkeys(("silent", "kind"), JudgeCounts(50, 1, 49))
+    made = of([jury(one) for one in range(50)], "jury", (1.0, 5.0), jury=JuryReport({}, None, {}, {}), judges=judges)
     sample = sample_of(made)
     ratings = rated(sample, "1", lambda place, number: None if place == 3 and number else float(2 + place % 3 + number))
     found = clinicians_of(made, Annotations((sample,), tuple(ratings)))
     assert (found.rated, found.ratings) == (DRAWN - 1, 2 * DRAWN - 1)
     assert found.notes == ("1 answers are rated in part: they count for the agreement, not for the corrected score",)
+    assert list(found.judges) == list(judges)
     assert found.judges["kind"].n == 2 * DRAWN - 1
     assert found.judges["silent"].n == 0
     assert found.corrected is not None
@@ -223,7 +267,7 @@ def test_another_main_metric_uses_none_of_them() -> None:
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
     other = of([instance("q1", 1.0, "other")], "other", (0.0, 1.0))
     expected = Clinicians(
-        0, 0, 0, 0, too_few=TooFewRated(0, 30),
+        0, 0, 0, 0, too_few=TooFewRated(0, 20),
         notes=("40 ratings are of answers, or questions, that are other ones now: they are not used",),
     )  # fmt: skip
     assert clinicians_of(other, annotations) == expected

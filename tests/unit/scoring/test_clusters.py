@@ -133,14 +133,28 @@ def test_templates_of_queries_are_in_the_scenarios_data(tmp_path: Path) -> None:
 
 def test_notes_tell_of_shared_sources_and_of_a_large_design_effect() -> None:
     rule = ClusterRule(what="note", field="cluster")
-    labels = {f"id{number}": str(number // 4) for number in range(16)}
-    main = Score(0.5, describe([1.0] * 8 + [0.0] * 8, clusters=list(labels.values())))
+    labels = {f"id{number}": str(number // 4) for number in range(32)}
+    main = Score(0.5, describe([1.0] * 16 + [0.0] * 16, clusters=list(labels.values())))
     shared, large = notes_on_clusters(rule, labels, main)
-    assert shared.text.startswith("16 instances share 4 sources (note): ")
-    assert large.text.startswith("the main score's design effect is 5.0 (note): its 16 instances say as much as 3 ")
+    assert shared.text.startswith("32 instances share 8 sources (note): ")
+    assert large.text.startswith("the main score's design effect is 4.4 (note): its 32 instances say as much as 7 ")
     assert {shared.importance, large.importance} == {Importance.BACKGROUND}
-    alternating = Score(0.5, describe([1.0, 0.0] * 8, clusters=list(labels.values())))
+    alternating = Score(0.5, describe([1.0, 0.0] * 16, clusters=list(labels.values())))
     assert notes_on_clusters(rule, labels, alternating) == [shared]
     assert notes_on_clusters(rule, labels, None) == [shared]
     assert notes_on_clusters(None, {}, main) == []
     assert notes_on_clusters(rule, {"id0": "a", "id1": "b"}, None) == []
+
+
+def test_a_note_tells_where_few_sources_decide_or_there_is_no_interval() -> None:
+    rule = ClusterRule(what="note", field="cluster")
+    few = notes_on_clusters(rule, {f"id{number}": str(number // 8) for number in range(32)}, None)[1]
+    assert few.importance == Importance.DOUBTFUL
+    assert few.text.startswith("few sources decide the interval: 4 sources say as much as 4.0 of equal size, and the")
+    assert few.text.endswith(" (note)")
+    labels = {f"id{number}": str(max(0, number - 30)) for number in range(40)}
+    main = Score(1.0, describe([1.0] * 20 + [0.0] * 20, clusters=list(labels.values())))
+    assert main.stats.ci_low is None
+    assert notes_on_clusters(rule, labels, main)[1].text.startswith(
+        "there is no interval: 10 sources say as much as 1.6"
+    )

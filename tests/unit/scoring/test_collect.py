@@ -137,7 +137,8 @@ def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
     # distances' sums are 2.5 in each of four clusters: 4 / 3 * 25 / 400 over 0.25 / 19
     assert stats.design_effect == pytest.approx(4 / 3 * 25 / 400 / (0.25 / 19))
     assert [record.cluster for record in result.instances][::5] == ["a?", "b?", "c?", "d?"]
-    shared, large = [note for note in result.validity.notes if "(question)" in note]
+    few, shared, large = [note for note in result.validity.notes if "(question)" in note]
+    assert few.startswith("few sources decide the interval: 4 sources say as much as 4.0 of equal size")
     assert shared.startswith("20 instances share 4 sources (question)")
     assert large.startswith("the main score's design effect is 6.3 (question): its 20 instances say as much as 3 indep")
     even = result.groups["category"]["even"]["exact_match"].stats
@@ -278,7 +279,7 @@ def test_splits_and_perturbations_do_not_overwrite_each_other(tmp_path: Path) ->
     states = [state(0, "yes"), state(1, "yes", split=VALID)]
     result = result_of(
         tmp_path, states=states, values={"exact_match": [1.0, 0.0]},
-        perturbation={"name": "typos", "computed_on": "perturbed"},
+        perturbation={"name": "typos", "robustness": True, "computed_on": "perturbed"},
     )  # fmt: skip
     values = {name: score.value for name, score in result.scores.items()}
     assert values == {
@@ -612,7 +613,7 @@ def test_scores_say_of_which_metric_split_and_perturbation_they_are(tmp_path: Pa
     states = [state(0, "yes"), state(1, "yes"), state(2, "yes", split=VALID)]
     result = result_of(
         tmp_path, states=states, values={"exact_match": [1.0, 1.0, 0.0], "exact_match@5": [1.0, 0.0, 1.0]},
-        perturbation={"name": "typos", "computed_on": "worst"},
+        perturbation={"name": "typos", "robustness": True, "computed_on": "worst"},
     )  # fmt: skip
     found = {name: (score.metric, score.split, score.perturbation) for name, score in result.scores.items()}
     assert found == {

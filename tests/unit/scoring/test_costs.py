@@ -65,6 +65,16 @@ def test_of_what_nobody_knows_there_is_no_cost(tmp_path: Path) -> None:
     assert cost_of_all([free, CostTally(unpriced=2)]) == Cost(0.0, "endpoint", 1, 2)
 
 
+def test_judges_stand_in_the_order_in_which_they_are_configured(tmp_path: Path) -> None:
+    judges = [{"name": name, "model_id": "m"} for name in ("zeta", "alpha")]
+    here = plan({"config.output_dir": str(tmp_path), "config.type": "aci_bench", "config.params.extra.judges": judges})
+    one = Spent(1, 0, 0, 1, 1, None, None)
+    spent = SpentByRole(one, dict.fromkeys(("model", "alpha", "of an earlier run", "zeta"), one))
+    usage = with_costs(Usage(spent, SpentByRole(one, {"zeta": one}), 1, 1.0), here, "new")
+    assert list(usage.this_run.roles) == ["model", "zeta", "alpha", "of an earlier run"]
+    assert list(usage.all_runs.roles) == ["zeta"]
+
+
 def test_why_a_cost_is_not_known_is_said_of_who_may_ask_for_money(tmp_path: Path) -> None:
     costs = tally_costs(folder(tmp_path), {})
     assert why_unknown(costs, lambda role: f"no price of {role}") == "gpt: no price of gpt"

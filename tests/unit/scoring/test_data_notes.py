@@ -3,15 +3,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eval_factory.core.errors import HelmError
+from eval_factory.core.results import Score, Stats
 from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.data_notes import NO_ROWS, NOT_CONFINED, notes_on_data
+from eval_factory.scoring.data_notes import NO_ROWS, NOT_CONFINED, notes_on_data, notes_on_labels
 from eval_factory.scoring.notes import Importance
+from eval_factory.tasks.framework import About
 from unit.builders import plan
 
 
@@ -116,3 +119,23 @@ def test_what_is_not_confined_by_us_is_said(tmp_path: Path) -> None:
     flags = {"config.type": "helm:bigcodebench:version=v0.1.3", "config.params.extra.allow_code_execution": True}
     (note,) = notes_on_data(plan({**flags, "config.output_dir": str(tmp_path)}))
     assert note == (Importance.DOUBTFUL, NOT_CONFINED)
+
+
+def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None:
+    """Wrong labels that cost 16 to 23 points let a model that is right score 0.77 to 0.84."""
+    about = About(
+        tags=(), access="public", source="x", instances=None, label_noise=(0.16, 0.23), label_audit="by an audit"
+    )
+
+    def scores(**highs: float | None) -> dict[str, Score]:
+        return {
+            name.replace("_c", ".corrected"): Score(0.7, Stats(9, 0.7, None, None, 0.6, high, None), "m", "test", None)
+            for name, high in highs.items()
+        }
+
+    (note,) = notes_on_labels("m", scores(m=0.77, m_c=0.76, other=1.0), about)
+    assert note.text.startswith("m: the 95 % interval, up to 0.7700, reaches 0.77 .. 0.84, the most that wrong labels")
+    assert (note.importance, note.text.endswith("(by an audit)")) == (Importance.DOUBTFUL, True)
+    assert [note.text[:12] for note in notes_on_labels("m", scores(m_c=0.9), about)] == ["m.corrected:"]
+    assert list(notes_on_labels("m", scores(m=0.7699, m_c=None), about)) == []
+    assert list(notes_on_labels("m", scores(m=1.0), replace(about, label_noise=None))) == []

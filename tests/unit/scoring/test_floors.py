@@ -21,7 +21,7 @@ from eval_factory.scoring.floors import FloorScores, notes_on_floors
 from eval_factory.scoring.metric_values import metric_values_of
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.request_states import key_of
-from eval_factory.tasks.known_floors import KnownFloor, KnownSet
+from eval_factory.tasks.known_floors import KnownSet
 from unit.builders import plan
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
 
@@ -125,7 +125,10 @@ def test_a_failed_instance_has_its_floor(tmp_path: Path) -> None:
 
 
 def test_lenient_floors_know_the_labels_alone(tmp_path: Path) -> None:
-    write_trivial(tmp_path, always("", 0, 0, 0, 0), always("1", 1, 0, 0, 1), always("Answer: 1", 0, 0, 0, 0))
+    by_random = StrategyScores(name="random", values={"exact_match": [0.5] * 4})
+    write_trivial(
+        tmp_path, always("", 0, 0, 0, 0), always("1", 1, 0, 0, 1), always("Answer: 1", 0, 0, 0, 0), by_random
+    )  # fmt: skip
     right = ["1", "0", "0", "1"]
     states = [
         state(number, "1", instance={"references": [{"output": {"text": text}, "tags": ["correct"]}]})
@@ -133,7 +136,7 @@ def test_lenient_floors_know_the_labels_alone(tmp_path: Path) -> None:
     ]
     result = result_of(tmp_path, {"config.type": "medhallu"}, states=states, values={"exact_match": [1.0, 0, 0, 1]})
     lenient = result.validity.floors["exact_match.lenient"]
-    assert lenient.answers == {"empty": 0.0, "always 1": 0.5, "always Answer: 1": 0.0}
+    assert lenient.answers == {"empty": 0.0, "always 1": 0.5, "always Answer: 1": 0.0, "random": 0.5}
 
 
 def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path: Path) -> None:
@@ -247,17 +250,25 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
     states = [state(n, "text", annotations={"aci_bench": {"a": {"x": {"score": 4}}}}) for n in range(3)]
     values = {"aci_bench_accuracy": [4.0] * 3}
     result = result_of(tmp_path, {"config.type": "aci_bench"}, states=states, values=values, metric_specs=[JURY])
-    assert result.validity.floors == {"aci_bench_accuracy": Floor("empty", 1.0, 3, {"empty": 1.0})}
+    assert result.validity.floors == {"aci_bench_accuracy": Floor("empty", 1.0, 3, {"empty": 1.0}, assumed=True)}
+    (note,) = notes_about(result, "is assumed")
+    assert note.startswith("the floor of aci_bench_accuracy, 1, is assumed: it is the mark of an answer with nothing")
+    assert result.validity.notes.index(note) > 0, "of the least weight"
 
 
 def test_the_floor_of_a_jury_is_the_lowest_mark_of_its_scale() -> None:
     none = FloorScores(None, [], None, TimeLimit(0.0))
-    assert none.floors({"jury_score": 3}, -2.0) == {"jury_score": Floor("empty", -2.0, 3, {"empty": -2.0})}
+    floor = Floor("empty", -2.0, 3, {"empty": -2.0}, assumed=True)
+    assert none.floors({"jury_score": 3}, -2.0) == {"jury_score": floor}
+    assert floor.named == "empty (assumed)"
+    above = score(4.0, 3.5, 4.5)
+    assert [note.importance for note in notes_on_floors("m", {"m": above}, {"m": floor})] == [Importance.BACKGROUND]
+    assert list(notes_on_floors("m", {}, {"m": floor})) == []
 
 
 def test_what_is_known_of_a_data_set_is_taken_from_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     floor: dict[str, Any] = {"best": "always A", "value": 0.5, "instances": 4, "answers": {"always A": 0.5}}
-    table = {"a" * 64: KnownSet(task="pubmed_qa", floors={"exact_match": KnownFloor(**floor)})}
+    table = {"a" * 64: KnownSet(task="pubmed_qa", floors={"exact_match": Floor(**floor)})}
     monkeypatch.setattr(floors, "known_floors", table.get)
     for sha256, found in (("a" * 64, {"exact_match": Floor(**floor)}), ("b" * 64, {})):
         folder = tmp_path / sha256[0]
@@ -304,6 +315,18 @@ def test_a_score_without_an_interval_is_compared_itself(value: float, said: bool
     assert [note.text.startswith(f"m: {value:.4f}, without an interval, is no better than") for note in notes] == (
         [True] * said
     )
+
+
+@pytest.mark.parametrize("other", ["m.lenient", "m.corrected"])
+def test_another_reading_of_the_same_answers_may_show_that_the_questions_were_read(other: str) -> None:
+    low, high, floor = score(0.1, 0.0, 0.2), score(0.9, 0.8, 1.0), Floor("empty", 0.5, 1, {"empty": 0.5})
+    ((_, text),) = notes_on_floors("m", {"m": low, other: high}, {"m": floor, other: floor})
+    assert text.endswith(f"(empty: 0.5000). {other}, which reads the same answers otherwise, is above its own")
+    ((_, text),) = notes_on_floors("m", {"m": low, other: low}, {"m": floor, other: floor})
+    assert text.endswith("It does not show that the model read the questions")
+    assert list(notes_on_floors("m", {"m": high, "m.lenient": low}, {"m": floor, "m.lenient": floor})) == []
+    ((_, text),) = notes_on_floors("m", {"m": high, "m.corrected": low}, {"m": floor, "m.corrected": floor})
+    assert text.endswith("It does not show that the model read the questions")
 
 
 def test_only_the_main_score_and_its_corrected_value_are_compared() -> None:

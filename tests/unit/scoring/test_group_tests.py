@@ -49,6 +49,16 @@ def test_clustered_values_are_a_regression_on_the_group() -> None:
     assert p_value_of_difference((rest, others), (group, in_group)) == pytest.approx(expected)
 
 
+def test_clusters_of_unequal_size_count_as_fewer() -> None:
+    group, in_group = [1.0, 1.0, 0.0, 1.0, 1.0, 0.0], [0, 0, 0, 0, 1, 2]  # two effective ones
+    rest, others = [0.0, 0.0, 1.0, 0.0, 0.0, 1.0], [3, 3, 4, 4, 5, 5]
+    design = [[1.0, 1.0]] * 6 + [[1.0, 0.0]] * 6
+    fitted = OLS([*group, *rest], design).fit(cov_type="cluster", cov_kwds={"groups": [*in_group, *others]})
+    statistic = fitted.params[1] / (fitted.bse[1] / (11 / 10) ** 0.5)
+    assert p_value_of_difference((group, in_group), (rest, others)) == pytest.approx(2 * stats.t.sf(statistic, 1))
+    assert p_value_of_difference((group, [0, 0, 0, 0, 0, 1]), (rest, others)) is None
+
+
 def test_a_side_without_sources_beside_one_with_them() -> None:
     """Each of its instances is a source of its own."""
     values = [1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0]

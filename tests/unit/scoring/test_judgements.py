@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eval_factory.core.jury_form import JuryForm
-from eval_factory.core.results import JudgeCounts, Judgements
+from eval_factory.core.results import JudgeCounts, Judgements, RankCorrelation
 from eval_factory.scoring.judgements import (
     bounds_over_judgements,
     judgements_of,
@@ -161,6 +161,21 @@ def test_judges_that_agree_beyond_belief_are_told() -> None:
     assert agreement(0.98, *both) == []
     assert agreement(None, *both) == []
     assert agreement(1.0, *both[1:], {"a": 3}, {"b": 3}) == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "count", "said"),
+    [
+        (0.51, 0.91, 20, "gives longer answers better marks: the rank correlation of mark and length is 0.71 (95 %"),
+        (0.5, 0.9, 20, None), (0.51, 0.9, 19, None), (-0.9, -0.51, 20, "gives shorter answers better marks"),
+        (-0.9, -0.5, 20, None), (-0.9, 0.9, 20, None),
+    ],
+)  # fmt: skip
+def test_a_judge_whose_marks_follow_the_length_is_named(low: float, high: float, count: int, said: str | None) -> None:
+    made = ratings({"a": 1})
+    found = {"a": RankCorrelation((low + high) / 2, low, high, count), "b": None}
+    notes = [note.text for note in notes_on_agreement(replace(made.report(), length_correlation=found), made)]
+    assert [note.startswith(f"judge a {said}") for note in notes] == [True] * (said is not None)
 
 
 def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:

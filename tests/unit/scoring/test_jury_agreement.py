@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
+from eval_factory.core.results import RankCorrelation
 from eval_factory.scoring.jury_agreement import Ratings, family_of
 from eval_factory.scoring.metric_values import InstanceKey
 
@@ -21,6 +22,41 @@ def ratings(**by_judge: list[int | None]) -> Ratings:
         for number, rating in enumerate(column):
             made.add(judge, (f"id{number}", 0, None), {} if rating is None else {"accuracy": rating})
     return made
+
+
+def of_lengths(marks: list[int], lengths: list[int]) -> RankCorrelation | None:
+    made = ratings(a=[*marks, 5])
+    made.lengths = {(f"id{number}", 0, None): length for number, length in enumerate(lengths)}  # not of the last
+    return made.report().length_correlation["a"]
+
+
+def test_how_far_marks_follow_the_length_of_answers() -> None:
+    """rho by hand: 1 - 6 * 8 / (10 * 99); the interval by Bonett and Wright's formula."""
+    found = of_lengths([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [20, 10, 40, 30, 60, 50, 80, 70, 90, 100])
+    assert found is not None
+    assert found.rho == pytest.approx(1 - 48 / 990)
+    assert found.count == 10
+    half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 7)
+    assert math.atanh(found.ci_low) == pytest.approx(math.atanh(found.rho) - half, abs=1e-5)
+    assert math.atanh(found.ci_high) == pytest.approx(math.atanh(found.rho) + half, abs=1e-5)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_perfect_order_of_few_answers_is_no_certainty(sign: int) -> None:
+    few, many = (of_lengths(list(range(n)), [100 + sign * one for one in range(n)]) for n in (4, 40))
+    assert few is not None
+    assert many is not None
+    assert [few.rho, many.rho] == pytest.approx([sign, sign])
+    ends = sorted([sign * few.ci_low, sign * few.ci_high])
+    assert ends == pytest.approx([math.tanh(math.atanh(0.8) - 1.959964 * math.sqrt(1.32)), 1.0])
+    assert min(sign * many.ci_low, sign * many.ci_high) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("marks", "lengths"), [([1, 2, 3], [1, 2, 3]), ([3] * 9, list(range(9))), (list(range(9)), [7] * 9), ([], [])]
+)
+def test_equal_marks_and_equal_lengths_have_no_correlation(marks: list[int], lengths: list[int]) -> None:
+    assert of_lengths(marks, lengths) is None
 
 
 def test_means_and_leave_one_out() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from eval_factory.core.results import Stats
 from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import SCALE
+from eval_factory.scoring.jury_scores import missing_of
 from eval_factory.scoring.metric_values import MetricValues, metric_values_of
+from eval_factory.scoring.scores import score_of
 from unit.scoring.test_collect import state, write_run
 from unit.scoring.test_scores import key
 
@@ -64,9 +69,84 @@ def test_worst_cases_count_where_something_was_perturbed(tmp_path: Path) -> None
     """Without, HELM writes them all the same, and they repeat the plain scores."""
     plain = values_of(tmp_path / "plain", {"exact_match": [1.0] * 4})
     assert not any("robustness" in label for label in plain)
-    perturbed = values_of(tmp_path / "perturbed", {"exact_match": [1.0] * 4}, perturbation={"name": "typos"})
+    perturbed = values_of(tmp_path / "perturbed", {"exact_match": [1.0] * 4}, perturbation=TYPOS)
     assert {metric.perturbation for metric in perturbed.values()} >= {None, "typos"}
     assert any("robustness" in label for label in perturbed)
+
+
+TYPOS = {"name": "typos", "robustness": True}
+
+
+def perturbed_run(folder: Path) -> dict[str, MetricValues]:
+    """Instances a, b and c of values 1, 1 and 0.5; perturbed, a has 0.25, b has 1, and c was not changed."""
+    plain, worst = {"a": 1.0, "b": 1.0, "c": 0.5}, {"name": "typos", "robustness": True, "computed_on": "worst"}
+    before, families = {**worst, "computed_on": "original"}, (("robustness", 1.75 / 3), ("fairness", 2.5 / 3))
+    contexts: list[tuple[Any, float]] = [
+        (None, 2.5 / 3), (TYPOS, 0.625), (worst, 0.625), (before, 1.0),
+        *(({"name": one, one: True, "computed_on": "worst"}, mean) for one, mean in families),
+    ]  # fmt: skip
+    documents: dict[str, Any] = {
+        "run_spec.json": {"name": "r", "metric_specs": []},
+        "stats.json": [
+            {"name": {"name": "em", "split": "test", "perturbation": one}, "count": 1, "mean": mean}
+            for one, mean in contexts
+        ],
+        "per_instance_stats.json": [
+            {"instance_id": id_, "perturbation": one, "train_trial_index": 0,
+             "stats": [{"name": {"name": "em", "split": "test", "perturbation": one}, "count": 1, "mean": value}]}
+            for id_, value, one in [
+                *((id_, value, None) for id_, value in plain.items()), ("a", 0.25, TYPOS), ("b", 1.0, TYPOS)
+            ]
+        ],
+    }  # fmt: skip
+    folder.mkdir()
+    for name, document in documents.items():
+        (folder / name).write_text(json.dumps(document, indent=2))
+    return {metric.label: metric for metric in metric_values_of(output.read_run(folder), "test")}
+
+
+def test_a_family_of_perturbations_that_was_not_applied_has_no_score(tmp_path: Path) -> None:
+    """HELM's value of it repeats the plain one."""
+    labels = {"em", *(f"em@test+{one}" for one in ("typos", "typos.worst", "typos.original", "robustness.worst"))}
+    assert perturbed_run(tmp_path / "run").keys() == labels
+
+
+def test_a_worst_case_has_the_least_value_of_each_instance(tmp_path: Path) -> None:
+    """Of a family, also of an instance that it did not change; the mean is HELM's, with its number and interval."""
+    found = perturbed_run(tmp_path / "run")
+    values = {label: [*metric.values.values()] for label, metric in found.items()}
+    assert values == {
+        "em": [1.0, 1.0, 0.5], "em@test+typos": [0.25, 1.0], "em@test+typos.worst": [0.25, 1.0],
+        "em@test+typos.original": [1.0, 1.0], "em@test+robustness.worst": [0.25, 1.0, 0.5],
+    }  # fmt: skip
+    score = score_of(found["em@test+robustness.worst"], set(), failed_as_zero=False)
+    assert score is not None
+    assert (score.value, score.stats.count, score.stats.ci_method) == (1.75 / 3, 3, "student-t-pseudo-values")
+
+
+@pytest.mark.parametrize("perturbation", [None, "typos"])
+def test_a_worst_case_is_missing_with_any_of_its_parts(tmp_path: Path, perturbation: str | None) -> None:
+    """HELM scores an answer that did not come as a wrong one, and takes it for the worst."""
+    found = perturbed_run(tmp_path / "run")
+    tally = SimpleNamespace(failed={("a", 0, perturbation)}, undecided=set())
+    worst = found["em@test+robustness.worst"]
+    for as_zero, value in ((False, 0.75), (True, 0.5)):
+        missing, _ = missing_of(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
+        score = score_of(worst, missing, failed_as_zero=as_zero)
+        assert score is not None
+        assert (score.value, score.stats.count) == (value, 2 + as_zero)
+    before, _ = missing_of(found["em@test+typos.original"], None, tally, failed_as_zero=False)  # type: ignore[arg-type]
+    assert (("a", 0, "typos.original") in before) is (perturbation is None)
+
+
+def test_a_worst_case_of_values_that_were_counted_otherwise_has_no_values(tmp_path: Path) -> None:
+    perturbed_run(tmp_path / "run")
+    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
+    entries = json.loads(file.read_text())
+    entries[0]["stats"][0]["count"] = 4
+    file.write_text(json.dumps(entries, indent=2))
+    found = {metric.label: metric for metric in metric_values_of(output.read_run(tmp_path / "run"), "test")}
+    assert (found["em@test+typos.worst"].values, found["em@test+typos.worst"].helm_mean) == ({}, 0.625)
 
 
 def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -> None:

@@ -61,13 +61,12 @@ def test_thinking_that_was_taken_out_is_known_from_what_was_kept(here: Plan) -> 
     keep(here, states[1], content="yes")
     result = result_of(here, *states)
     assert result.validity.instances.thinking_stripped == 1
+    assert result.provenance.endpoints["model"].first_answer == "1970-01-01T00:00:01Z", "as cache.db has it"
     assert [line.signs for line in result.instances] == [("thinking_stripped",), (), ()]
     assert [(line.prompt_tokens, line.completion_tokens, line.latency_s) for line in result.instances] == [
         (3, 4, 0.5), (3, 4, 0.5), (None, None, None),
     ]  # fmt: skip
-    assert any(
-        note.startswith("thinking (<think> to </think>) was taken out of 1 of 3") for note in result.validity.notes
-    )
+    assert any("was taken out of 1 of 3 answers" in note for note in result.validity.notes)
 
 
 def test_what_a_judge_thought_is_no_matter_of_the_models(here: Plan) -> None:
@@ -207,3 +206,9 @@ def test_the_answer_to_a_request_is_looked_for_once(
         found = [answers.to(one) for one in states]
         assert [one is None for one in found] == [False, True]
     assert len(asked) == looked_up
+
+
+def test_an_empty_answer_is_named_as_it_is_counted(here: Plan) -> None:
+    result = result_of(here, state(0, " \n"), state(1, "yes"), state(2, ""), state(3, None))
+    assert [line.signs for line in result.instances] == [("empty",), (), ("empty",), ()]
+    assert result.validity.instances.empty == 2

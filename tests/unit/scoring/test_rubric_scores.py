@@ -90,13 +90,21 @@ def test_scores_by_tag_are_of_the_criteria_with_it() -> None:
     accuracy = found["axis"]["accuracy"]["rubric_score"]
     assert accuracy.stats.count == 2
     assert accuracy.value == near((1 + 3 / 8) / 2)
-    assert "completeness" not in found["axis"], "one case alone has no interval"
+    assert found["axis"]["completeness"]["rubric_score"].stats.count == 1
     assert found["tag"]["urgent"]["rubric_score"].value == 1.0
     as_zero = scores_by_tag(METRIC, cases, failed_as_zero=True)["axis"]["accuracy"]["rubric_score"]
     assert (as_zero.stats.count, as_zero.value) == (3, near((1 + 3 / 8) / 3)), "the answer that did not come, too"
     two = scores_by_tag(METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)})
     assert two["axis"]["accuracy"]["rubric_score"].value == 0.0, "clipped"
     assert two["axis"]["completeness"]["rubric_score"].value == 1.0
+
+
+def test_the_least_score_of_a_case_and_of_its_criteria_with_a_tag() -> None:
+    criteria = (Criterion("good", 4, ("a",)), Criterion("bad", -6, ("a", "b")), Criterion("fine", 2, ("c",)))
+    case = JudgedCase(criteria, None)
+    assert case.lowest() == -1.0
+    assert case.lowest("a") == -1.5
+    assert (case.lowest("b"), case.lowest("c")) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(

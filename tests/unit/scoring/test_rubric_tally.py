@@ -90,7 +90,10 @@ def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
 
 def test_what_it_tells_the_tally(two: RubricTally) -> None:
     tally = Tally()
-    two.tell(tally)
+    metrics = [MetricValues(name, name, None, merged=True) for name in ("rubric_score", "other")]
+    two.tell(tally, metrics)
+    assert metrics[0].lowest == dict.fromkeys([(name, 0, None) for name in "xyzw"], -0.5)
+    assert metrics[1].lowest is None
     assert tally.unjudged == tally.undecided == {("x", 0, None)}
     assert tally.judges == {"a": JudgeCounts(6, 5, 1, None), "b": JudgeCounts(6, 4, 2, None)}
     assert sorted((cause.role, cause.count) for cause in tally.causes.listed()) == [("a", 1), ("b", 1), ("b", 1)]
@@ -133,21 +136,33 @@ def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: RubricTally) 
     assert tally_of("a").not_reportable(0.0) == ()
 
 
+METRIC = MetricValues("rubric_score", "rubric_score", None, merged=True)
+
+
 def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> None:
+    for number in range(7):
+        two.add((f"v{number}", 0, None), state(f"v{number}", {"a": MET, "b": MET}, {"a": NOT, "b": NOT}))
     low = Score(-0.5, Stats(2, -0.5, None, None, None, None, None))
-    groups = Groups({"theme": {"care": {"rubric_score": low}}}, {"x": [1]})
-    found = two.with_tags(groups, MetricValues("rubric_score", "rubric_score", None, merged=True))
+    found = two.with_tags(Groups({"theme": {"care": {"rubric_score": low}}}, {"x": [1]}), METRIC)
     assert found.scores["theme"]["care"]["rubric_score"].value == 0.0
     assert set(found.scores) == {"theme", "axis"}, "negative points alone make no score"
-    assert found.scores["axis"]["accuracy"]["rubric_score"].value == near((1 + 0.5 + 1) / 3)
+    accuracy = found.scores["axis"]["accuracy"]["rubric_score"]
+    assert (accuracy.stats.count, accuracy.value) == (10, near((8 + 0.5 + 1) / 10))
     assert found.hidden == {"x": [1]}
     assert two.with_tags(Groups(), None).scores == {}
-    metric = MetricValues("rubric_score", "rubric_score", None, merged=True)
-    counts = [
-        two.with_tags(Groups(), metric, failed_as_zero=zero).scores["axis"]["accuracy"]["rubric_score"].stats.count
-        for zero in (False, True)
-    ]
-    assert counts[1] == counts[0] + 1, "one failed"
+    as_zero = two.with_tags(Groups(), METRIC, failed_as_zero=True).scores["axis"]["accuracy"]["rubric_score"]
+    assert as_zero.stats.count == 11, "one failed"
+
+
+def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(two: RubricTally) -> None:
+    for number in range(6):
+        two.add((f"v{number}", 0, None), state(f"v{number}", {"a": MET, "b": MET}, {"a": NOT, "b": NOT}))
+    found = two.with_tags(Groups(), METRIC)
+    assert (found.scores, found.hidden) == ({}, {"axis": [9]})
+    (note,) = found.notes()
+    assert note.text.startswith("by axis: 1 group holds fewer than 10 instances (9 in all) and is not shown")
+    beside = two.with_tags(Groups({}, {"axis": [3]}), METRIC)
+    assert beside.hidden == {"axis": [3], "criterion_axis": [9]}
 
 
 def test_the_line_of_a_case(two: RubricTally) -> None:

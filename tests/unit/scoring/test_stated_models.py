@@ -46,6 +46,15 @@ from unit.builders import endpoint_settings
         ("command-r", "command-r-08-2024"),
         ("llama3:latest", "llama3"),
         (" gpt-4o ", "gpt-4o"),
+        ("org/model", "org/model@main"),  # what `transformers serve` states
+        ("org/model@main", "org/model@0123abc"),  # a branch moves, as `latest` does
+        ("model", "org/model@refs/pr/1"),
+        ("org/model-2024-08-06@main", "model"),
+        ("org/model-0613@0123abc", "model-0613"),
+        ("@cf/meta/llama-3.1-8b-instruct", "llama-3.1-8b-instruct@main"),
+        ("gemini-2.0-flash", "models/gemini-2.0-flash"),
+        ("llama-v3p1-8b-instruct", "accounts/fireworks/models/llama-v3p1-8b-instruct"),
+        ("anthropic/claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022"),
     ],
 )
 def test_names_of_one_model(asked: str, stated: str) -> None:
@@ -74,6 +83,14 @@ def test_names_of_one_model(asked: str, stated: str) -> None:
         ("phi-4", "phi-5"),
         ("gpt-3.5-turbo", "gpt-4-turbo"),
         ("x-20251319", "x"),
+        ("org/model@main", "org/other@main"),
+        ("org/model@0123abc", "org/model@4567def"),
+        ("model-0613@0123abc", "model-1106"),
+        ("@cf/meta/llama-3.1-8b-instruct", "@cf/meta/llama-3.1-70b-instruct"),
+        ("llama-3.1-8b@main", "llama-3.1-8b-instruct@main"),
+        ("openai/gpt-4o", "openai/gpt-4o-mini-2024-07-18"),
+        ("models/gemini-2.0-flash", "models/gemini-2.0-flash-lite"),
+        ("main", "latest"),
     ],
 )
 def test_names_of_two_models(asked: str, stated: str) -> None:
@@ -113,12 +130,28 @@ def test_each_endpoint_is_described_by_its_own_answers() -> None:
     assert found["model"] == AskedEndpoint(
         model="org/m", host="Host.example:8443", sampling=({"temperature": 0.0},), answers=7,
         stated_models={"m": 2, "fallback": 1, "M": 1}, other_model=1, prompt_sha256=None,
+        first_answer="1970-01-01T00:00:01Z", last_answer="1970-01-01T00:00:01Z",
     )  # fmt: skip
     assert found["gpt"] == AskedEndpoint(
         model="gpt-4o", host="[::1]", sampling=({"max_tokens": 9, "temperature": 0.0}, {"temperature": 0.0}), answers=3,
         stated_models={"gpt-4o-2024-08-06": 2, "gpt-4o": 1}, other_model=0, prompt_sha256=("a" * 64,),
+        first_answer="1970-01-01T00:00:01Z", last_answer="1970-01-01T00:00:01Z",
     )  # fmt: skip
     assert (found["model"].main_model, found["gpt"].main_model) == ("m", "gpt-4o-2024-08-06")
+
+
+def test_an_endpoint_that_was_asked_days_apart_is_noted() -> None:
+    """Each answer came when its request had been under way for 0.1 s; 86,400 s are a day."""
+    times = (86_400 * 3 + 0.95, 0.95, 86_400.0 * 7 + 0.95)
+    found = endpoints_of(ASKED, [replace(answer("gpt"), created=one) for one in times], {})
+    assert (found["gpt"].first_answer, found["gpt"].last_answer) == ("1970-01-01T00:00:01Z", "1970-01-08T00:00:01Z")
+    assert (found["gpt"].days, found["model"].days, found["model"].first_answer) == (7, 0, None)
+    (note,) = notes_on_models(found, ["gpt"])
+    assert note.text.startswith("judge gpt was asked over 7 days (1970-01-01T00:00:01Z to 1970-01-08T00:00:01Z)")
+    nearer = endpoints_of(ASKED, [replace(answer("model"), created=one) for one in (0.95, 86_400.0 * 7)], {})
+    assert (nearer["model"].days, list(notes_on_models(nearer, []))) == (6, [])
+    wrong = endpoints_of(ASKED, [replace(answer("model"), created=1e300)], {})["model"]
+    assert (wrong.first_answer, wrong.days) == (None, 0), "an altered store names no time"
 
 
 def test_answers_that_the_result_is_not_made_of_do_not_count() -> None:

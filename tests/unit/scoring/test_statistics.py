@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_factory.core.results import Stats
-from eval_factory.scoring.statistics import describe, percentile
+from eval_factory.scoring.statistics import describe, few_sources, percentile
 
 
 def test_wilson_for_zeros_and_ones() -> None:
@@ -159,9 +159,44 @@ def test_figures_are_pythons_own_numbers() -> None:
 def test_values_beyond_their_scale_are_on_none() -> None:
     assert describe([0.25] * 3, scale=(0.5, 1.0)) == Stats(3, 0.25, 0.0, 0.0, None, None, None)
     beyond = describe([0.25, 0.75, 0.75], scale=(0.5, 1.0))
-    assert beyond.ci_method == "student-t"
-    assert beyond.ci_low is not None
-    assert beyond.ci_low < 0.5
+    assert (beyond.ci_low, beyond.ci_high, beyond.ci_method) == (None, None, None)
+    assert describe([0.25, 0.75, 0.75] * 33, scale=(0.5, 1.0)).ci_method is None
+    many = describe([0.25, 0.75, 0.75, 0.75] * 25, scale=(0.5, 1.0))
+    assert (many.count, many.ci_method) == (100, "student-t")
+    assert describe([-1.0, 0.75, 0.75]).ci_method == "student-t"  # no scale is known
+
+
+def test_cases_with_a_lowest_value_of_their_own() -> None:
+    """29 of 30 cases are 1, and each could be -3: a loss that is in no such sample is possible."""
+    lowest = [-3.0] * 30
+    found = describe([1.0] * 29 + [0.5], lowest=lowest)
+    as_on_a_scale = describe([1.0] * 29 + [0.5], scale=(-3.0, 1.0))
+    assert (found.ci_low, found.ci_high) == (as_on_a_scale.ci_low, as_on_a_scale.ci_high)
+    assert found.ci_method == "student-t-pseudo-values"
+    equal = describe([1.0] * 30, lowest=lowest)
+    assert equal.ci_method == "exact-one-sided"
+    assert equal.ci_low == pytest.approx(1 - 4 * (1 - 0.025 ** (1 / 30)))
+    assert describe([1.0, 0.0, 1.0], lowest=[0.0] * 3).ci_method == "wilson"
+    lost = describe([1.0] * 29 + [-3.0], lowest=lowest)
+    assert lost.ci_low is not None
+    assert lost.ci_low < 0.6
+
+
+@pytest.mark.parametrize(
+    ("clusters", "said"),
+    [
+        ("abcdefgh", None),
+        ("aabbccddeeff", None),
+        ("aabbccddeef", "few sources decide the interval: 6 sources say as much as 5.8 of equal size, and the largest holds 18 %"),
+        ("aaaabbccddeeffg", None),
+        ("aaaaaabbccddeeffghij", None),
+        ("aaaaaaabcdefghijklmno", "few sources decide the interval: 15 sources say as much as 7.0 of equal size, and the largest holds 33 %"),
+        ("aab", "there is no interval: 2 sources say as much as 1.8 of equal size, and 2 are needed"),
+        ("aabb", "few sources decide the interval: 2 sources say as much as 2.0 of equal size, and the largest holds 50 %"),
+    ],
+)  # fmt: skip
+def test_few_sources_are_said(clusters: str, said: str | None) -> None:
+    assert few_sources(clusters) == said
 
 
 def test_a_standard_error_of_one_is_an_error() -> None:

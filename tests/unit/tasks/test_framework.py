@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
-from eval_factory.tasks import framework, framework_file
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.tasks import framework
 from eval_factory.tasks.framework import (
     ClusterRule,
     FileLayout,
@@ -110,21 +112,47 @@ def test_a_layout_says_what_is_not_usual_and_is_made_of_it_again(told: dict[str,
     assert isinstance(layout.one_per, NumbersOf) is ("one_per" in told)
 
 
-def test_a_file_of_ones_own_is_what_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+TEXT = framework_path().read_text("utf-8")
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A framework.yml that somebody may change."""
     file = tmp_path / "framework.yml"
     monkeypatch.setattr(framework, "framework_path", lambda: file)
-    content = framework_path().read_text("utf-8")
-    file.write_text(content.replace("name: helm\n", "name: other\n", 1), "utf-8")
+    return file
+
+
+def test_the_file_has_the_types_and_values_that_its_records_say() -> None:
+    """As texts, too: 1, 1.0 and true are equal."""
+    checked = TypeAdapter(Framework).validate_python(parse_own(TEXT))
+    assert checked == load_framework()
+    assert repr(checked) == repr(load_framework())
+
+
+def test_a_file_of_ones_own_is_what_counts(own: Path) -> None:
+    own.write_text(TEXT.replace("name: helm\n", "name: other\n", 1), "utf-8")
     other, known = load_framework.__wrapped__(), load_framework()
     assert other == replace(known, framework=replace(known.framework, name="other"))
-    file.write_text(content + "surprise: 1\n", "utf-8")
-    with pytest.raises(ValidationError, match="surprise"):
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "problem"),
+    [
+        ("  pkg_name: eval_factory\n", "", "pkg_name"),
+        ("  pkg_name: eval_factory\n", "  pkg_name: eval_factory\n  surprise: 1\n", "surprise"),
+        ("framework:\n", "surprise: 1\nframework:\n", "surprise"),
+        ("evaluations:\n", "evaluation:\n", "evaluations"),
+        ("cluster: {what: calculator,", "cluster: {what: calculator, key: a,", "belong together"),
+        ("framework:\n", "framework: [\n", "framework.yml"),
+    ],
+    ids=["missing", "unknown", "unknown part", "missing part", "cluster", "no YAML"],
+)
+def test_what_is_wrong_is_an_error(right: str, wrong: str, problem: str, own: Path) -> None:
+    assert right in TEXT
+    own.write_text(TEXT.replace(right, wrong, 1), "utf-8")
+    with pytest.raises(ConfigError, match=problem):
         load_framework.__wrapped__()
-
-
-def test_the_file_as_it_comes_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framework_file, "read", lambda _text: pytest.fail("it is checked already"))
-    assert load_framework.__wrapped__() == load_framework()
 
 
 def test_it_is_read_once() -> None:

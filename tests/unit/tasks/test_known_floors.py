@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ from eval_factory.scoring.floors import LATE, MISSING_FLOORS, NOT_WHOLE
 from eval_factory.tasks import known_floors as module
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.known_floors import KnownFloor, KnownFloors, KnownSet, known_floors
+from eval_factory.tasks.known_floors import KnownFloors, KnownSet, known_floors
 from stored_results import CONFIG, instance, result, written
 
-FLOOR = KnownFloor(best="always A", value=0.5, instances=4, answers={"always A": 0.5})
+FLOOR = Floor(best="always A", value=0.5, instances=4, answers={"always A": 0.5})
 
 
 @pytest.fixture
@@ -45,12 +44,22 @@ def test_the_table_says_of_public_sets_what_is_known_of_them() -> None:
     main = {one.task: one.floors[str(tasks[one.task].helm.main_metric)] for one in shipped.sets.values()}
     assert round(main["medec"].answers["empty"], 2) == 0.52
     assert (main["pubmed_qa"].best, round(main["pubmed_qa"].value, 2)) == ("always A", 0.55)
+    assert (main["head_qa"].best, round(main["head_qa"].value, 3)) == ("longest option", 0.3)
+    assert (main["race_based_med"].best, round(main["race_based_med"].value, 2)) == ("majority by question", 0.83)
+    assert (main["medcalc_bench"].best, round(main["medcalc_bench"].value, 3)) == ("majority by calculator", 0.123)
+    assert main["pubmed_qa"].answers["random"] == pytest.approx(1 / 3)
     assert {name: floor.instances for name, floor in main.items()} == {
         "pubmed_qa": 1000, "medec": 597, "head_qa": 2675, "medcalc_bench": 1047, "race_based_med": 167,
     }  # fmt: skip
     for one in shipped.sets.values():
         for floor in one.floors.values():
-            assert Floor(**asdict(floor)).value == floor.answers[floor.best] == max(floor.answers.values())
+            assert floor.value == floor.answers[floor.best] == max(floor.answers.values())
+
+
+def test_the_table_has_a_line_for_each_metric_and_is_read_as_it_was_written() -> None:
+    made = KnownFloors(errata_version=3, sets={"a" * 64: KnownSet(task="t", floors={"m": FLOOR, "n": FLOOR})})
+    assert KnownFloors.of_text(made.text()) == made
+    assert sum(line.startswith(('    "m": {"best"', '    "n": {"best"')) for line in made.text().splitlines()) == 2
 
 
 def whole_run(folder: Path, notes: tuple[str, ...] = (), limit: int | None = None, **changes: Any) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -40,7 +41,8 @@ def test_a_record_says_what_the_framework_says(task: object) -> None:
     assert (found.name, found.type, found.description) == (given.name, f"helm.{given.name}", given.description)
     assert (found.endpoint_types, found.judges) == (given.endpoint_types, helm.judges)
     assert (found.main_metric, found.run_spec) == (helm.main_metric, helm.run_spec)
-    for name in ("access", "source", "licence", "revision", "instances", "size_mb", "tags", "tried", "notes"):
+    for name in ("access", "source", "licence", "revision", "instances", "size_mb", "tags", "tried", "notes",
+                 "published", "label_noise", "answers_public"):  # fmt: skip
         assert getattr(found, name) == getattr(about, name), name
     assert found.scoring == ("either" if given.name == "custom" else "jury" if helm.judges else "rule")
     assert list(found.parameters) == list(helm.parameters)
@@ -50,6 +52,18 @@ def test_a_record_says_what_the_framework_says(task: object) -> None:
             assert getattr(told, known) == getattr(rule, known), known
         assert told.default == given.default_of(name)
         assert len(told.layout) == len(rule.layout)
+
+
+def test_what_is_known_of_publication_and_labels_can_be_true() -> None:
+    for about in (task.about for task in FRAMEWORK.evaluations):
+        assert about.published is None or re.fullmatch(r"20[12]\d-(0[1-9]|1[0-2])", about.published)
+        assert about.answers_public is (about.access == "public")
+        assert (about.label_noise is None) is (about.label_audit is None)
+        if about.label_noise is not None:
+            least, greatest = about.label_noise
+            assert 0 < least <= greatest < 1
+    entry = replace(FRAMEWORK.evaluations[0].about, access="unknown")
+    assert entry.answers_public is None, "of a run entry of HELM's nobody has said who may read it"
 
 
 def test_a_dictionary_holds_what_json_holds() -> None:

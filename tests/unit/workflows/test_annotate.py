@@ -13,11 +13,12 @@ from eval_factory.core.annotations import read_annotations
 from eval_factory.core.errors import BusyError, ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.run_plan import make_plan
-from eval_factory.report.checksums import read_checksums
+from eval_factory.report.checksums import read_checksums, write_checksums
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import annotate
 from eval_factory.workflows.annotate import SheetOptions, export_sheets, import_sheets, system_prompts
 from eval_factory.workflows.evaluate import as_it_stands, finished_before, report
+from eval_factory.workflows.recollect import state_of
 from eval_factory.workflows.resume import DataRead, read_state
 from eval_factory.workflows.unchanged import written_before
 from eval_factory.workflows.verify import verify
@@ -42,7 +43,8 @@ def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path)
     assert {stat.S_IMODE(one.stat().st_mode) for one in (*made.files, made.kept)} == {0o600}
     assert made.kept == folder.root / "annotations" / f"sample-{made.sample.id}.json"
     assert (len(made.sample.answers), made.answers) == (40, ANSWERS)
-    assert verify(folder.root).notes == ()  # a sheet that nobody rated is no part of the result
+    assert verify(folder.root).notes == ()
+    assert f"annotations/{made.kept.name}" in read_checksums(folder.checksums)
 
     files = [filled_in(made, rater, people_say) for rater in "12"]
     found = import_sheets(folder.root, files)
@@ -53,10 +55,12 @@ def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path)
     assert corrected.ci_low < 36 / 60 < corrected.ci_high < 0.75 + 0.06  # what these people say of all answers
     assert corrected.judge_value == 0.75
     assert (verify(folder.root).findings, verify(folder.root).notes) == ((), ())
-    assert read_checksums(folder.checksums).keys() - {"annotations/ratings.jsonl"} == before_names(before, folder)
+    assert {name for name in read_checksums(folder.checksums) if "annotations/" not in name} == before_names(
+        before, folder
+    )
     after = contents(folder)
     assert {name for name in before if before[name] != after[name]} == {
-        "evaluation_config.yaml", "report.html", "report.md", "SHA256SUMS", "attestation.intoto.json",
+        "evaluation_config.yaml", "report.html", "report.md", "SHA256SUMS", "attestation.intoto.json", ".run_state.json",
     }  # fmt: skip
     block = yaml.safe_load(folder.evaluation_config.read_text("utf-8"))["clinicians"]
     assert (block["rated"], block["answers"], block["corrected"]["judge_value"]) == (40, ANSWERS, 0.75)
@@ -107,7 +111,7 @@ def test_a_rater_may_return_parts_and_correct_them(folder: RunDir, tmp_path: Pat
     )
     assert (part.ratings, part.empty, part.clinicians.rated) == (10, 30, 10)
     assert part.clinicians.too_few is not None
-    assert part.clinicians.too_few.needed == 30
+    assert part.clinicians.too_few.needed == 20
     whole = import_sheets(folder.root, [filled_in(made, "1", lambda _one, _number: "yes")])
     assert whole.clinicians.rated == whole.clinicians.ratings == 40
     assert {one.value for one in read_annotations(folder.ratings).ratings} == {1.0}
@@ -210,3 +214,32 @@ def test_the_users_system_prompt_is_hidden(tmp_path: Path) -> None:
     told = load_result(finished_folder(tmp_path / "out", flags).root)
     assert system_prompts(told) == {"You are GPT."}
     assert system_prompts(load_result(folder_to_rate(tmp_path / "plain", 4).root)) == frozenset()
+
+
+def test_what_was_altered_before_is_found_after_sheets_went_out_and_came_back(folder: RunDir, tmp_path: Path) -> None:
+    settings = folder.model_configs / "settings.json"
+    settings.write_text("{ }")
+    made = exported(folder, tmp_path / "sheet")
+    assert {one.file for one in verify(folder.root).findings} == {"model_configs/settings.json"}
+    import_sheets(folder.root, [filled_in(made, "1", people_say)])
+    assert {one.file for one in verify(folder.root).findings} == {"model_configs/settings.json"}
+
+
+def test_an_export_vouches_for_no_folder_that_nobody_vouched_for(folder: RunDir, tmp_path: Path) -> None:
+    folder.checksums.unlink()
+    exported(folder, tmp_path / "sheet")
+    assert not folder.checksums.exists()
+
+
+def test_an_altered_sheet_and_a_comment_are_found_whoever_makes_the_checksums_again(
+    folder: RunDir, tmp_path: Path
+) -> None:
+    made = exported(folder, tmp_path / "sheet")
+    import_sheets(folder.root, [filled_in(made, "1", people_say)])
+    for file in (made.kept, folder.ratings):
+        before = file.read_text("utf-8")
+        file.write_text(before.replace('"rater": "1"', '"rater": "3"', 1) if file == folder.ratings else before + " ")
+        write_checksums(folder, [folder.root / name for name in state_of(folder).runs], load_result(folder.root).result)
+        found = verify(folder.root)
+        assert any(one.file == f"annotations/{file.name}" and "(files)" in one.message for one in found.findings), found
+        file.write_text(before, "utf-8")

@@ -211,7 +211,7 @@ def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
     state = read_state(rundir)
     assert state is not None
-    ran = workflow.Ran((rundir.root / state.runs[0],), state.run_id, state.wall_s, state.inputs)
+    ran = workflow.Ran((rundir.root / state.runs[0],), state.run_id, state.wall_s)
     before = written_before(rundir)
     kept = workflow.as_it_stands(context(rundir, screen), made, ran, before)
     assert kept is not None

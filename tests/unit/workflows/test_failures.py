@@ -6,7 +6,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
 from eval_factory.core.events import ASKING, JUDGING, LOADING, SCORING
-from eval_factory.workflows.failures import ended_before_it_ran, explained, raised_at_the_end
+from eval_factory.workflows.failures import ended_before_it_ran, explained, how_it_ended, raised_at_the_end
 from unit.builders import plan
 
 
@@ -114,4 +114,13 @@ def test_an_argument_that_a_scenario_does_not_take() -> None:
 def test_a_task_of_ours_is_not_the_users_mistake() -> None:
     failure = ended_before_it_ran(plan(), -9, ["ValueError: odd"])
     assert isinstance(failure, HelmError)
-    assert "helm-run ended with -9" in str(failure)
+    assert str(failure).startswith("helm-run was killed by signal 9:\n  | ValueError: odd\n  log: ")
+
+
+def test_an_end_without_words_is_said_in_one_sentence() -> None:
+    """A suite shows the first line, or the first two where that ends with a colon."""
+    for tail in ([], ["", " "]):
+        killed = str(ended_before_it_ran(plan(), -9, tail))
+        assert killed.startswith("helm-run was killed by signal 9 and printed nothing\n  log: ")
+        assert how_it_ended("helm-run", 0, tail) == "helm-run ended with 0 and printed nothing"
+    assert how_it_ended("helm-run", 1, ["", "a", "b"]) == "helm-run ended with 1:\n  | a\n  | b"

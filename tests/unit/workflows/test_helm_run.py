@@ -22,7 +22,6 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint import sign_in
 from eval_factory.executors import local as local_executor
 from eval_factory.executors.base import Execution, Finished, ProcessSpec, ignore
-from eval_factory.workflows import helm_run
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import HelmRun, run_helm
 from unit.builders import context, evaluation
@@ -64,12 +63,8 @@ def here(tmp_path: Path) -> RunContext:
 
 
 @pytest.fixture(autouse=True)
-def asked_for_privacy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Where it is asked that this process's memory is private; it would hold for all later tests."""
-    asked: list[str] = []
-    monkeypatch.setattr(helm_run, "keep_memory_private", lambda: asked.append("private"))
+def _in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # tokens are kept in the working folder
-    return asked
 
 
 def with_key(**flags: Any) -> Evaluation:
@@ -132,13 +127,6 @@ def test_offline_it_does_not_see_the_proxies(here: RunContext) -> None:
     assert not {"https_proxy", "HTTP_PROXY"} & offline.keys()
 
 
-def test_memory_is_private_where_answers_are_executed(here: RunContext, asked_for_privacy: list[str]) -> None:
-    run(here, FakeExecutor())
-    assert asked_for_privacy == []
-    run(here, FakeExecutor(), of=with_key(**{"config.params.extra.allow_code_execution": True}))
-    assert asked_for_privacy == ["private"]
-
-
 def test_events_are_told_on_and_kept(here: RunContext, caplog: pytest.LogCaptureFixture) -> None:
     told = [
         {"event": events.RUN_DONE, "path": "runs/v1/a"},
@@ -169,7 +157,7 @@ def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogC
 
 def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"openai": "a-new-token-of-a-service"}
-    monkeypatch.setattr(sign_in, "kept_token", kept.get)
+    monkeypatch.setattr(sign_in, "kept_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
     run(here, FakeExecutor())
     assert here.redactor.text(kept["openai"]) == kept["openai"]
     run(here, FakeExecutor(), of=with_key(**{"target.api_endpoint.oauth": "openai"}))

@@ -52,9 +52,11 @@ def test_the_original_is_never_written_to(where: str, folder: RunDir, tmp_path: 
         reproduce(folder.root, tmp_path / where, env=KEYS)
 
 
-def test_nulls_are_left_out_but_for_those_that_are_sent() -> None:
+def test_nulls_are_left_out_but_for_those_that_are_sent_or_say_that_no_key_is() -> None:
     tree: dict[str, Any] = {"a": None, "b": {"c": None, "d": False, "e": []}, "params_to_add": {"seed": None}}
-    assert without_nulls(tree) == {"b": {"d": False, "e": []}, "params_to_add": {"seed": None}}
+    tree["b"] |= {"api_key": None, "gpt_judge_api_key": None}
+    kept = {"d": False, "e": [], "api_key": None, "gpt_judge_api_key": None}
+    assert without_nulls(tree) == {"b": kept, "params_to_add": {"seed": None}}
 
 
 def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

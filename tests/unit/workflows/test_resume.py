@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows import resume
-from eval_factory.workflows.resume import DataRead, archive_other_results, finished_run, read_state, remember
+from eval_factory.workflows.resume import DataRead, archive_other_results, ended_run, finished_run, read_state, remember
 from unit.builders import plan
 
 OWN = {"data_path/a": "1"}
@@ -59,7 +59,8 @@ def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: py
     folder = tmp_path / "helm" / "run"
     folder.mkdir(parents=True)
     (folder / "stats.json").write_text("[]")
-    remember(made, [folder], run_id="r", wall_s=1.0, complete=why != "not complete", read=DataRead())
+    complete = why != "not complete"
+    remember(made.rundir, ended_run(made, [folder], run_id="r", wall_s=1.0, complete=complete, read=DataRead()))
     if why == "another model":
         made = here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
     if why == "another version":
@@ -82,5 +83,5 @@ def test_a_finished_run_of_other_data_is_not_finished(other: dict[str, Any], tmp
     folder.mkdir(parents=True)
     (folder / "stats.json").write_text("[]")
     read = DataRead({"manifest_sha256": "a" * 64, "hub": []}, OWN, all_files=False)
-    remember(made, [folder], run_id="r", wall_s=1.0, complete=True, read=read)
+    remember(made.rundir, ended_run(made, [folder], run_id="r", wall_s=1.0, complete=True, read=read))
     assert finished_run(made, read_state(made.rundir), replace(read, **other)) == (None if other else [folder])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.scoring import run_environment
 from eval_factory.workflows import unchanged
-from eval_factory.workflows.resume import read_state
+from eval_factory.workflows.resume import read_state, remember
 from eval_factory.workflows.unchanged import program_sha256, unchanged_result, written_before
 from finished_folder import RUN, finished_folder
 from unit.builders import evaluation
@@ -48,9 +49,8 @@ def looked_at(
     rundir.attestation.unlink()
     change()
     return unchanged_result(
-        plan or plan_of(rundir), [rundir.root / RUN], before, redactor or Redactor(), run_id="run",
-        inputs=remembered.inputs, git_hash=commit,
-    )  # fmt: skip
+        plan or plan_of(rundir), [rundir.root / RUN], before, redactor or Redactor(), git_hash=commit
+    )
 
 
 def content(rundir: RunDir) -> dict[Path, bytes]:
@@ -155,12 +155,12 @@ def test_a_key_that_was_not_known_then_is_not_left_where_it_stands(tmp_path: Pat
 def test_a_folder_without_checksums_or_of_an_earlier_version(rundir: RunDir) -> None:
     before = written_before(rundir)
     plan = plan_of(rundir)
-    nothing: dict[str, Any] = {"run_id": "run", "git_hash": "abc123"}
     remembered = read_state(rundir)
     assert remembered is not None
     runs = [rundir.root / RUN]
-    assert unchanged_result(plan, runs, None, Redactor(), inputs=remembered.inputs, **nothing) is None
-    assert unchanged_result(plan, runs, before, Redactor(), inputs=None, **nothing) is None
+    assert unchanged_result(plan, runs, None, Redactor(), git_hash="abc123") is None
+    remember(rundir, replace(remembered, inputs=None))
+    assert unchanged_result(plan, runs, before, Redactor(), git_hash="abc123") is None
     rundir.checksums.write_text("no checksums")
     assert written_before(rundir) is None
     rundir.checksums.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,15 @@ import pytest
 from eval_factory import __version__
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.tasks import errata
-from eval_factory.workflows.verify import NO_CHECKSUMS, Finding, Verified, is_of_errata, origin_of, verify
+from eval_factory.workflows.verify import (
+    NO_CHECKSUMS,
+    NOT_REMEMBERED,
+    Finding,
+    Verified,
+    is_of_errata,
+    origin_of,
+    verify,
+)
 from finished_folder import RUN
 
 
@@ -24,6 +33,12 @@ def without_checksums(folder: RunDir) -> RunDir:
     folder.checksums.unlink()
     folder.attestation.unlink()
     return folder
+
+
+def of_an_earlier_version(folder: RunDir) -> None:
+    """Its state names no files."""
+    state = json.loads(folder.run_state.read_text("utf-8"))
+    folder.run_state.write_text(json.dumps({**state, "program": None, "given": None, "files": None}), "utf-8")
 
 
 def fields(found: Verified, file: str) -> set[str]:
@@ -142,8 +157,10 @@ def test_a_folder_of_a_version_that_wrote_no_report_md_is_intact(folder: RunDir)
     (folder.root / "report.md").unlink()
     assert Finding("report.md", "", "is missing; SHA256SUMS lists it") in verify(folder.root).findings
     without_checksums(folder)
+    of_an_earlier_version(folder)
     found = verify(folder.root)
     assert found.findings == ()
+    assert NOT_REMEMBERED in found.notes
     assert "report.md is missing: earlier versions did not write it" in found.notes
     folder.report_html.unlink()
     assert verify(folder.root).findings == (Finding("report.html", "", "is missing"),)
@@ -256,3 +273,59 @@ def test_what_depends_on_errata_and_where_fields_come_from() -> None:
     assert origin_of("provenance.started_at", "x") == origin_of("provenance.ended_at", "x") == "logs/events.jsonl"
     assert origin_of("usage.wall_s", "evaluation_config.yaml") == "cache.db and .run_state.json"
     assert origin_of("line 1: key", "responses/model.jsonl") == "cache.db"
+
+
+OF_NOBODY_ELSE = [
+    ("model_configs/model_deployments.yaml", "org", "orf", ""),
+    ("evaluation_config.yaml", "git_hash: abc123", "git_hash: abc124", ""),
+    (".run_state.json", '"given": "', '"given": "0', "inputs"),
+    (".run_state.json", '"inputs": "', '"inputs": "0', "inputs"),
+    (".run_state.json", '"run_id": "run"', '"run_id": "nur"', "inputs"),
+]
+"""(file, what stands there, what is written, field): nothing else in the folder is made of it."""
+
+
+@pytest.mark.parametrize(("name", "old", "new", "field"), OF_NOBODY_ELSE)
+def test_what_is_remembered_of_every_file_is_compared_without_checksums(
+    name: str, old: str, new: str, field: str, folder: RunDir
+) -> None:
+    replace_in(without_checksums(folder).root / name, old, new)
+    found = verify(folder.root)
+    assert found.exit_code == 1
+    assert field in fields(found, name), found
+
+
+def test_a_file_that_is_remembered_and_gone_is_named(folder: RunDir) -> None:
+    (without_checksums(folder).model_configs / "settings.json").unlink()
+    (found,) = verify(folder.root).findings
+    assert str(found).startswith(
+        "model_configs/settings.json: its SHA-256 is missing, and .run_state.json (files) says "
+    )
+
+
+def test_a_list_of_files_does_not_lead_elsewhere(folder: RunDir) -> None:
+    (folder.root.parent / "secret").write_text("secret")
+    (folder.root / "more").symlink_to("../secret")
+    state = json.loads(folder.run_state.read_text("utf-8"))
+    state["files"]["more"] = digest = sha256_of(folder.root.parent / "secret")
+    folder.run_state.write_text(json.dumps(state), "utf-8")
+    with folder.checksums.open("a", encoding="utf-8") as sums:
+        sums.write(f"{digest}  more\n")
+    found = verify(folder.root)
+    assert {one.message for one in found.findings if one.file == "more"} == {
+        "its SHA-256 is another than in SHA256SUMS"
+    }
+    assert not any(
+        digest in one.message for one in found.findings if one.file == "more" and "(files)" not in one.message
+    )
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_a_foreign_file_is_a_finding_and_nothing_more_is_read(kind: str, folder: RunDir) -> None:
+    folder.results_jsonl.unlink()
+    if kind == "fifo":
+        os.mkfifo(folder.results_jsonl)
+    else:
+        folder.results_jsonl.symlink_to("/etc/passwd")
+    said = "is no regular file" if kind == "fifo" else f"leads out of the folder {folder.root}"
+    assert verify(folder.root) == Verified(folder.root, (Finding("results.jsonl", "", f"{said}: it was not read"),))

@@ -17,6 +17,14 @@ _VARIABLE = re.compile(r"(?:host:|runtime:|\$\{|\$)?(?P<name>[A-Za-z_]\w*)\}?\Z"
 _TASK, _ALL = "nemo_evaluator_config", "evaluation"
 _NO_SERVER = ("none", None)
 
+_CLUSTER = (
+    "where a run is executed is written in another form here",
+    "on Slurm: --executor slurm, with a section slurm (docs/slurm.md); else start eval-factory on that machine",
+)
+_SERVER = (
+    "no model server is started by what is written: it asks an endpoint that is there",
+    "start it yourself, and give its address as target.api_endpoint.url; or serve it by a suite (docs/serve.md)",
+)
 _SECTIONS: Mapping[str, tuple[str, str]] = {
     "auxiliary_deployments": (
         "no model server is started here",
@@ -166,15 +174,10 @@ def _only_launchers(document: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _defaults(document.get("defaults"))
     for name, value in _mapping(document.get("execution")).items():
         if name not in ("output_dir", "type") and value not in (None, "", {}):
-            where = ("where a run is executed is not in a configuration here", "start eval-factory on that machine")
-            yield Finding(f"execution.{name}", *_EXECUTION.get(name, where))
+            yield Finding(f"execution.{name}", *_EXECUTION.get(name, _CLUSTER))
     deployment = _mapping(document.get("deployment"))
     if deployment and deployment.get("type", "") not in _NO_SERVER:
-        yield Finding(
-            f"deployment ({', '.join(map(str, deployment))})",
-            "no model server is started: eval-factory asks an endpoint that is there",
-            "start it yourself, and give its address as target.api_endpoint.url",
-        )
+        yield Finding(f"deployment ({', '.join(map(str, deployment))})", *_SERVER)
     known = {"defaults", "execution", "deployment", "target", "config", _ALL, "env_vars"}
     for name, value in document.items():
         if name not in known and value not in (None, "", {}, []):
@@ -187,12 +190,9 @@ def _defaults(entries: Any) -> Iterator[Finding]:
         path = f"defaults[{number}]"
         group, choice = next(iter(entry.items()), ("", None)) if isinstance(entry, Mapping) else ("", entry)
         if group == "execution" and choice != "local":
-            yield Finding(f"{path}.execution", "is run on this machine here", "start eval-factory where it has to run")
+            yield Finding(f"{path}.execution", *_CLUSTER)
         elif group == "deployment" and choice not in _NO_SERVER:
-            why = "no model server is started: eval-factory asks an endpoint that is there"
-            yield Finding(
-                f"{path}.deployment", why, "start it yourself, and give its address as target.api_endpoint.url"
-            )
+            yield Finding(f"{path}.deployment", *_SERVER)
         elif group not in ("execution", "deployment") and choice != "_self_":
             yield Finding(path, "is another file, which is not read", "copy what it says into the file, and try again")
 

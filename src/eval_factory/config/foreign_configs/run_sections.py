@@ -10,6 +10,7 @@ from typing import Any
 from eval_factory.config.foreign_configs.findings import Finding
 from eval_factory.config.foreign_configs.hydra_texts import variable_for
 from eval_factory.config.foreign_keys import ADAPTER, HARMLESS_INTERCEPTORS, NO_EFFECT, ONLY
+from eval_factory.config.merge import is_credential
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
 from eval_factory.core.validation_messages import did_you_mean
@@ -83,14 +84,14 @@ class RunSections:
         self.findings.append(Finding(f"{self.prefix}{path}", why, advice))
 
     def _known(self, section: str, given: Any, also: Collection[str] = ()) -> dict[str, Any]:
-        """The keys of a section that there are here. A null says nothing."""
+        """The keys of a section that there are here. A null says nothing, but of a credential: that none is sent."""
         if not isinstance(given, Mapping):
             if given is not None:
                 self.say(section, "is no mapping of keys to values", "write it as one")
             return {}
         kept = {}
         for name, value in given.items():
-            if value is None:
+            if value is None and not is_credential(name):
                 continue
             if name in _HERE[section] or name in also:
                 kept[name] = value
@@ -143,12 +144,13 @@ class RunSections:
 
     def _endpoint(self, given: Any) -> dict[str, Any]:
         endpoint = self._known(ENDPOINT, given)
+        is_said = "api_key_name" in endpoint or "api_key" in endpoint
         named = endpoint.pop("api_key_name", None)
         if isinstance(named, str) and (named.startswith("<") or named == f"${{{variable_for('api_key_name')}}}"):
             self.say(f"{ENDPOINT}.api_key_name", "is a mark for a name", "write the NAME of the key's variable")
         elif isinstance(named, str) and _VARIABLE in named:
             endpoint["api_key"] = named  # the environment says which variable it is
-        elif named is not None or "api_key" in endpoint:
+        elif is_said:
             endpoint["api_key"] = self._variable(endpoint.get("api_key") if named is None else named)
         if "type" in endpoint:
             self._type(endpoint)

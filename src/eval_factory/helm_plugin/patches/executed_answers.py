@@ -15,15 +15,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from eval_factory.core import kernel_sandbox
+from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import confined_process, execution_record, sql_execution
-from eval_factory.helm_plugin.patches.confined_worker import APPS_LIMIT_S
 from eval_factory.helm_plugin.patches.patch_registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
 
 BY_SQL_WORKERS = (
     "processes of their own without keys, which open the database for reading only, with limits of time and memory"
 )
+APPS_LIMIT_S = 11.0
+"""HELM's, for all tests of one answer."""
 ASSEMBLY_LIMIT_S = 30
 LARGEST_ASSEMBLY = 64_000_000
 QUERY_LIMIT_S = 30.0
@@ -38,25 +39,11 @@ def _asked_of(run_specs: frozenset[str]) -> frozenset[str]:
     return run_specs & names.asked_run_specs(sys.argv) or run_specs
 
 
-def _begin_in_confined_processes(run_specs: frozenset[str]) -> None:
-    """Raises:
-    NotConfinedError: answers cannot be executed in a process of their own here.
-    """
-    kernel_sandbox.keep_memory_private()
-    found = confined_process.confinement()
-    execution_record.begin(_asked_of(run_specs), found.by, found.still_can)
-
-
-def _begin_in_sql_workers(run_specs: frozenset[str]) -> None:
-    kernel_sandbox.keep_memory_private()
-    execution_record.begin(_asked_of(run_specs), [BY_SQL_WORKERS])
-
-
 def confine_python() -> None:
     """HumanEval's and APPS's checks."""
     from helm.benchmark.metrics import code_metrics, code_metrics_helper
 
-    _begin_in_confined_processes(PYTHON)
+    execution_record.begin(_asked_of(PYTHON), confined_process.CONFINED_BY)
     code_metrics_helper.check_correctness = check_correctness
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
@@ -67,15 +54,12 @@ def check_correctness(
 ) -> dict[str, Any]:
     """HELM's result of HumanEval's tests for one completion."""
     question = {"kind": "humaneval", "problem": problem, "completion": completion, "timeout": timeout}
-    with confined_process.throw_away_folder() as folder:
-        found = confined_process.ask_or_none(question, folder, timeout + 2)
-    result = str(found["result"]) if found else "the process that executed it ended"
-    return {
-        "task_id": problem["task_id"],
-        "passed": bool(found and found["passed"]),
-        "result": result,
-        "completion_id": completion_id,
-    }
+    found = confined_process.check(question, timeout + 2)
+    if isinstance(found, dict) and found.keys() >= {"passed", "result"}:
+        passed, result = bool(found["passed"]), str(found["result"])
+    else:
+        passed, result = False, "timed out" if found == TIMED_OUT else "the process that executed it ended"
+    return {"task_id": problem["task_id"], "passed": passed, "result": result, "completion_id": completion_id}
 
 
 class AppsProcess:
@@ -88,10 +72,13 @@ class AppsProcess:
 
     def start(self) -> None:
         tests = (Path(self._root) / "input_output.json").read_text(encoding="utf-8")
-        question = {"kind": "apps", "tests": tests, "completion": self._completion, "timeout": self._timeout}
-        with confined_process.throw_away_folder() as folder:
-            found = confined_process.ask_or_none(question, folder, APPS_LIMIT_S)
-        if found is not None:
+        question = {
+            "kind": "apps", "tests": tests, "completion": self._completion, "timeout": self._timeout,
+            "seconds": APPS_LIMIT_S,
+        }  # fmt: skip
+        found = confined_process.check(question, APPS_LIMIT_S)
+        # The answer can write what it likes in place of results: HELM's metric must not stumble over it.
+        if isinstance(found, list) and found and all(isinstance(result, bool | int) for result in found):
             self._results.append(found)
 
     def join(self, timeout: float | None = None) -> None:
@@ -105,7 +92,7 @@ def confine_cpp() -> None:
     """The programs of CodeInsights, and their compiler."""
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-    _begin_in_confined_processes(CODEINSIGHTS)
+    execution_record.begin(_asked_of(CODEINSIGHTS), confined_process.CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
@@ -117,12 +104,11 @@ def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleName
     """`timeout SECONDS g++ ... FILE -o PROGRAM`, or `timeout SECONDS PROGRAM`: only in the folder of PROGRAM."""
     seconds, *program = argv[1:]
     folder = Path(program[-1]).parent.resolve()
-    question = {
-        "kind": "command", "argv": program, "input": input, "seconds": float(seconds), "forks": len(program) > 1,
-    }  # fmt: skip
-    found = confined_process.ask_or_none(question, folder, float(seconds)) or {"returncode": 1, "output": ""}
-    text = found["output"].encode("latin-1").decode().replace("\r\n", "\n").replace("\r", "\n")
-    return SimpleNamespace(returncode=found["returncode"], stdout=text, stderr="")
+    ended = confined_process.run_program(
+        program, folder, float(seconds), given=input.encode(), processes=len(program) > 1
+    )
+    text = ended.output.decode().replace("\r\n", "\n").replace("\r", "\n")
+    return SimpleNamespace(returncode=ended.returncode, stdout=text, stderr="")
 
 
 def run_compiler(argv: Sequence[str], **_: Any) -> None:
@@ -136,9 +122,8 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
         shutil.copyfile(source, folder / source.name)
         made = folder / assembly.name
         program = [*argv[:-2], str(made), str(folder / source.name)]
-        question = {"kind": "command", "argv": program, "input": "", "seconds": ASSEMBLY_LIMIT_S, "forks": True}
-        found = confined_process.ask_or_none(question, folder, ASSEMBLY_LIMIT_S)
-        if not found or found["returncode"] != 0:
+        ended = confined_process.run_program(program, folder, ASSEMBLY_LIMIT_S, processes=True)
+        if ended.returncode != 0:
             raise subprocess.CalledProcessError(1, list(argv), stderr="")
         with os.fdopen(os.open(made, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             assembly.write_bytes(file.read(LARGEST_ASSEMBLY))
@@ -148,7 +133,7 @@ def confine_bird_sql() -> None:
     """Queries of Bird and Spider."""
     from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
 
-    _begin_in_sql_workers(BIRD_SQL)
+    execution_record.begin(_asked_of(BIRD_SQL), [BY_SQL_WORKERS])
     BirdSQLAnnotator.annotate = annotate_by_rows
 
 
@@ -156,7 +141,7 @@ def confine_czech_bank_sql() -> None:
     """Queries of the Czech bank's questions; HELM's annotator holds a connection that may write."""
     from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
 
-    _begin_in_sql_workers(CZECH_BANK)
+    execution_record.begin(_asked_of(CZECH_BANK), [BY_SQL_WORKERS])
     make = CzechBankQAAnnotator.__init__
 
     def without_connection(self: Any, file_storage_path: str) -> None:

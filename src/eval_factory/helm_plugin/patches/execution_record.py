@@ -15,11 +15,11 @@ _known: dict[str, Any] = {}
 _record = RecordFile(lambda: _known)
 
 
-def begin(run_specs: Iterable[str], by: Sequence[str], still_can: Sequence[str] = ()) -> None:
+def begin(run_specs: Iterable[str], by: Sequence[str]) -> None:
     """Of this helm-run, beside the run specs that were said before: nothing is written where nothing is executed."""
     with _record.lock:
         known = {*_known.get("run_specs", ()), *run_specs}
-        _known.update(run_specs=sorted(known), by=list(by), still_can=list(still_can))
+        _known.update(run_specs=sorted(known), by=list(by))
 
 
 def write_down(file: Path) -> None:

@@ -55,9 +55,10 @@ def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> 
     if score is None or not math.isfinite(score.value):
         raise ConfigError(f"{stored.folder}: there is no score {result.main_metric} to export")
     dataset: dict[str, Any] = {"id": hub, "task_id": task_id}
-    if task.about.revision is not None and "version" not in _parts_chosen(stored):
-        dataset["revision"] = task.about.revision
-    item = {"dataset": dataset, "value": score.value, "notes": _notes(stored, task, reason)}
+    read = result.provenance.dataset_revisions.get(f"hub:{hub}")
+    if read is not None:
+        dataset["revision"] = read
+    item = {"dataset": dataset, "value": score.value, "notes": _notes(stored, task, reason, read)}
     return yaml.safe_dump([item], sort_keys=False, allow_unicode=True, width=120)
 
 
@@ -79,7 +80,7 @@ def _parts_chosen(stored: StoredResult) -> dict[str, Any]:
     return {name: extra[name] for name in names if extra.get(name) is not None}
 
 
-def _notes(stored: StoredResult, task: Task, not_reportable: str) -> str:
+def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
     result = stored.result
     stats = result.scores[result.main_metric].stats
     instances = result.validity.instances
@@ -89,6 +90,8 @@ def _notes(stored: StoredResult, task: Task, not_reportable: str) -> str:
     if stats.ci_low is not None and stats.ci_high is not None:
         parts.append(f"95 % interval {stats.ci_low:.4g} to {stats.ci_high:.4g}")
     parts.append(f"{instances.scored} instances scored" + _of_all(task))
+    if revision is None:  # the pinned one is what the run was told to read
+        parts.append("at an unknown revision of the data")
     parts += [f"{name}: {value}" for name, value in _parts_chosen(stored).items()]
     if not_reportable:
         parts.append(f"NOT REPORTABLE: {not_reportable}")

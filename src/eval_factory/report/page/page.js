@@ -249,7 +249,7 @@
     const several = runs.length > 1;
     const names = ["id", ...(several ? runs.map((_, at) => "score " + letter(at)) : ["score"]), "signs"];
     const cells = names.map((name) => element("th", { scope: "col" }, name));
-    if (hasTexts()) cells.push(...["question", runs.length > 1 ? "answer of A" : "answer"].map((name) => element("th", { scope: "col", class: "extra" }, name)));
+    if (hasTexts()) cells.push(...["question", ...runs.map((_, at) => several ? "answer of " + letter(at) : "answer")].map((name) => element("th", { scope: "col", class: "extra" }, name)));
     byId("columns").replaceChildren(...cells);
   }
 
@@ -275,7 +275,8 @@
     const cells = [element("th", { scope: "row" }, open), ...entry.rows.map((one, at) => element("td", {}, verdict(runs[at], one))),
       element("td", {class: "signs"}, signsOf(entry))];
     if (hasTexts()) {
-      cells.push(element("td", { class: "extra preview" }, inline(row.prompt)), element("td", { class: "extra" }, inline(row.answer)));
+      cells.push(element("td", { class: "extra preview" }, inline(row.prompt)),
+        ...entry.rows.map((one) => element("td", { class: "extra" }, inline(one ? one.answer : ""))));
     }
     const made = element("tr", { "data-key": entry.key }, ...cells);
     made.addEventListener("click", (event) => { if (!event.target.closest("button")) openEntry(entry); });
@@ -552,7 +553,7 @@
   }
 
   function judgeParts(detail) {
-    const names = [...new Set([...Object.keys(detail.marks || {}), ...Object.keys(detail.judges || {})])];
+    const names = [...new Set([...Object.keys(detail.judges || {}), ...Object.keys(detail.marks || {})])];
     if (!names.length) return [];
     const parts = [heading("Judges")];
     for (const name of names) {
@@ -622,11 +623,11 @@
     }
   }
 
-  // On paper nothing can be unfolded.
+  // On paper nothing can be unfolded, but for what is too long for it.
   function printUnfolded() {
     let closed = [];
     addEventListener("beforeprint", () => {
-      closed = [...document.querySelectorAll("details:not([open])")];
+      closed = [...document.querySelectorAll("details:not([open], .screen)")];
       closed.forEach((one) => { one.open = true; });
     });
     addEventListener("afterprint", () => closed.forEach((one) => { one.open = false; }));

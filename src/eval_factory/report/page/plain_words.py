@@ -13,6 +13,8 @@ from eval_factory.tasks.framework import load_framework
 
 READ_FIRST = 3
 """Notes that stand on the first screen; all stand further down."""
+FEW_FILES = 5
+"""Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many for paper, too."""
 _SHARE = "share"
 _IS_ABOVE = "This model is better than that, and so is its whole interval."
 
@@ -138,8 +140,9 @@ def beside_chance(result: TaskResult, label: str) -> str:
     floor, score = result.validity.floors.get(label), result.scores.get(label)
     if floor is None or score is None:
         return ""
-    least = f"The best answer that needs no model ({floor.best}) scores {amount(floor.value, score)}."
-    return f"{least} {_above(score, floor)}"
+    least = f"The best answer that needs no model ({floor.named}) scores {amount(floor.value, score)}."
+    unknown = " No judge was asked about such an answer: what a text that fits every question gets is not known."
+    return f"{least} {_above(score, floor)}{unknown if floor.assumed else ''}"
 
 
 def _above(score: Score, floor: Floor) -> str:

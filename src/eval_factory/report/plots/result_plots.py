@@ -18,7 +18,7 @@ GROUPS, RATINGS = "groups-", "ratings-"
 """Begin the names of the plots of one field, and of one judge."""
 ALPHA = 0.05
 RANDOM = "random"
-"""The name of the trivial answer that is drawn for each question: chance."""
+"""The name of the trivial answer that is any option, each as likely: chance."""
 _LONGEST_NAME = 40
 _GOOD = "scored"
 _BETTER = {True: " (higher is better)", False: " (lower is better)", None: ""}
@@ -118,7 +118,8 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
     if jury is not None and jury.means:
         judges = [Bar(judge, mean, _rating(judge, mean, result.validity)) for judge, mean in jury.means.items()]
         yield JUDGES, bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale)
-    for plot, (judge, ratings) in zip(_names(RATINGS, numbers.ratings), numbers.ratings.items(), strict=True):
+    rated = result.validity.in_judges_order(numbers.ratings)
+    for plot, (judge, ratings) in zip(_names(RATINGS, rated), rated.items(), strict=True):
         name = f"rating by {judge} ({len(ratings)} answers)"
         yield plot, histogram(f"How {judge} rated", ratings, axis_label=name, scale=scale)
     if numbers.latencies:
@@ -134,7 +135,7 @@ def _estimate(label: str, score: Score) -> Estimate:
 
 
 def _marks(floor: Floor) -> Iterator[Mark]:
-    yield Mark(f"best trivial answer ({floor.best})", floor.value)
+    yield Mark(f"best trivial answer ({floor.named})", floor.value)
     if RANDOM in floor.answers and floor.best != RANDOM:
         yield Mark("chance (an answer at random)", floor.answers[RANDOM])
 

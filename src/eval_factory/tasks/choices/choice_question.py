@@ -6,6 +6,7 @@ Messages name the column and never quote what it holds.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ Row = Mapping[str, Any]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FEWEST_CHOICES = 2
+_OPTION_MARK = re.compile(r"(?:^[ \t]*[(\[]?([A-Z])[.:)\]]|(?<=[ \t])\(?([A-Z])\))[ \t]+(?=\S)", re.MULTILINE)
 
 
 class RowFaultError(ValueError):
@@ -49,6 +51,23 @@ class ChoiceQuestion:
         """As a row of a table: question, choices A to the last, the right letter, groups and what is shared."""
         choices = dict(zip(LETTERS, self.choices, strict=False))
         return {"id": self.id, "question": self.question, **choices, "correct": self.letter, **self.extra_data()}
+
+
+def options_shown(prompt: str) -> dict[str, str]:
+    """Letter -> text of the options that a text lists, at the start of lines (`A. fever`) or as `A) fever B) cough`.
+
+    Of several lists the longest, of equals the last one; empty where none goes from A to B at least.
+    """
+    parts = _OPTION_MARK.split(prompt)
+    listed: list[dict[str, str]] = []
+    for at_line, within, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        letter = at_line or within
+        if letter == LETTERS[0]:
+            listed.append({})
+        if listed and letter == LETTERS[len(listed[-1]) % len(LETTERS)]:
+            listed[-1][letter] = text.partition("\n")[0].strip()
+    longest = max(reversed(listed), key=len, default={})
+    return longest if len(longest) >= FEWEST_CHOICES else {}
 
 
 def is_blank(value: Any) -> bool:

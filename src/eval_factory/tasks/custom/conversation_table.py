@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.tasks.custom.table_check import CLUSTER, CORRECT, ID, INCORRECT
+from eval_factory.tasks.custom.table_check import CLUSTER, CORRECT, ID, INCORRECT, RightAnswers
 from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
 from eval_factory.tasks.message_fields import message_problems, name_problems, object_in, text_problems
 from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
@@ -108,6 +108,8 @@ def check_conversations(
     if needing is not None:
         lines = [line for row, line in zip(read.rows, read.lines, strict=True) if row.correct is None]
         problems += [f"line {line}: {CORRECT}: is missing, which {needing} needs" for line in lines]
+    if quasi:
+        problems += _answers_without_option(read)
     found.problems += [f"{file}: {problem}" for problem in shortened(problems, inside="its lines")]
     found.notes += _notes(read, file.name, quasi=quasi)
     return read
@@ -178,6 +180,15 @@ def _gaps(found: ConversationFile) -> Iterator[str]:
         if 0 < there < len(values):
             line = found.lines[values.index(None)]
             yield f"line {line}: {name}: is missing, and {there} other lines have one; all have it or none has"
+
+
+def _answers_without_option(read: ConversationFile) -> list[str]:
+    answers, found = RightAnswers(), list[str]()
+    for row, line in zip(read.rows, read.lines, strict=True):
+        asked = row.messages[-1]["content"]
+        if row.correct is not None:
+            found += answers.problems_of(f"line {line}: ", asked, row.correct, row.incorrect)
+    return found + answers.in_other_words()
 
 
 def _notes(read: ConversationFile, name: str, *, quasi: bool) -> Iterator[str]:

@@ -11,13 +11,13 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, ValidationError
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
@@ -64,7 +64,7 @@ class _File(StrictModel):
     max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
 
 
-@frozen_record
+@dataclass(frozen=True)
 class Benchmark:
     """A benchmark that was checked; paths are absolute."""
 
@@ -165,7 +165,7 @@ def _absolute(folder: Path, name: str) -> Path:
     return Path(os.path.abspath(folder / os.path.expanduser(name)))
 
 
-@frozen_record
+@dataclass(frozen=True)
 class _Readable:
     """The parts of the file that can be checked, even where other parts are wrong."""
 
@@ -216,8 +216,10 @@ def _check_files(path: Path, readable: _Readable, form: JuryForm, found: Finding
     if conversation_table.holds_conversations(readable.dataset_file):
         return _check_conversations(path, readable, form, found)
     columns = header = None
+    so_far = len(found.problems)
     if readable.prompt_file is not None:
         columns = prompt_check.columns_of_prompt(path, _absolute(folder, readable.prompt_file), found)
+    can_be_filled = columns is not None and len(found.problems) == so_far
     if readable.dataset_file is not None:
         header = table_check.header_of(path, _absolute(folder, readable.dataset_file), found)
     for judge_prompt in readable.judge_prompts(folder):
@@ -229,7 +231,9 @@ def _check_files(path: Path, readable: _Readable, form: JuryForm, found: Finding
     prompt_file = _absolute(folder, readable.prompt_file or "")
     table_check.check_columns(prompt_file, dataset_file, columns, header, needing, found)
     _check_incorrect_answers(dataset_file, metrics, header, found)
-    rows = table_check.check_rows(dataset_file, header, columns or [], found, quasi=EXACT_MATCH in metrics)
+    prompt = prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
+    compared = prompt if EXACT_MATCH in metrics else None
+    rows = table_check.check_rows(dataset_file, header, columns or [], found, compared)
     return rows, header
 
 

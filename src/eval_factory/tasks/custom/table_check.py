@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.tasks.choices.choice_question import LETTERS, options_shown
 from eval_factory.tasks.custom.csv_table import TableError, other_form, rows_of
 from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
 from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
@@ -17,6 +19,8 @@ from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 CLUSTER = "cluster"
 """The source (note, patient, article) that a row shares with others."""
+_ONE_LETTER = r"\W*(?![YNTF]\b)[A-Za-z]\W*"
+"""Beside Y, N, T and F, which are words (yes, no, true, false) where no row is answered by an option's letter."""
 QUESTION = "question"
 """A column of the prompt that is called so is what is asked, no matter what else the prompt shows."""
 
@@ -72,9 +76,47 @@ def check_columns(
         found.problems.append(f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}")
 
 
-def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found: Findings, *, quasi: bool) -> int:
-    """Check each row; how many there are. `quasi`: the benchmark has HELM's quasi metrics."""
+@dataclass
+class RightAnswers:
+    """Whether each right answer is one of the options of its row. Asked where answers have to equal it."""
+
+    by_letter: bool = False
+    words: list[str] = field(default_factory=list)
+    """Problems of rows whose answer is no option's letter or text: none where answers are words in every row."""
+
+    def problems_of(self, where: str, prompt: str, correct: str, incorrect: Sequence[str]) -> Iterator[str]:
+        """Of the row at this place. Its options are listed by the prompt, or their letters stand beside the answer."""
+        shown, answer = options_shown(prompt), correct.strip()
+        letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
+        self.by_letter |= answer in letters
+        if (
+            answer in letters
+            or answer in shown.values()
+            or not (shown or (incorrect and set(incorrect) <= set(LETTERS)))
+        ):
+            return
+        listed = f"none of the options that the prompt lists ({', '.join(letters)})" if shown else "no letter"
+        problem = f"{where}{CORRECT}: is {listed}; write the letter of the right option, as it stands there"
+        if re.fullmatch(_ONE_LETTER, answer):
+            yield problem
+        else:
+            self.words.append(problem)
+
+    def in_other_words(self) -> list[str]:
+        """After all rows: what is no mistake where no row is answered by a letter."""
+        return self.words if self.by_letter else []
+
+
+def check_rows(
+    file: Path, header: Sequence[str], columns: Sequence[str], found: Findings, prompt: str | None = None
+) -> int:
+    """Check each row; how many there are.
+
+    Args:
+        prompt: with the columns in braces, where answers are compared with the right one (HELM's exact match).
+    """
     problems: list[str] = []
+    answers = RightAnswers()
     asked, named = _Repeated(), _Repeated()
     nothing: list[int] = []
     shown = [header.index(name) for name in columns if name in header]
@@ -92,7 +134,11 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
             wrong = (*_row_problems(cells), *_id_problems(cells, named, count), *_prompt_problems(cells, columns))
             problems += [f"{where}, {problem}" for problem in wrong]
             asked.add(hash(tuple(row[index] for index in shown)), count)
-            if quasi and becomes_nothing(cells.get(CORRECT, "")):
+            if prompt is not None and CORRECT in cells and not wrong:
+                filled = prompt.format_map({name: cells.get(name, "") for name in columns})
+                wrong_ones = json.loads(cells.get(INCORRECT, "[]"))
+                problems += answers.problems_of(f"{where}, column ", filled, cells.get(CORRECT, ""), wrong_ones)
+            if prompt is not None and becomes_nothing(cells.get(CORRECT, "")):
                 nothing.append(count)
     except UnicodeDecodeError:
         problems += not_utf8(file).problems
@@ -101,6 +147,7 @@ def check_rows(file: Path, header: Sequence[str], columns: Sequence[str], found:
         has_name = column is not None and column < len(header)
         cell = f", column {printable(header[column or 0])}" if has_name else _number_of(column)
         problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
+    problems += answers.in_other_words()
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
     found.problems += shortened(problems, f"{file}: ", "its rows")

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.packages import missing_for, not_installed
+from eval_factory.plan.run_plan import where_keys_go
 from eval_factory.tasks.code_execution import refusal, wrong_processor
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.leaderboard.conf_entries import Entry, missing_data_paths
@@ -24,6 +25,7 @@ def dry_run(request: LeaderboardRequest, *, env: Mapping[str, str], screen: Text
     """
     job = checked_job(request, env, screen)
     redactor = redactor_of(job.plans[0].evaluation, env)
+    screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(where_keys_go(job.endpoints)))
     commands = (*map(job.run_command, job.plans), job.summarize_command(), job.server_command())
     return [redactor.text(shlex.join(argv)) for argv in commands]
 

@@ -11,7 +11,7 @@ from typing import Any
 from eval_factory.core import events as event_names
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.failures import DATA_ERRORS, PACKAGE_ERRORS, raise_if_stopped
+from eval_factory.workflows.failures import DATA_ERRORS, PACKAGE_ERRORS, how_it_ended, raise_if_stopped
 from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.leaderboard.plan import Job
 
@@ -50,10 +50,8 @@ def what_came(job: Job, plan: Plan, run: HelmRun, log: logging.Logger) -> Ran:
     except PrerequisiteError as error:
         return stopped_by(ran, error)
     if run.returncode != 0 and not failures:
-        shown = "\n".join(f"  | {line}" for line in run.tail)
-        return stopped_by(
-            ran, HelmError(f"helm-run ended with {run.returncode}:\n{shown}\n  log: {job.rundir.helm_log}")
-        )
+        ended = how_it_ended("helm-run", run.returncode, run.tail)
+        return stopped_by(ran, HelmError(f"{ended}\n  log: {job.rundir.helm_log}"))
     if not folders and not failures and not told:
         return stopped_by(ran, HelmError(f"helm-run ended without a run; its log: {job.rundir.helm_log}"))
     return ran

@@ -11,6 +11,7 @@ from typing import TextIO
 
 import yaml
 
+from eval_factory.core import sandbox
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
@@ -25,6 +26,7 @@ from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata, quiet_logging
 from eval_factory.helm.packages import look_for_helm, refuse_unsupported_helm
 from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.code_execution import needs_sandbox
 from eval_factory.workflows.context import RunContext, hold
 from eval_factory.workflows.evaluate import probe_all
 from eval_factory.workflows.helm_run import run_helm
@@ -78,11 +80,15 @@ def run_leaderboard(request: LeaderboardRequest, *, env: Mapping[str, str], scre
 def look_for_prerequisites(job: Job) -> None:
     """
     Raises:
-        PrerequisiteError: HELM is not installed, or in a version that an entry cannot be run with.
+        PrerequisiteError: HELM is not installed, or in a version that an entry cannot be run with; or the sandbox is
+            missing in which entries execute answers.
     """
     look_for_helm()
-    for run_spec in {entry.run_spec for entry in job.to_run(job.plans[0])}:
+    run = job.to_run(job.plans[0])
+    for run_spec in {entry.run_spec for entry in run}:
         refuse_unsupported_helm(job.row.name, run_spec)
+    if any(needs_sandbox(entry.run_spec, dict(entry.arguments)) for entry in run):
+        sandbox.require(f"{job.origin}: entries execute what the model answers, in a sandbox only")
 
 
 def prepare(context: RunContext, job: Job) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from eval_factory.core.budget import Budget, Purse
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
-from eval_factory.core.kernel_sandbox import keep_memory_private
 from eval_factory.core.shard_spec import folder_name
 from eval_factory.endpoint.limit_groups import RunEndpoints, limits_of
 from eval_factory.endpoint.paid_answers import spent_so_far
@@ -69,8 +68,6 @@ def ask_in_shards(
     left = work.left() if of > 1 else []
     if not left:
         return settings, Asked()
-    if plan.evaluation.run.config.params.extra.allow_code_execution:
-        keep_memory_private()
     complete = f"; {of - len(left)} were complete before" if len(left) < of else ""
     context.say(f"asking in {len(left)} of {of} shards, each a process of its own{complete}")
     watch = ShardWatch(left)

@@ -75,7 +75,6 @@ def make_ready(context: RunContext, work: Work, index: int) -> ShardSpec:
         work=work.known_as,
         argv=tuple(shard_command(own, own.model.parallelism, debug=work.debug)),
         secrets=(*evaluation.key_names(), HUB_TOKEN),
-        private=evaluation.run.config.params.extra.allow_code_execution,
     )
     spec.write(rundir.root)
     return spec

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from eval_factory.core.errors import EvalFactoryError, InterruptedRunError
 from eval_factory.core.helm_run_settings import PARENT, RUN_ID, HelmRunSettings, read_file
-from eval_factory.core.kernel_sandbox import keep_memory_private
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.shard_spec import ShardSpec
@@ -50,8 +49,6 @@ def ask_part(folder: Path) -> int:
         PrerequisiteError: helm-run is not there.
     """
     spec, rundir = ShardSpec.read(folder), RunDir(folder)
-    if spec.private:
-        keep_memory_private()
     redactor = Redactor.from_environment(os.environ, spec.secrets)
     with rundir.locked(lambda text: print(text, flush=True)) as lock:
         told = ProcessSpec(spec.argv, environment_of(spec, rundir), rundir, lock, spec.run_id, redactor)

@@ -23,6 +23,8 @@ COMPLETE: CellStatus = "complete"
 PARTIAL: CellStatus = "partial"
 FAILED: CellStatus = "failed"
 MISSING: CellStatus = "missing"
+WAITING: CellStatus = "waiting"
+"""Given to Slurm, where it goes on without this command."""
 CRASHES_FORGIVEN = 1
 """helm-run failed, or a process was killed: once it may have been bad luck."""
 

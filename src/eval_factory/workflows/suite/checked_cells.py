@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation, build_evaluation
 from eval_factory.config.rules import data_faults
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.core.redaction import Redactor
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.credentials import credentials_report
@@ -30,7 +29,7 @@ _BETWEEN_KEYS = re.compile(r"\n(?=no API key)")
 _FLAG_OF_A_RUN, _OF_A_SUITE = "with --api_key_name", "as api_key of the target"
 
 
-@frozen_record
+@dataclass(frozen=True)
 class CheckedCell:
     """A cell with its plan, and what would keep it from running."""
 
@@ -48,7 +47,7 @@ class CheckedCell:
         return self.plan is not None and not self.missing
 
 
-@frozen_record
+@dataclass(frozen=True)
 class _Findings:
     problems: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.plan.prices import how_to_say, prices_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, refuse_unready
 
 
-@frozen_record
+@dataclass(frozen=True)
 class PlannedCell:
     """A cell, what it will run, and within which limits."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.frozen_record import frozen_record
 from eval_factory.plan.run_plan import Plan
 
 
-@frozen_record
+@dataclass(frozen=True)
 class RequestCount:
     """Requests of a cell that begins from nothing, each answered at the first attempt."""
 

@@ -32,8 +32,8 @@ from eval_factory.workflows.suite.checked_cells import checked
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.screen_lines import ScreenLines
 from eval_factory.workflows.suite.slurm_preview import script_lines
-from eval_factory.workflows.suite.suite_options import QUEUED, CellReport, SuiteOptions
-from eval_factory.workflows.suite.suite_state import COMPLETE, PARTIAL
+from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
+from eval_factory.workflows.suite.suite_state import COMPLETE, PARTIAL, WAITING
 
 TARGET = "model"
 """What the one target of such a suite is called."""
@@ -70,7 +70,7 @@ def run_as_job(
     if cell.status == COMPLETE:
         return _collected(evaluation, options, env, screen)
     show_warnings(evaluation, screen)
-    if cell.reason == QUEUED:
+    if cell.status == WAITING:
         return Submitted(plan.rundir.root, _next_steps(plan))
     if cell.status == PARTIAL:
         return _as_it_stands(plan, env)

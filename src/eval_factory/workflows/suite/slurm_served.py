@@ -160,7 +160,8 @@ def suite_of(lines: Sequence[PlanLine], publisher: Publisher, begun: Mapping[str
         cells.append(Cell(line.target, line.evaluation, document, output))
         log = folder.cell_log(line.target, line.evaluation)
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.symlink_to(store.suite.cell_log(line.target, line.evaluation).absolute())
+        own = os.path.realpath(store.suite.cell_log(line.target, line.evaluation))
+        log.symlink_to(os.path.relpath(own, os.path.realpath(log.parent)))  # a suite may be moved, or copied
     return Suite(
         folder=folder,
         cells=tuple(cells),

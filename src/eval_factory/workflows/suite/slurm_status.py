@@ -83,10 +83,12 @@ class QueueReader:
         begun = store.attempts_of(wave.number)
         job = CellJob(told, begun, self._store.task_log(wave, own), work)
         state = replace(cell.state, attempt=max(cell.state.attempt, begun))
-        cell = replace(cell, job=job, spent=cell.spent if work is None else self._spent.look(work))
+        spent = cell.spent if work is None else self._spent.look(work, str(task and task.state))
+        cell = replace(cell, job=job, spent=spent)
         if task is None:
             why = _why_not_queued(state, self._store.cell(key), wave, known=known)
-            return replace(cell, state=replace(state, reason=why))
+            status = WAITING if why == PUBLISHED else state.status
+            return replace(cell, state=replace(state, status=status, reason=why))
         status = RUNNING if task.state in _AT_WORK else WAITING
         follows = status == RUNNING and work is not None and own == key  # of a part the figures are not the cell's
         progress = self._follower(work).look() if follows and work is not None else None

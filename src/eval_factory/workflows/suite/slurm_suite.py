@@ -17,7 +17,7 @@ from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError,
 from eval_factory.executors.slurm_reasons import OWN, in_words
 from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL
+from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import finished
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.reuse import put_in_place
@@ -35,12 +35,14 @@ from eval_factory.workflows.suite.slurm_jobs import (
 from eval_factory.workflows.suite.slurm_shards import Tasks, cell_key, lines_of, run_id_of
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
-from eval_factory.workflows.suite.suite_options import QUEUED, CellReport
+from eval_factory.workflows.suite.suite_options import CellReport
 
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.run_suite import Work
 
 POLL_S = 3.0
+QUEUED = "queued in Slurm"
+"""Why a cell that goes on without this command is not complete."""
 LOST = "its task is gone from Slurm and left no result; see its log"
 Sleep = Callable[[float], None]
 
@@ -266,7 +268,7 @@ class SlurmRun:
         for planned in self.work.left:
             cell = planned.cell
             self.work.reports[planned.number] = CellReport(
-                cell.target, cell.evaluation, MISSING, cell.folder, 0, QUEUED
+                cell.target, cell.evaluation, WAITING, cell.folder, 0, QUEUED
             )  # fmt: skip
 
     def _end(

@@ -1,4 +1,6 @@
-"""What a suite's table lacks: its configuration, cell by cell, against what stands in the cells' folders.
+"""What a suite's table lacks, and whether it is what the runs' own results make.
+
+What it lacks: the configuration, cell by cell, against what stands in the cells' folders.
 
 Not what its last run told: a cell that `run_eval` has finished since counts, and a result of another configuration, or
 of another version, does not.
@@ -6,27 +8,42 @@ of another version, does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory import __version__
+from eval_factory.analysis.suite_files import write_suite_results
+from eval_factory.analysis.suite_records import FinishedCell
+from eval_factory.analysis.suite_results import suite_results
 from eval_factory.config.suite import build_suite
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.own_files import LEADS_OUT, is_within
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import variables_in
 from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.executors.progress import EventTail
 from eval_factory.plan.run_plan import Plan
+from eval_factory.report.field_differences import differences_of_files
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.checked_cells import CheckedCell, checked
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, reads_own_data
-from eval_factory.workflows.suite.suite_state import COMPLETE, FAILED, MISSING, PARTIAL, UNFINISHED, CellState
-from eval_factory.workflows.suite.suite_status import GOES, RUN_IT, same_command, status_of
+from eval_factory.workflows.suite.slurm_status import PUBLISHED
+from eval_factory.workflows.suite.suite_state import COMPLETE, FAILED, MISSING, PARTIAL, UNFINISHED, CellState, state_of
+from eval_factory.workflows.suite.suite_status import ENDED, GOES, RUN_IT, same_command, status_of
+from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 NO_RESULT = "there is no result"
 ANOTHER = "the result in its folder is of another configuration or version"
 OWN_DATA = "reads the user's own data: run_suite looks whether they have changed"
 ASK_THE_REST = "the same command asks what is left"
 LOOK = "its logs say why"
+ATTEMPTS = "attempts"
+"""Field of suite_usage.yaml that no result knows."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,8 @@ class SuiteCheck:
     is_running: bool
     in_table: bool
     """Whether suite_results.yaml was written after the last of the results."""
+    altered: tuple[Finding, ...] = ()
+    """Where the table says something else than the results."""
 
     @property
     def is_complete(self) -> bool:
@@ -74,6 +93,7 @@ class SuiteCheck:
             "complete": self.is_complete,
             "running": self.is_running,
             "in_table": self.in_table,
+            "altered": [asdict(finding) for finding in self.altered],
             "command": self.command,
             "total": len(self.cells),
             "missing": sum(not cell.is_complete for cell in self.cells),
@@ -98,7 +118,105 @@ def check(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     cells = tuple(_checked(cell, told.get(cell.cell.name)) for cell in checked(suite, env))
     table = _written(folder.results_yaml)
     last = max((_written(cell.folder / "evaluation_config.yaml") for cell in cells), default=0.0)
-    return SuiteCheck(folder, cells, same_command(status), status.state == GOES, 0.0 < last <= table)
+    is_due = folder.results_yaml.exists() and (status.started is None or status.state == ENDED)
+    altered = altered_table(folder).findings if is_due else ()
+    return SuiteCheck(folder, cells, same_command(status), status.state == GOES, 0.0 < last <= table, tuple(altered))
+
+
+def verify_suite(folder: SuiteDir) -> Verified:
+    """Every run of the suite verified, its configuration compared with theirs, and its table made again of them."""
+    state = state_of(EventTail(folder.events, None).new())
+    if state.started is not None and state.ended is None:
+        return Verified(folder.root, unreadable="its last run has not ended: run the same command again, then verify")
+    table = altered_table(folder)
+    findings, notes, unreadable = table.findings, table.notes, None
+    for cell in table.cells:
+        if cell.status not in (COMPLETE, PARTIAL):
+            notes.append(f"{cell.target}/{cell.evaluation}: {cell.status}: there is no result to verify")
+            continue
+        name, one = f"{cell.target}/{cell.evaluation}", verify(cell.folder)
+        findings += [replace(finding, file=f"{name}/{finding.file}") for finding in one.findings]
+        notes += [f"{name}: {note}" for note in one.notes]
+        unreadable = unreadable or (one.unreadable and f"{name}: {one.unreadable}")
+    findings += _other_configuration(folder, table.cells, notes)
+    return Verified(folder.root, tuple(findings), tuple(notes), unreadable)
+
+
+@dataclass
+class Table:
+    """A suite's table, made again."""
+
+    cells: list[FinishedCell] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def altered_table(folder: SuiteDir) -> Table:
+    """Where the table is not what the runs' results make.
+
+    Which cells there are, and how they ended, the suite's events tell; why one has no result, the table alone.
+    """
+    try:
+        cells = _cells_of_table(folder)
+    except WRONG_FILES as error:
+        wrong = Finding(folder.results_yaml.name, "", f"cannot be read: {type(error).__name__}: {error}")
+        return Table(findings=[wrong])
+    results = suite_results(cells)
+    found = Table(cells)
+    if others := {one.collected_by for one in results.cells} - {None, __version__}:
+        versions = ", ".join(map(str, others))
+        found.notes.append(f"results are of eval-factory {versions}: of the table its cells alone were compared")
+    with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
+        made = SuiteDir(Path(name))
+        write_suite_results(results, folder, into=made)
+        for stored, again in zip(folder.table, made.table, strict=True):
+            if not stored.is_file():
+                found.findings.append(Finding(stored.name, "", "is missing"))
+                continue
+            for one in differences_of_files(stored, again):
+                is_compared = not others or (stored == folder.results_yaml and one.field.startswith("cells"))
+                if is_compared and ATTEMPTS not in one.field:
+                    said = f"is {one.stored}; made again from the runs' results it is {one.made}"
+                    found.findings.append(Finding(stored.name, one.field, said))
+    return found
+
+
+def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
+    document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
+    table = {(str(one["target"]), str(one["evaluation"])): one for one in document["cells"]}
+    told = state_of(EventTail(folder.events, None).new()).cells
+    found = []
+    for target, evaluation in told or table:
+        own, stored = folder.cell(target, evaluation), table.get((target, evaluation), {})
+        if not is_within(own, folder.named):
+            raise ValueError(LEADS_OUT.format(folder=folder.named))
+        cell, reason = told.get((target, evaluation)), stored.get("reason")
+        status: Any = stored.get("status", MISSING) if cell is None or cell.status in UNFINISHED else cell.status
+        if status not in (COMPLETE, PARTIAL, FAILED, MISSING):
+            raise ValueError(f"{target}/{evaluation}: no cell ends as {status}")
+        found.append(FinishedCell(target, evaluation, status, own, None if reason is None else str(reason)))
+    return found
+
+
+def _other_configuration(folder: SuiteDir, cells: Iterable[FinishedCell], notes: list[str]) -> Iterator[Finding]:
+    """Cells whose run is another than the one that suite_config.yml says."""
+    try:
+        env = dict.fromkeys(variables_in(parse_own(folder.config.read_text(encoding="utf-8"))), "unknown")
+        suite = build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
+    except (ConfigError, *WRONG_FILES) as error:
+        yield Finding(folder.config.name, "", f"cannot be read: {error}")
+        return
+    of_table = {f"{cell.target}/{cell.evaluation}": cell for cell in cells}
+    configured = {one.cell.name: one for one in checked(suite, env)}
+    for name in sorted(configured.keys() ^ of_table.keys()):
+        yield Finding(folder.config.name, name, "is a cell of one of the two: of this file, or of the table")
+    for name, one in configured.items():
+        state = read_state(RunDir(one.cell.folder)) if name in of_table and of_table[name].status == COMPLETE else None
+        if one.plan is None:
+            notes.append(f"{name}: its configuration was not compared: files that it names are not as they were")
+        elif state is not None and state.identity != one.plan.identity:
+            said = f"gives a run of the identity {one.plan.identity}; the result is of {state.identity}"
+            yield Finding(folder.config.name, name, said)
 
 
 def _checked(one: CheckedCell, told: CellState | None) -> CellCheck:
@@ -109,7 +227,8 @@ def _checked(one: CheckedCell, told: CellState | None) -> CellCheck:
         return _made(one, status, reason, ())
     first = one.problems + one.missing
     if told is not None and told.status in UNFINISHED:
-        return _made(one, told.status, reason, first or ("wait for it",))
+        ended = told.reason == PUBLISHED
+        return _made(one, told.status, told.reason if ended else reason, first or (RUN_IT if ended else "wait for it",))
     if told is not None and told.status == FAILED:
         return _made(one, FAILED, told.reason or reason, first or ((LOOK, RUN_IT) if told.attempt else (RUN_IT,)))
     return _made(one, status, reason, first or (ASK_THE_REST if status == PARTIAL else RUN_IT,))

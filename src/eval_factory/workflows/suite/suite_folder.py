@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.own_files import refuse_foreign
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.suite_dir import OF_ONE_RUN, SuiteDir, suite_dir
 
@@ -22,10 +23,12 @@ def find_suite(path: Path) -> SuiteDir:
     """The suite in the folder `path`; of a run that Slurm does, the suite that it is.
 
     Raises:
-        PrerequisiteError: it is no suite's folder; the message says what it is, and which may be meant.
+        PrerequisiteError: it is no suite's folder; the message says what it is, and which may be meant. Or a file of it
+            lies elsewhere.
     """
     for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
         if is_suite(folder):
+            refuse_foreign(folder.named, folder.own)
             return folder
     meant = [SuiteDir(near).root for near in _meant(path) if is_suite(SuiteDir(near))]
     hint = f"; did you mean {' or '.join(map(_shown, meant[:MOST_NAMED]))}?" if meant else ""

@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eval_factory.core.atomic_files import PUBLIC
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.lock_holder import Holder
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import RunDir, open_lock
 from eval_factory.core.suite_dir import SuiteDir
 
 LOOKED_AT_S = 1.0
@@ -33,7 +32,7 @@ def held(folder: SuiteDir) -> Iterator[None]:
         )
     try:
         folder.state.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), PUBLIC)
+        descriptor = open_lock(folder.lock)
     except OSError as error:
         raise PrerequisiteError(
             f"cannot write to the suite's folder {folder.root}: {error.strerror or error}\n"

@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-QUEUED = "queued in Slurm"
-"""Why a cell that goes on without this command is not complete."""
-
-
 @dataclass(frozen=True)
 class SuiteOptions:
     """How to run, beside what to run."""

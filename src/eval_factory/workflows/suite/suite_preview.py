@@ -15,6 +15,7 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.endpoint.limit_groups import LimitOf, RunEndpoints, limits_of
 from eval_factory.helm.command import command_line
+from eval_factory.plan.run_plan import where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, grouped, refuse_wrong
@@ -58,6 +59,9 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     yield from served_lines(suite.serve)
     yield "\n# limits of endpoints, for all cells together"
     yield from (f"#   {line}" for line in _limits(suite, cells))
+    keys = [(one.cell, line) for one in cells if one.plan for line in where_keys_go(one.plan.endpoints)]
+    yield "\n# keys"
+    yield from (f"#   {line}" for line in grouped(cells, keys))
     if notes := _notes(cells):
         yield "\n# notes"
         yield from (f"#   {note}" for note in notes)

@@ -21,16 +21,20 @@ class SpendingReader:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: dict[Path, tuple[float, object, Spending]] = {}
+        self._known: dict[Path, tuple[float, str, object, Spending]] = {}
 
-    def look(self, folder: Path) -> Spending:
-        """In all runs of this output folder; of what has a known price alone, where it is money."""
+    def look(self, folder: Path, status: str) -> Spending:
+        """In all runs of this output folder; of what has a known price alone, where it is money.
+
+        Args:
+            status: of the cell. Where it is another, all is read at once: what has ended has its final figures.
+        """
         now, known = self._clock(), self._known.get(folder)
-        if known is not None and now - known[0] < INTERVAL_S:
-            return known[2]
+        if known is not None and known[1] == status and now - known[0] < INTERVAL_S:
+            return known[3]
         there = _signature(folder)
-        spent = known[2] if known is not None and known[1] == there else _read(folder)
-        self._known[folder] = (now, there, spent)
+        spent = known[3] if known is not None and known[2] == there else _read(folder)
+        self._known[folder] = (now, status, there, spent)
         return spent
 
 

@@ -170,7 +170,7 @@ class CellReader:
     def look(self, cell: CellState) -> CellStatus:
         """With what its folder says."""
         folder = self._folder.cell(cell.target, cell.evaluation)
-        spent = self._spent.look(folder)
+        spent = self._spent.look(folder, cell.status)
         if cell.status == RUNNING:
             return CellStatus(cell, folder, progress=self._follower(cell, folder).look(), spent=spent)
         self._followers.pop(cell.name, None)

@@ -9,8 +9,8 @@ from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL
-from eval_factory.workflows.suite.suite_options import QUEUED, CellReport
+from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
+from eval_factory.workflows.suite.suite_options import CellReport
 
 MOST_NAMED = 12
 LONGEST_REASON = 200
@@ -26,7 +26,7 @@ def summary_of(
     """
     counts = Counter(cell.status for cell in cells)
     collected = sum(cell.collected for cell in cells)
-    parts = [f"{counts[status]} {status}" for status in (COMPLETE, PARTIAL, FAILED, MISSING) if counts[status]]
+    parts = [f"{counts[status]} {status}" for status in (COMPLETE, PARTIAL, FAILED, WAITING, MISSING) if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
     wrong = [cell for cell in cells if cell.exit_code]
@@ -49,7 +49,7 @@ def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str) -> l
     limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
     first = "" if limit is None else f"raise {limit} of the suite, and "
     lines = [f"{first}the same command goes on: only what is missing is asked"]
-    if any(cell.reason == QUEUED for cell in cells):
+    if any(cell.status == WAITING for cell in cells):
         lines[0] = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
         lines.append(f"  where it stands: eval-factory suite status {folder.root}")
     if any(cell.status == FAILED for cell in cells):

@@ -18,11 +18,13 @@ from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotat
 from helm.benchmark.metrics import code_metrics, code_metrics_helper
 from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-from eval_factory.core import kernel_sandbox
+from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm_plugin.patches import confined_process, executed_answers, execution_record, sql_execution
-from eval_factory.helm_plugin.patches.confined_process import Confinement
 
-needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
+needs_gcc = pytest.mark.skipif(
+    shutil.which("g++") is None or shutil.which("bwrap") is None, reason="needs g++ and bubblewrap (bwrap)"
+)
 TEMPLATE = """#include <iostream>
 using namespace std;
 {{ STUDENT_ANSWER }}
@@ -47,9 +49,7 @@ TESTS = [
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a helm-run of its own, without bubblewrap."""
-    monkeypatch.setattr(confined_process, "confinement", lambda: Confinement(None, (), ("sing",)))
-    monkeypatch.setattr(kernel_sandbox, "keep_memory_private", lambda: True)
+    """As in a helm-run of its own."""
     for module, name in (
         (code_metrics_helper, "check_correctness"), (code_metrics, "multiprocessing"), (correct, "subprocess"),
         (BirdSQLAnnotator, "annotate"), (CzechBankQAAnnotator, "annotate"), (CzechBankQAAnnotator, "__init__"),
@@ -62,16 +62,11 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    private: list[bool] = []
-    monkeypatch.setattr(kernel_sandbox, "keep_memory_private", lambda: private.append(True))
     monkeypatch.setattr(sys, "argv", ["helm-run", "-r", "code:x=1", "mmlu", "spider"])
     executed_answers.confine_python()
-    confined = confined_process.confinement().by
-    assert execution_record._known == {"run_specs": ["code"], "by": confined, "still_can": ["sing"]}
+    assert execution_record._known == {"run_specs": ["code"], "by": list(confined_process.CONFINED_BY)}
     executed_answers.confine_bird_sql()
-    by = [executed_answers.BY_SQL_WORKERS]
-    assert execution_record._known == {"run_specs": ["code", "spider"], "by": by, "still_can": []}
-    assert private == [True, True]
+    assert execution_record._known == {"run_specs": ["code", "spider"], "by": [executed_answers.BY_SQL_WORKERS]}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +92,7 @@ def test_where_nobody_knows_what_is_asked_all_are_named(
     assert execution_record._known["run_specs"] == run_specs
 
 
+@needs_bubblewrap
 def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     executed_answers.confine_python()
     problem = {
@@ -109,12 +105,18 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
     assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == {
         "task_id": "t/0", "passed": False, "result": "failed: ", "completion_id": 7,
     }  # fmt: skip
-    monkeypatch.setattr(confined_process, "ask_or_none", lambda *_: None)
-    assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
-        "task_id": "t/0", "passed": False, "result": "the process that executed it ended", "completion_id": None,
-    }  # fmt: skip
+    for found, result in (
+        (None, "the process that executed it ended"),
+        (TIMED_OUT, "timed out"),
+        ([], "the process that executed it ended"),
+    ):
+        monkeypatch.setattr(confined_process, "check", lambda *_, found=found: found)
+        assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
+            "task_id": "t/0", "passed": False, "result": result, "completion_id": None,
+        }  # fmt: skip
 
 
+@needs_bubblewrap
 @pytest.mark.parametrize(
     ("answer", "scores"),
     [

@@ -94,15 +94,24 @@ def test_variables_are_filled_by_the_nearest_place() -> None:
 @pytest.mark.parametrize(
     ("document", "begins"),
     [
-        ({"defaults": [{"execution": "slurm/default"}]}, "defaults[0].execution: is run on this machine"),
+        (
+            {"defaults": [{"execution": "slurm/default"}]},
+            "defaults[0].execution: where a run is executed is written in another form",
+        ),
         ({"defaults": [{"deployment": "vllm"}]}, "defaults[0].deployment: no model server is started"),
         ({"defaults": ["base", "_self_"]}, "defaults[0]: is another file, which is not read"),
         ({"defaults": [{"deployment/vllm@auxiliary_deployments.judge": None}]}, "defaults[0]: is another file"),
-        ({"execution": {"walltime": "1"}}, "execution.walltime: where a run is executed"),
+        (
+            {"execution": {"walltime": "1"}},
+            "execution.walltime: where a run is executed is written in another form here; on Slurm: --executor slurm",
+        ),
         ({"execution": {"auto_export": {"a": 1}}}, "execution.auto_export: results are exported after a run"),
         ({"execution": {"mounts": {"a": 1}}}, "execution.mounts: no container is started"),
         ({"deployment": {"type": "vllm", "port": 1}}, "deployment (type, port): no model server is started"),
-        ({"deployment": {"image": "x"}}, "deployment (image): no model server is started"),
+        (
+            {"deployment": {"image": "x"}},
+            "deployment (image): no model server is started by what is written: it asks an endpoint that is there; start it",
+        ),
         ({"export": {"mlflow": {}}}, "export: results are exported after a run"),
         ({"auxiliary_deployments": {"j": {}}}, "auxiliary_deployments: no model server is started"),
         ({"metadata": {"a": 1}}, "metadata: has no counterpart; leave it out"),

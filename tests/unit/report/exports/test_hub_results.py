@@ -24,8 +24,14 @@ def parsed(stored: StoredResult, *, allow: bool = False) -> EvalResultEntry:
     return found
 
 
+def read_at(stored: StoredResult, **revisions: str) -> StoredResult:
+    read = {f"hub:{name}": revision for name, revision in revisions.items()}
+    record = replace(stored.result.provenance, dataset_revisions=read)
+    return replace(stored, result=replace(stored.result, provenance=record))
+
+
 def test_the_hubs_library_reads_the_entry() -> None:
-    found = parsed(stored_of("head_qa"))
+    found = parsed(read_at(stored_of("head_qa"), **{"dvilares/head_qa": "6be594abd481701ec132165d8f74e1a4cc4d06b8"}))
     assert (found.dataset_id, found.task_id, found.value) == ("dvilares/head_qa", "a_task", 0.5)
     assert found.dataset_revision == "6be594abd481701ec132165d8f74e1a4cc4d06b8"
     assert found.notes is not None
@@ -38,9 +44,16 @@ def test_what_was_chosen_of_the_data_is_noted() -> None:
     found = parsed(stored_of("head_qa", extra={"language": "es", "category": "nursery"}))
     assert found.notes is not None
     assert found.notes.endswith("; language: es; category: nursery")
-    other = parsed(stored_of("medcalc_bench", extra={"version": "v1.0"}))
-    assert other.dataset_revision is None  # another edition than the pinned one
-    assert parsed(stored_of("medcalc_bench")).dataset_revision is not None
+    edition = read_at(stored_of("medcalc_bench", extra={"version": "v1.0"}), **{"ncbi/MedCalc-Bench-v1.0": "a" * 40})
+    assert parsed(edition).dataset_revision is None, "of another data set"
+
+
+def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None:
+    """The pinned one says what a run was told to read; offline it may have read what was there."""
+    unknown = parsed(stored_of("head_qa"))
+    assert (unknown.dataset_revision, "; at an unknown revision of the data" in str(unknown.notes)) == (None, True)
+    other = parsed(read_at(stored_of("head_qa"), **{"dvilares/head_qa": "b" * 40}))
+    assert (other.dataset_revision, "revision" in str(other.notes)) == ("b" * 40, False)
 
 
 def test_a_score_without_an_interval() -> None:

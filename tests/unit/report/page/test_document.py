@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from eval_factory.core.comparability_results import Comparability, Deviation
-from eval_factory.core.results import FailureCause, Floor, JudgeCounts, JuryReport, SpentByRole, TaskResult, Usage
+from eval_factory.core.results import (
+    FailureCause,
+    Floor,
+    JudgeCounts,
+    JuryReport,
+    RankCorrelation,
+    SpentByRole,
+    TaskResult,
+    Usage,
+)
 from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, Shown, page, page_script, page_style, policy
@@ -245,6 +254,9 @@ def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
     assert "ordinal)</dt><dd>0.500</dd>" in text
     assert "Weighted kappa, gpt/llama</dt><dd>0.250</dd>" in text
     assert "x/y" not in text
+    follows = replace(report, length_correlation={"gpt": RankCorrelation(0.75, 0.5, 0.875, 40), "llama": None})
+    assert "of mark and answer's length, gpt</dt><dd>0.75 (0.50 to 0.88)</dd>" in html(changed(result, jury=follows))
+    assert "answer's length, llama" not in html(changed(result, jury=follows))
     assert "not defined" in html(changed(result, jury=replace(report, krippendorff_alpha=None), judges=counts))
     assert "Krippendorff" not in html(changed(result, judges=counts))
     assert "Jury" not in html(result)

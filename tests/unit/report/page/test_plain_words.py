@@ -121,6 +121,12 @@ def test_chance_that_is_not_known_is_not_spoken_of() -> None:
     wide = replace(SHARE, stats=replace(STATS, ci_low=None))
     told = plain_words.beside_chance(made(wide, floors={"exact_match": Floor("A", 0.2, 4, {})}), "exact_match")
     assert told.endswith("chance may explain the gap.")
+    assumed = Floor("empty", 0.2, 4, {}, assumed=True)
+    told = plain_words.beside_chance(made(floors={"exact_match": assumed}), "exact_match")
+    assert "(empty (assumed)) scores 20.0 %" in told
+    assert told.endswith(
+        "No judge was asked about such an answer: what a text that fits every question gets is not known."
+    )
 
 
 def test_the_leaderboard_in_a_sentence() -> None:

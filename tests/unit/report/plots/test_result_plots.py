@@ -117,6 +117,9 @@ def test_a_jury_has_its_means_and_each_judges_ratings(made: TaskResult) -> None:
     assert [text for text in texts(plots["judges"]) if text.isdigit()] == ["0", "1", "2", "3", "4", "5"]
     assert plots["ratings-gpt"].description == "2 values; 4: 1; 4.5: 1."
     assert "rating by gpt (2 answers)" in texts(plots["ratings-gpt"])
+    late = [instance("q0", 1.0, judges={"llama": 3.0, "own": 2.0}), instance("q1", 0.0, judges={"gpt": 4.0})]
+    both = with_validity(changed, judges=dict.fromkeys(("gpt", "llama"), JudgeCounts(4, 3, 1)))
+    assert list(plots_of(replace(both, instances=late)))[3:6] == ["ratings-gpt", "ratings-llama", "ratings-own"]
     assert "judges" not in plots_of(with_validity(made, jury=JuryReport({}, None, {}, {})))
 
 

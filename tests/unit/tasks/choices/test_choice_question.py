@@ -13,6 +13,7 @@ from eval_factory.tasks.choices.choice_question import (
     groups_of,
     is_blank,
     lettered,
+    options_shown,
     text_of,
 )
 
@@ -41,6 +42,33 @@ def test_a_cell_that_has_to_be_filled(row: dict[str, Any], message: str) -> None
     with pytest.raises(RowFaultError, match=f"^{message}$"):
         text_of(row, "q")
     assert text_of({"q": " x "}, "q") == "x"
+
+
+AB = {"A": "fever", "B": "cough"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options"),
+    [
+        ("What?\nA. fever\nB. cough\nAnswer:", AB),
+        ("What?\n(A) fever\n (B)  cough ", AB),
+        ("A: fever\r\nB: cough\r\n", AB),
+        ("What? A) fever B) cough", AB),
+        ("What? (A) fever (B) cough", AB),
+        ("A. fever\nB. cough\nC. \nD.", AB),  # no text, no option
+        ("A. fever\nB. cough\nD. rash", AB),
+        ("B. x\nA. fever\nB. cough", AB),
+        ("A. Notes\nB. Labs\n\nA. fever\nB. cough", AB),  # of equals the last
+        ("A. fever\nB. cough\nC. rash\n\nA. Be brief.\nB. Say the letter.", AB | {"C": "rash"}),
+        ("A. fever\nB. cough\n\nA. The end", AB),
+        ("He has group A. She has group B. What?", {}),
+        ("A. fever", {}),
+        ("B. cough\nC. rash", {}),
+        ("", {}),
+    ],
+)
+def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -> None:
+    assert options_shown(prompt) == options
 
 
 def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> None:

@@ -121,6 +121,22 @@ def test_what_is_wrong_is_said_with_line_and_field(tmp_path: Path, rows: list[An
     assert problems(tmp_path, *rows) == [said]
 
 
+def choice(answer: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": f"{SECRET}?\nA. wait\nB. go"}], "correct_answer": answer}
+
+
+def test_a_right_answer_is_one_of_the_options(tmp_path: Path) -> None:
+    said = (
+        "rows.jsonl: line {}: correct_answer: is none of the options that the prompt lists (A, B); write the letter of"
+    )
+    rows = (choice("A"), choice("C"), choice("b"), choice("other"), choice("wait"))
+    for line, problem in zip((2, 3, 4), problems(tmp_path, *rows), strict=True):
+        assert problem.startswith(said.format(line))
+    (problem,) = problems(tmp_path, {**ROW, "correct_answer": "b", "incorrect_answers": ["A", "C"]})
+    assert problem.startswith("rows.jsonl: line 1: correct_answer: is no letter; write the letter")
+    assert loaded(tmp_path, choice("C"), metrics=[JURY]).instances == 1
+
+
 def test_many_mistakes_are_counted(tmp_path: Path) -> None:
     found = problems(tmp_path, *["{"] * 13)
     assert len(found) == 11

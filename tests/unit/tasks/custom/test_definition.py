@@ -283,6 +283,53 @@ def test_mistakes_in_the_table(tmp_path: Path, data: str | bytes, expected: str)
     assert expected in problems(tmp_path, data=data)
 
 
+CHOICES = "{question}\nA. {a}\nB. {b}\nC. {c}\nLetter:"
+COLUMNS = "question,a,b,c,correct_answer\n"
+
+
+@pytest.mark.parametrize(
+    ("answers", "wrong"),
+    [
+        ("ABC", {}),
+        ("AE", {2: "E"}),
+        ("E", {1: "E"}),
+        ("Ab", {2: "b"}),
+        ("b", {1: "b"}),
+        (["A", "(B)", "B."], {2: "(B)", 3: "B."}),
+        (["A", "fever", "rash", " B "], {3: "rash"}),  # "fever" is an option's text
+        (["A", "Y"], {2: "Y"}),
+        (["Y", "N", "T"], {}),
+        (["rash", "gout"], {}),  # answered in words
+    ],
+)
+def test_a_right_answer_that_no_option_has_is_refused_with_its_row(
+    answers: Any, wrong: dict[int, str], tmp_path: Path
+) -> None:
+    data = COLUMNS + "".join(f"Q{number}?,fever,cough,pain,{answer}\n" for number, answer in enumerate(answers))
+    if not wrong:
+        assert load_benchmark(write(tmp_path, prompt=CHOICES, data=data)).instances == len(answers)
+        return
+    told = problems(tmp_path, prompt=CHOICES, data=data).splitlines()
+    assert told == [
+        f"D/data.csv: row {row} (line {row + 1}), column correct_answer: is none of the options that the prompt lists"
+        " (A, B, C); write the letter of the right option, as it stands there"
+        for row in wrong
+    ]
+
+
+def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
+    data = COLUMNS + "Q1?,fever,cough,pain,C\nQ2?,fever,cough,,C\n"
+    assert "row 2 (line 3), column correct_answer: is none of the options that the prompt lists (A, B);" in problems(
+        tmp_path, prompt=CHOICES, data=data
+    )
+    rouge = {"metrics": [{"name": "rouge_l"}]}
+    assert load_benchmark(write(tmp_path, rouge, prompt=CHOICES, data=data)).instances == 2  # nothing has to be equal
+    beside = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""C""]"\n'
+    assert "row 1 (line 2), column correct_answer: is no letter; write" in problems(tmp_path, data=beside)
+    words = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""rash""]"\nQ?,A,[]\n'
+    assert load_benchmark(write(tmp_path, data=words)).instances == 2
+
+
 @pytest.mark.parametrize("data", ["question;correct_answer\nOne?;A\n", '{"question": "One?"}\n', b"PK\x03\x04\xff"])
 def test_a_file_of_another_kind_is_one_mistake(tmp_path: Path, data: str | bytes) -> None:
     """Not one more for each column that it seems to lack, with what stands in it."""

@@ -46,7 +46,7 @@ def turn(returncode: int, *events: dict[str, Any]) -> Ran:
 
 
 def test_what_an_end_without_a_reason_is() -> None:
-    assert str(turn(-9).stopped).startswith("helm-run ended with -9:\n  | last line\n  log: ")
+    assert str(turn(-9).stopped).startswith("helm-run was killed by signal 9:\n  | last line\n  log: ")
     assert str(turn(0).stopped).startswith("helm-run ended without a run; its log: ")
     failed = turn(1, {"event": "run_failed", "run": "a", "error": "KeyError: 'x'"})
     assert (failed.stopped, failed.failures) == (None, (EARLIER,))

@@ -43,7 +43,7 @@ def test_edited_data_are_other_runs(tmp_path: Path) -> None:
 
 def test_another_version_of_helm_is_refused_where_an_entry_needs_a_patch(monkeypatch: pytest.MonkeyPatch) -> None:
     def job(*run_specs: str) -> Any:
-        entries = [SimpleNamespace(run_spec=name) for name in run_specs]
+        entries = [SimpleNamespace(run_spec=name, arguments={}) for name in run_specs]
         return SimpleNamespace(row=SimpleNamespace(name="lite"), plans=(plan(),), to_run=lambda _plan: entries)
 
     look_for_prerequisites(job("mmlu", "ehr_sql"))

@@ -71,7 +71,6 @@ def test_a_folder_is_made_ready_for_its_process(tmp_path: Path) -> None:
     assert ShardSpec.read(folder) == spec
     assert (spec.index, spec.of, spec.run_id, spec.work) == (2, 2, "r1", "w")
     assert spec.secrets == ("OPENAI_API_KEY", "HF_TOKEN")
-    assert not spec.private
     argv = list(spec.argv)
     assert argv[argv.index("--num-threads") + 1] == "3"  # half of five, rounded up
     assert argv[argv.index("--runner-class-name") + 1] == names.SHARD_RUNNER_CLASS

@@ -6,7 +6,7 @@ import pytest
 
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
-from eval_factory.workflows.resume import DataRead, remember
+from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite.finished_cells import (
     OF_NO_RESULT,
     READ_WHEN_COLLECTED,
@@ -81,7 +81,8 @@ def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
     assert is_complete_run(made)
     assert not is_complete_run(plan_of(folder, **{"config.params.limit_samples": 3}))
     assert not has_partial_result(folder, made.identity)
-    remember(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
+    partial = ended_run(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
+    remember(folder, partial)
     assert finished(made) is None
     assert not is_complete_run(made)
     assert has_partial_result(folder, made.identity)
@@ -120,6 +121,7 @@ def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(own: str | 
     }
     made = plan_of(folder, **(flags if own else {}))
     assert not keeps_partial_result(made)
-    remember(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
+    partial = ended_run(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
+    remember(folder, partial)
     assert has_partial_result(folder, made.identity)
     assert keeps_partial_result(made) is (own is None)

@@ -70,7 +70,7 @@ def test_what_has_ended_waits_for_the_command(jobs: Jobs) -> None:
     jobs.store.cell(jobs.wave.keys[3]).folder.mkdir(parents=True)
     jobs.store.cell(jobs.wave.keys[3]).publish(Ended("a", "complete", 0, None, 1), 1, complete=True)
     found = jobs.look()
-    assert told(found)[3] == ("missing", PUBLISHED)
+    assert told(found)[3] == ("waiting", PUBLISHED)
     assert found.state == "ended"
 
 

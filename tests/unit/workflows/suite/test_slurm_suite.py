@@ -17,10 +17,10 @@ from eval_factory.workflows.suite.run_suite import Work
 from eval_factory.workflows.suite.slurm_jobs import key_of
 from eval_factory.workflows.suite.slurm_shards import part_keys
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
-from eval_factory.workflows.suite.slurm_suite import LOST, run_on_slurm
+from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, run_on_slurm
 from eval_factory.workflows.suite.suite_journal import SuiteJournal
 from eval_factory.workflows.suite.suite_observer import NobodyLooks
-from eval_factory.workflows.suite.suite_options import QUEUED, SuiteOptions
+from eval_factory.workflows.suite.suite_options import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
 
 
@@ -91,7 +91,7 @@ def reports(work: Work) -> list[tuple[str, str | None, int]]:
 
 def test_all_is_submitted_and_the_command_returns(again: Invocation) -> None:
     work = again.run()
-    assert reports(work) == [("missing", QUEUED, 0)] * 2
+    assert reports(work) == [("waiting", QUEUED, 0)] * 2
     names = [re.findall("--job-name=(.*)", text) for text in again.slurm.submitted]
     suite_id = (again.store.root / "id").read_text()
     assert names == [[f"ef-{suite_id}-w1"], [f"ef-{suite_id}-w2"]], "an array for each endpoint"
@@ -106,7 +106,7 @@ def test_all_is_submitted_and_the_command_returns(again: Invocation) -> None:
 
 def test_what_is_queued_is_not_submitted_again(again: Invocation) -> None:
     again.run()
-    assert reports(again.run()) == [("missing", QUEUED, 0)] * 2
+    assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
     assert len(again.slurm.submitted) == 2
 
 
@@ -198,7 +198,7 @@ def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(again:
 def test_a_result_with_gaps_of_an_earlier_wave_stands_in_the_folder_meanwhile(again: Invocation) -> None:
     again.run()
     again.end(0, "partial", exit_code=1, reason="gaps")
-    assert reports(again.run())[0] == ("missing", QUEUED, 0)
+    assert reports(again.run())[0] == ("waiting", QUEUED, 0)
     assert (again.folder.cell("a", "sample_medical_qa") / "result").is_file()
     assert len(again.slurm.submitted) == 3
 
@@ -222,7 +222,7 @@ def test_a_result_that_was_deleted_is_made_again(again: Invocation) -> None:
     again.run()
     (again.folder.cell("a", "sample_medical_qa") / "result").unlink()
     (again.folder.cell("a", "sample_medical_qa")).rename(again.folder.root / "elsewhere")
-    assert reports(again.run())[0] == ("missing", QUEUED, 0)
+    assert reports(again.run())[0] == ("waiting", QUEUED, 0)
     assert again.store.cell(again.keys[0]).done() is None
     assert len(again.slurm.submitted) == 3
 
@@ -329,7 +329,7 @@ def test_a_scored_cell_is_taken_over_and_its_parts_are_not_asked_again(parts: In
     for key in parts.parts(0):
         parts.end_part(key)
     parts.end(0)
-    assert reports(parts.ask()) == [("complete", None, 0), ("missing", QUEUED, 0)]
+    assert reports(parts.ask()) == [("complete", None, 0), ("waiting", QUEUED, 0)]
     assert len(parts.store.waves()) == 2
 
 
@@ -410,6 +410,6 @@ def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> No
     again.end(0)
     again.end(1)
     again.run()
-    assert reports(again.run(fresh=True)) == [("missing", QUEUED, 0)] * 2
+    assert reports(again.run(fresh=True)) == [("waiting", QUEUED, 0)] * 2
     assert len(again.slurm.submitted) == 4
     assert again.store.cell(again.keys[0]).done() is None

@@ -9,17 +9,31 @@ from typing import Any
 
 import pytest
 
+from eval_factory.analysis.suite_files import write_suite_results
+from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.documents import to_yaml
-from eval_factory.workflows.resume import DataRead, remember
+from eval_factory.workflows.resume import DataRead, ended_run, remember
+from eval_factory.workflows.suite import suite_check
 from eval_factory.workflows.suite.checked_cells import checked
-from eval_factory.workflows.suite.suite_check import ANOTHER, LOOK, NO_RESULT, OWN_DATA, CellCheck, check
-from eval_factory.workflows.suite.suite_status import RUN_IT
-from stored_results import instance, result, written
-from suite_by_hand import cell_ended, cell_started, held, started, suite_folder
+from eval_factory.workflows.suite.slurm_status import PUBLISHED
+from eval_factory.workflows.suite.suite_check import (
+    ANOTHER,
+    LOOK,
+    NO_RESULT,
+    OWN_DATA,
+    CellCheck,
+    altered_table,
+    check,
+    verify_suite,
+)
+from eval_factory.workflows.suite.suite_status import RUN_IT, status_of
+from stored_results import PROVENANCE, instance, result, written
+from stored_suite import cells
+from suite_by_hand import cell_ended, cell_started, ended, held, started, suite_folder, tell
 
 TARGET = {"name": "small", "api_endpoint": {"url": "demo://baseline", "model_id": "m", "type": "chat"}}
 QA = "small/sample_medical_qa"
@@ -51,7 +65,7 @@ def finish(plan: Plan, *, complete: bool = True, reportable: bool = True) -> Non
     counts = replace(made.validity.instances, scored=sum(not one.error for one in records))
     written(plan.rundir.root, replace(made, validity=replace(made.validity, instances=counts)), whole)
     plan.rundir.run_config.write_text(to_yaml(whole))
-    remember(plan, [runs], run_id="r", wall_s=1.0, complete=complete, read=DataRead())
+    remember(plan.rundir, ended_run(plan, [runs], run_id="r", wall_s=1.0, complete=complete, read=DataRead()))
 
 
 def only(folder: SuiteDir) -> CellCheck:
@@ -119,6 +133,21 @@ def test_a_cell_that_runs(tmp_path: Path) -> None:
     assert (found.is_running, found.cells[0].status, found.cells[0].to_do) == (True, "running", ("wait for it",))
 
 
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("Slurm: task 0, PENDING", (NO_RESULT, "wait for it")), (PUBLISHED, (PUBLISHED, "the same command runs it"))],
+)
+def test_of_what_slurm_has_or_had_it_is_told_whether_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, expected: tuple[str, str]
+) -> None:
+    folder = suite(tmp_path)
+    (cell,) = (status := status_of(folder)).cells
+    waiting = replace(cell, state=replace(cell.state, status="waiting", reason=reason))
+    monkeypatch.setattr(suite_check, "status_of", lambda _: replace(status, cells=(waiting,)))
+    found = only(folder)
+    assert (found.status, found.reason, *found.to_do) == ("waiting", *expected)
+
+
 def test_what_is_missing_is_to_be_done_first(tmp_path: Path) -> None:
     target = {"name": "small", "api_endpoint": {**TARGET["api_endpoint"], "api_key": "NO_SUCH_KEY"}}  # type: ignore[dict-item]
     target["api_endpoint"]["url"] = "https://example.org/v1"  # type: ignore[index]
@@ -162,3 +191,143 @@ def test_a_document_for_programs(tmp_path: Path) -> None:
 def test_who_was_not_begun_has_no_logs_to_look_at(tmp_path: Path, attempt: int, to_do: tuple[str, ...]) -> None:
     folder = suite(tmp_path, cell_ended(QA, "failed", attempt=attempt, reason="not begun: nobody answers"))
     assert only(folder).to_do == to_do
+
+
+PAIR = ("a/qa", "b/qa")
+
+
+@pytest.fixture
+def tabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteDir:
+    """A suite of two models that has ended, with its table."""
+    monkeypatch.setattr("eval_factory.workflows.suite.suite_check.__version__", PROVENANCE.eval_factory)
+    folder = suite_folder(tmp_path, started(PAIR), *map(cell_ended, PAIR), ended())
+    done = cells(tmp_path, {"qa": {"a": "1" * 30 + "0" * 10, "b": "0" * 30 + "1" * 10}})
+    write_suite_results(suite_results([replace(one, attempts=3) for one in done]), folder)
+    return folder
+
+
+def alter(file: Path, old: str, new: str) -> None:
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), "utf-8")
+
+
+def test_a_table_is_what_the_results_make(tabled: SuiteDir) -> None:
+    found = altered_table(tabled)
+    assert [(one.target, one.status) for one in found.cells] == [("a", "complete"), ("b", "complete")]
+    assert (found.findings, found.notes) == ([], [])  # how often a cell was begun, no result knows
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "field"),
+    [
+        ("suite_results.yaml", "value: 0.75", "value: 0.85", "cells[0].value"),
+        ("suite_results.yaml", "p_value: ", "p_value: 1", "comparisons[0].pairs[0].p_value"),
+        ("suite_results.yaml", "won: 1", "won: 0", "win_rates.models[0].won"),
+        ("suite_results.csv", "0.75", "0.85", "line 2"),
+        ("suite_results.md", "75.0", "85.0", "line "),
+        ("suite_results.html", "75.0", "85.0", "line "),
+        ("suite_usage.yaml", "requests: 1", "requests: 2", "cells[0].requests"),
+    ],
+)
+def test_a_changed_number_of_a_table_is_named_with_file_and_field(
+    name: str, old: str, new: str, field: str, tabled: SuiteDir
+) -> None:
+    alter(tabled.root / name, old, new)
+    (found,) = altered_table(tabled).findings
+    assert (found.file, found.field[: len(field)]) == (name, field)
+    assert "; made again from the runs' results it is " in found.message
+
+
+def test_a_cell_that_is_taken_out_of_the_table_or_said_to_have_failed(tabled: SuiteDir) -> None:
+    done = altered_table(tabled).cells
+    write_suite_results(suite_results(done[:1]), tabled)
+    assert "targets[1]" in {one.field for one in altered_table(tabled).findings}
+    failed = [done[0], replace(done[1], status="failed", reason="no luck")]
+    write_suite_results(suite_results(failed), tabled)
+    assert {"cells[1].status", "cells[1].value"} <= {one.field for one in altered_table(tabled).findings}
+    tell(tabled.events, started(PAIR), cell_ended("b/qa", "failed"), ended())
+    assert altered_table(tabled).findings == []
+    tabled.events.unlink()  # a copy without .suite: the table alone says which cells there are, and how they ended
+    assert altered_table(tabled).findings == []
+
+
+def test_a_cell_that_no_run_came_to_is_what_the_table_says(tabled: SuiteDir) -> None:
+    tell(tabled.events, started((*PAIR, "c/qa")), *map(cell_ended, PAIR), ended())
+    assert {"targets[2]", "cells[2]"} <= {one.field for one in altered_table(tabled).findings}
+    done = [
+        *altered_table(tabled).cells[:2],
+        FinishedCell("c", "qa", "missing", tabled.root / "c" / "qa", "interrupted"),
+    ]
+    write_suite_results(suite_results(done), tabled)
+    assert altered_table(tabled).findings == []
+    assert altered_table(tabled).cells == done
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cells: [{target: a, evaluation: qa, status: well}]", "ends as well"),
+        ("[", "YamlSyntaxError"),
+        ("cells: 3", "TypeError"),
+        ("cells: [{target: ../.., evaluation: qa}]", "leads out of the"),
+    ],
+)
+def test_a_table_that_is_none(text: str, said: str, tabled: SuiteDir) -> None:
+    tabled.results_yaml.write_text(text)
+    tabled.events.unlink()
+    (found,) = altered_table(tabled).findings
+    assert found.file == "suite_results.yaml"
+    assert said in found.message
+
+
+def test_a_table_of_another_version_is_compared_in_its_cells_alone(
+    tabled: SuiteDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eval_factory.workflows.suite.suite_check.__version__", "2")
+    alter(tabled.results_md, "75.0", "85.0")
+    alter(tabled.results_yaml, "p_value: ", "p_value: 1")
+    found = altered_table(tabled)
+    assert (found.findings, found.notes) == (
+        [], ["results are of eval-factory 1: of the table its cells alone were compared"],
+    )  # fmt: skip
+    alter(tabled.results_yaml, "value: 0.75", "value: 0.85")
+    assert [one.field for one in altered_table(tabled).findings] == ["cells[0].value"]
+    tabled.results_csv.unlink()
+    assert "is missing" in {one.message for one in altered_table(tabled).findings}
+
+
+def test_a_table_is_compared_when_its_suite_has_ended(tmp_path: Path) -> None:
+    folder = suite(tmp_path)
+    folder.results_yaml.write_text("[")
+    assert check(folder, env={}).altered == ()
+    assert verify_suite(folder).exit_code == 3
+    tell(folder.events, ended())
+    (found,) = check(folder, env={}).altered
+    assert check(folder, env={}).document()["altered"] == [
+        {"file": "suite_results.yaml", "field": "", "message": found.message}
+    ]
+    assert verify_suite(folder).exit_code == 1
+
+
+def test_a_configuration_and_a_table_have_the_same_cells_and_runs(tmp_path: Path) -> None:
+    folder = suite(tmp_path)
+    plan = plan_of(folder)
+    finish(plan)
+    tell(folder.events, cell_ended(QA), ended())
+    write_suite_results(
+        suite_results([FinishedCell("small", "sample_medical_qa", "complete", plan.rundir.root)]), folder
+    )
+
+    def of_the_configuration() -> list[tuple[str, str]]:
+        return [(one.field, one.message) for one in verify_suite(folder).findings if one.file == "suite_config.yml"]
+
+    assert of_the_configuration() == []
+    alter(folder.config, "model_id: m", "model_id: n")
+    (found,) = of_the_configuration()
+    assert found[0] == QA
+    assert found[1].endswith(f"the result is of {plan.identity}")
+    alter(folder.config, "name: small", "name: big")
+    assert [field for field, _ in of_the_configuration()] == ["big/sample_medical_qa", QA]
+    folder.config.write_text("suite: 3")
+    assert [field for field, _ in of_the_configuration()] == [""]

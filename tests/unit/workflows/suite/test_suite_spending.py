@@ -11,15 +11,16 @@ from eval_factory.core.budget import Spending
 from eval_factory.core.rundir import RunDir
 from eval_factory.workflows.suite import suite_spending
 from eval_factory.workflows.suite.suite_spending import SpendingReader
+from eval_factory.workflows.suite.suite_state import COMPLETE, RUNNING
 
 
 def test_nothing_was_asked(tmp_path: Path) -> None:
-    assert SpendingReader().look(tmp_path) == Spending()
+    assert SpendingReader().look(tmp_path, RUNNING) == Spending()
 
 
 def test_a_journal_that_is_none(tmp_path: Path) -> None:
     RunDir(tmp_path).cache_db.write_text("no database, and long enough to be looked at" * 100)
-    assert SpendingReader().look(tmp_path) == Spending()
+    assert SpendingReader().look(tmp_path, RUNNING) == Spending()
 
 
 def test_a_journal_is_read_again_where_it_is_another_and_not_too_often(
@@ -36,19 +37,22 @@ def test_a_journal_is_read_again_where_it_is_another_and_not_too_often(
     journal = RunDir(tmp_path).cache_db
     journal.touch()
     reader = SpendingReader(lambda: now[0])
-    assert reader.look(tmp_path).requests == 1
+    assert reader.look(tmp_path, RUNNING).requests == 1
     (tmp_path / "cache.db-wal").touch()
     now[0] = 4.9
-    assert reader.look(tmp_path).requests == 1
+    assert reader.look(tmp_path, RUNNING).requests == 1
     now[0] = 5.0
-    assert reader.look(tmp_path).requests == 2
+    assert reader.look(tmp_path, RUNNING).requests == 2
     now[0] = 11.0
-    assert reader.look(tmp_path).requests == 2
+    assert reader.look(tmp_path, RUNNING).requests == 2
     assert read == [journal, journal]
     os.utime(journal, (1.0, 1.0))
     now[0] = 16.0
-    assert reader.look(tmp_path).requests == 3
-    assert reader.look(tmp_path / "another").requests == 4
+    assert reader.look(tmp_path, RUNNING).requests == 3
+    assert reader.look(tmp_path / "another", RUNNING).requests == 4
+    (tmp_path / "cache.db-wal").write_text("the last answers")
+    assert reader.look(tmp_path, RUNNING).requests == 3
+    assert reader.look(tmp_path, COMPLETE).requests == 5  # at once: nothing is added to what has ended
 
 
 def test_what_shards_have_asked_counts_before_it_is_put_together(
@@ -62,8 +66,8 @@ def test_what_shards_have_asked_counts_before_it_is_put_together(
     reader = SpendingReader(lambda: now[0])
     for name in ("1-of-2", "2-of-2"):
         (tmp_path / "out" / "shards" / name).mkdir(parents=True)
-    assert reader.look(tmp_path / "out") == Spending(requests=111, tokens=6, cost=1.5)
+    assert reader.look(tmp_path / "out", RUNNING) == Spending(requests=111, tokens=6, cost=1.5)
     counts["2-of-2"] = 200
     (tmp_path / "out" / "shards" / "2-of-2" / "cache.db").touch()
     now[0] = 6.0
-    assert reader.look(tmp_path / "out").requests == 211
+    assert reader.look(tmp_path / "out", RUNNING).requests == 211

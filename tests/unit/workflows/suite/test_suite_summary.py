@@ -8,7 +8,7 @@ import pytest
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.workflows.suite.suite_budget import limit_reached
-from eval_factory.workflows.suite.suite_options import QUEUED, CellReport
+from eval_factory.workflows.suite.suite_options import CellReport
 from eval_factory.workflows.suite.suite_summary import summary_of
 
 FOLDER = SuiteDir(Path("/s"))
@@ -81,9 +81,9 @@ def test_a_long_reason_is_cut() -> None:
 
 
 def test_what_goes_on_in_slurm_is_no_failure() -> None:
-    told = summary_of([cell("a", "complete"), cell("b", "missing", 0, QUEUED)], FOLDER).splitlines()
+    told = summary_of([cell("a", "complete"), cell("b", "waiting", 0, "queued in Slurm")], FOLDER).splitlines()
     assert told == [
-        "2 cells: 1 complete, 1 missing",
+        "2 cells: 1 complete, 1 waiting",
         "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it",
         "  where it stands: eval-factory suite status /s",
         "table: /s/suite_results.md",

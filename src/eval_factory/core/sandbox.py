@@ -1,0 +1,208 @@
+"""The sandbox in which a stranger's program runs: bubblewrap's (`bwrap`), which an ordinary user may make.
+
+Its namespaces hide every other process, the network, other users of System V memory and all files but those that are
+named. What a namespace does not hide, or what would take memory past the limits, is refused call by call (seccomp).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_factory.core.errors import PrerequisiteError
+
+BUBBLEWRAP = "bwrap"
+SYSTEM = (
+    "/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/nix/store",
+)  # fmt: skip
+"""What programs and compilers are made of."""
+TIMED_OUT = 124
+"""What `timeout` ends with."""
+MAX_OUTPUT = 16_000_000
+"""Bytes of standard output that are read."""
+_TRIAL_S = 20.0
+_MAX_REASON = 300
+
+# seccomp-bpf: the number of the call is loaded, compared, and answered with an error or allowed.
+_LOAD, _EQUAL, _AT_LEAST, _HAS_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
+_EPERM, _ENOSYS = 1, 38
+_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
+_X32, _CLONE_THREAD, _CLONE_NEWUSER = 0x40000000, 0x00010000, 0x10000000
+_EVERYWHERE = {"io_uring_setup": 425, "clone3": 435, "memfd_secret": 447}
+_CALLS = {
+    "x86_64": (
+        0xC000003E,
+        {"shmget": 29, "msgget": 68, "semget": 64, "memfd_create": 319, "add_key": 248, "request_key": 249,
+         "keyctl": 250, "bpf": 321, "perf_event_open": 298, "userfaultfd": 323, "unshare": 272, "setns": 308,
+         "clone": 56, "fork": 57, "vfork": 58},
+    ),
+    "aarch64": (
+        0xC00000B7,
+        {"shmget": 194, "msgget": 186, "semget": 190, "memfd_create": 279, "add_key": 217, "request_key": 218,
+         "keyctl": 219, "bpf": 280, "perf_event_open": 241, "userfaultfd": 282, "unshare": 97, "setns": 268,
+         "clone": 220},
+    ),
+}  # fmt: skip
+"""Architecture -> its mark, and the numbers of the calls that are looked at."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a program may do beside computing, and writing to its folder."""
+
+    readable: Sequence[str] = ()
+    """Files and folders beside the system's."""
+    processes: bool = False
+    """Start other programs."""
+    network: bool = False
+    """Make connections."""
+
+
+NOTHING = Allowed()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A program that has ended."""
+
+    returncode: int
+    """128 + N where signal N ended it, as a shell says it; `TIMED_OUT` where its time was up."""
+    output: bytes
+    """Standard output, at most `MAX_OUTPUT` bytes."""
+    errors: bytes = b""
+    """The same of standard error."""
+
+
+def run(
+    argv: Sequence[str],
+    folder: Path,
+    allowed: Allowed = NOTHING,
+    *,
+    env: Mapping[str, str],
+    seconds: float,
+    given: bytes = b"",
+) -> Ended:
+    """Run a program in a sandbox of its own, to its end.
+
+    Args:
+        folder: the only one that can be written to; it is the working directory.
+        env: the whole environment.
+        given: standard input.
+
+    Raises:
+        PrerequisiteError: bubblewrap is not installed, or this is no machine for it.
+    """
+    folder = folder.resolve()
+    places = [place for place in dict.fromkeys([*SYSTEM, *allowed.readable]) if Path(place).exists()]
+    with (
+        tempfile.TemporaryFile() as stdin,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
+        tempfile.TemporaryFile() as refused,
+    ):
+        for file, content in ((stdin, given), (refused, refused_calls(processes=allowed.processes))):
+            file.write(content)
+            file.seek(0)
+        sandbox = [
+            _program(), "--unshare-all", "--unshare-user", *(["--share-net"] if allowed.network else []),
+            "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--seccomp", str(refused.fileno()),
+            "--proc", "/proc", "--dev", "/dev",
+            *(argument for place in places for argument in ("--ro-bind", place, place)),
+            "--bind", str(folder), str(folder), "--chdir", str(folder),
+            # bubblewrap's own root and /dev are in memory: files there would go past every limit of memory
+            "--remount-ro", "/dev", "--remount-ro", "/", "--",
+        ]  # fmt: skip
+        ended = subprocess.Popen(
+            [*sandbox, *argv], stdin=stdin, stdout=stdout, stderr=stderr, env=dict(env), pass_fds=[refused.fileno()]
+        )
+        try:
+            returncode = ended.wait(seconds)
+        except subprocess.TimeoutExpired:
+            returncode = TIMED_OUT
+        finally:
+            ended.kill()
+            ended.wait()
+        stdout.seek(0)
+        stderr.seek(0)
+        return Ended(returncode, stdout.read(MAX_OUTPUT), stderr.read(MAX_OUTPUT))
+
+
+def require(why: str) -> None:
+    """Make a sandbox, as a trial.
+
+    Args:
+        why: who needs it, as the beginning of a sentence.
+
+    Raises:
+        PrerequisiteError: there is none here; with the package that is missing.
+    """
+    with tempfile.TemporaryDirectory(prefix="eval-factory-") as folder:
+        try:
+            ended = run(["/bin/sh", "-c", "echo ready"], Path(folder), env={}, seconds=_TRIAL_S)
+        except PrerequisiteError as error:
+            raise PrerequisiteError(f"{why}\n  {error}\n  nothing was asked") from None
+    if ended.output != b"ready\n":
+        reason = " ".join(ended.errors.decode(errors="replace").split())[-_MAX_REASON:] or f"code {ended.returncode}"
+        raise PrerequisiteError(
+            f"{why}\n  bubblewrap is installed, but cannot make a sandbox here: {reason}\n"
+            "  it needs user namespaces: ask who administers this machine, or container, to allow them\n"
+            "  nothing was asked"
+        )
+
+
+def _program() -> str:
+    if not sys.platform.startswith("linux") or platform.machine() not in _CALLS:
+        raise PrerequisiteError("the sandbox (bubblewrap) needs Linux on x86_64 or aarch64")
+    program = shutil.which(BUBBLEWRAP)
+    if program is None:
+        raise PrerequisiteError(
+            "the program bwrap is not installed: its package is bubblewrap"
+            " (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
+        )
+    return program
+
+
+def refused_calls(*, processes: bool) -> bytes:
+    """The rules for seccomp: calls that answer 'not permitted'; without `processes`, also those that start one.
+
+    Keys of the kernel and memory that no limit counts are no namespace's. Threads are allowed. A program of another
+    architecture (32 bits) is refused every call.
+    """
+    mark, numbers = _CALLS.get(platform.machine(), (0, {}))
+    numbers = numbers | _EVERYWHERE
+    refuse = (_RETURN, 0, 0, _ERROR | _EPERM)
+    lines = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_EQUAL, 1, 0, mark),
+        refuse,
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_AT_LEAST, 0, 1, _X32),
+        refuse,
+        # the flags of clone3 cannot be seen here; the C library then calls clone
+        (_EQUAL, 0, 1, numbers.pop("clone3")),
+        (_RETURN, 0, 0, _ERROR | _ENOSYS),
+    ]
+    clone = numbers.pop("clone", 0)
+    for name, number in numbers.items():
+        if not processes or name not in ("fork", "vfork"):
+            lines += [(_EQUAL, 0, 1, number), refuse]
+    of_clone = [(_LOAD, 0, 0, _FIRST_ARGUMENT_AT), (_HAS_BIT, 0, 1, _CLONE_NEWUSER), refuse]
+    of_clone += [] if processes else [(_HAS_BIT, 1, 0, _CLONE_THREAD), refuse]
+    lines += [(_EQUAL, 0, len(of_clone), clone), *of_clone, (_RETURN, 0, 0, _ALLOW)]
+    return b"".join(struct.pack("HBBI", *line) for line in lines)
+
+
+def without_secrets(folder: Path) -> dict[str, str]:
+    """An environment for a program in `folder`: what finds programs and libraries, nothing else of this process's."""
+    ours = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+    return {**ours, **alone, "TMPDIR": str(folder), "HOME": str(folder), "LANG": "C.UTF-8"}

@@ -1,0 +1,296 @@
+"""What a wire may bring: no answer is taken for that to another question, and nothing is paid for without need."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from eval_factory.core.redaction import Redactor
+from eval_factory.endpoint import retrying_client
+from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.endpoint_errors import RequestFailed
+from eval_factory.endpoint.event_loop import EventLoop
+from eval_factory.endpoint.http_answers import LARGE_AT_ONCE, LARGEST_BODY, MAX_ANSWERS, NOT_UNIQUE
+from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.transport import PAID_AGAIN
+from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
+from token_answers import forget_proxies_and_certificates
+from unit.builders import endpoint_settings
+
+AT_ONCE = 8
+QUESTIONS = 3000
+JUNK = b"HTTP/1.1 junk\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_proxies_and_certificates(monkeypatch)
+
+
+class Asker:
+    """Asks an endpoint for numbers."""
+
+    def __init__(self, endpoint: WireEndpoint, at_once: int = AT_ONCE, max_retries: int = 5) -> None:
+        self.said: list[str] = []
+        self.notes: list[str] = []
+        self.at_once = at_once
+        settings = endpoint_settings(url=endpoint.url, parallelism=at_once, max_retries=max_retries)
+        self._client = RetryingClient(
+            settings, connection_to(settings, env={}, redactor=Redactor(), say=self.said.append), has_answered=True
+        )
+
+    def ask(self, number: int) -> str:
+        body = {"model": "m", "messages": [{"role": "user", "content": str(number)}], "max_tokens": 9}
+        return self._client.ask(body, self._note).completion.choices[0].text
+
+    def _note(self, _number: int, outcome: str, error: RequestFailed, _started: float, _latency: float) -> None:
+        self.notes.append(f"{outcome}: {error}")
+
+    def ask_all(self, numbers: list[int], way: str) -> list[str]:
+        if way == "loop":
+            return EventLoop(self.at_once).run(self.ask, numbers)
+        with ThreadPoolExecutor(self.at_once) as threads:
+            return list(threads.map(self.ask, numbers))
+
+
+def late(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    """One answer in twenty comes again, up to 50 ms later."""
+    send(answer)
+    if source.random() < 0.05:
+        later(source.random() * 0.05, answer)
+
+
+def soon(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    """The same, within a millisecond: before or after the next question."""
+    send(answer)
+    if source.random() < 0.05:
+        later(source.random() * 0.001, answer)
+
+
+def slow_and_late(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    """The answers themselves take a while, so that most questions are still open when the other comes."""
+    later(0.005, answer)
+    if source.random() < 0.05:
+        later(0.005 + source.random() * 0.02, answer)
+
+
+def double(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    send(answer * 2 if source.random() < 0.1 else answer)
+
+
+def followed(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    """By bytes that are no answer, with it or soon after it."""
+    chance = source.random()
+    send(answer + JUNK if chance < 0.05 else answer)
+    if chance > 0.95:
+        later(source.random() * 0.01, JUNK)
+
+
+def all_of_it(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    source.choice([late, soon, slow_and_late, double, followed])(answer, send, later, source)
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+@pytest.mark.parametrize("give", [late, soon, slow_and_late, double, followed, all_of_it])
+def test_no_answer_is_taken_for_that_to_another_question(
+    give: Callable[[bytes, Send, Later, Random], None], way: str
+) -> None:
+    with WireEndpoint(give) as endpoint:
+        asker = Asker(endpoint)
+        answers = asker.ask_all(list(range(QUESTIONS)), way)
+    assert [int(answer) for answer in answers] == list(range(QUESTIONS))
+    assert endpoint.requests == QUESTIONS + len(asker.notes), "each request that was sent is in the journal"
+    assert endpoint.requests < QUESTIONS * 1.2, "a question is asked again where its answer was not one only"
+    assert asker.said == []
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["ids", "no ids"])
+def test_what_came_before_the_question_is_no_answer_to_it(named: bool) -> None:
+    """Whatever it says: it has an id of its own, or none."""
+    sent = threading.Event()
+
+    def early(answer: bytes, send: Send, later: Later, source: Random) -> None:
+        send(answer)
+        time.sleep(0.001)  # in another piece than the answer
+        send(answer.replace(b'"content": "', b'"content":"9'))  # as long as the answer
+        sent.set()
+
+    with WireEndpoint(early) as endpoint:
+        endpoint.name = (lambda number: f"c{number}") if named else (lambda _number: None)
+        asker = Asker(endpoint, at_once=1)
+        for number in range(50):
+            assert asker.ask(number) == str(number)
+            assert sent.wait(60)
+            sent.clear()
+    assert endpoint.requests == 50
+    assert asker.notes == []
+
+
+def test_an_answer_to_another_question_costs_no_retry() -> None:
+    """And the journal says what it was."""
+    with WireEndpoint(slow_and_late) as endpoint:
+        asker = Asker(endpoint, max_retries=0)
+        assert asker.ask_all(list(range(300)), "loop") == [str(number) for number in range(300)]
+    assert set(asker.notes) == {"retried: an answer came that was given before, to another question"}
+
+
+@pytest.mark.parametrize("at_once", [1, AT_ONCE])
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [(lambda _: "x", 1), (lambda number: f"chatcmpl-{number * 7919 % 31}", 8), (lambda _: None, 0), (lambda _: "", 0)],
+    ids=["one for all", "few", "none", "empty"],
+)
+def test_ids_that_are_not_unique_tell_nothing(name: Callable[[int], str | None], most: int, at_once: int) -> None:
+    """One line says so, a question or two are asked twice, and connections are used again as always."""
+    with WireEndpoint() as endpoint:
+        endpoint.name = name
+        asker = Asker(endpoint, at_once=at_once, max_retries=0)
+        assert asker.ask_all(list(range(400)), "loop") == [str(number) for number in range(400)]
+    assert asker.said == ([NOT_UNIQUE] if most else [])
+    assert endpoint.requests - 400 == len(asker.notes) <= most
+    assert len(endpoint.connections) <= 400 / MAX_ANSWERS + at_once + most
+
+
+def test_a_gateway_may_give_the_same_answer_to_the_same_question() -> None:
+    with WireEndpoint() as endpoint:
+        endpoint.name = lambda _: f"of-{endpoint.asked[-1]}"
+        asker = Asker(endpoint)
+        numbers = [number % 40 for number in range(400)]
+        assert asker.ask_all(numbers, "loop") == [str(number) for number in numbers]
+    assert (endpoint.requests, asker.said, asker.notes) == (400, [], [])
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+def test_a_connection_has_a_largest_number_of_answers(way: str) -> None:
+    with WireEndpoint() as endpoint:
+        asker = Asker(endpoint, at_once=1)
+        asker.ask_all(list(range(2 * MAX_ANSWERS)), way)
+        assert len(endpoint.connections) == 2
+        asker.ask_all([1], way)
+        assert len(endpoint.connections) == 3
+    assert Counter(endpoint.asked)[0] == 1
+    assert asker.notes == []
+
+
+def with_head(*lines: str) -> Callable[[bytes, Send, Later, Random], None]:
+    """An answer with these lines in its header; chunks where they say so."""
+
+    def give(answer: bytes, send: Send, later: Later, source: Random) -> None:
+        body = answer.partition(b"\r\n\r\n")[2]
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:9], body[9:])) + b"0\r\n\r\n"
+        named = [line.format(length=len(body), longer=len(body) + 1) for line in lines]
+        send(http(chunks if any("chunked" in line for line in lines) else body, *named))
+
+    return give
+
+
+def line_feeds(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    send(answer.replace(b"\r\n", b"\n"))
+
+
+LENGTH, CHUNKED = "Content-Length: {length}", "Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+@pytest.mark.parametrize(
+    ("give", "answers"),
+    [
+        (with_head(LENGTH, CHUNKED), 1),
+        (with_head(CHUNKED, "Content-Length: 5"), 1),
+        (with_head(CHUNKED), MAX_ANSWERS),
+        (line_feeds, MAX_ANSWERS),
+    ],
+    ids=["length and chunks", "chunks and a wrong length", "chunks", "line feeds"],
+)
+def test_what_other_clients_read_is_paid_for_once(
+    give: Callable[[bytes, Send, Later, Random], None], answers: int, way: str
+) -> None:
+    """A connection whose answer has two lengths is not used again: somebody may have thought that it ends elsewhere."""
+    with WireEndpoint(give) as endpoint:
+        asker = Asker(endpoint, at_once=1)
+        assert asker.ask_all(list(range(30)), way) == [str(number) for number in range(30)]
+    assert (endpoint.requests, len(endpoint.connections), asker.notes) == (30, max(1, 30 // answers), [])
+
+
+@pytest.mark.parametrize(
+    ("give", "said"),
+    [
+        (with_head(LENGTH, "Content-Length: {longer}"), "the answer is not valid HTTP: "),
+        (with_head(LENGTH, "Transfer-Encoding: identity"), "beside a Transfer-Encoding that is not chunked"),
+        (with_head(LENGTH, "X-Folded: a", " b"), "the answer is not valid HTTP: "),
+        (with_head(LENGTH, "Content-Encoding: gzip"), "not in the Content-Encoding that it names"),
+        (lambda _answer, send, *_: send(b"220 mail.example ESMTP\r\n"), "what came is no HTTP"),
+    ],
+    ids=["two lengths", "identity", "folded", "gzip", "no HTTP"],
+)
+def test_what_no_retry_mends_is_paid_for_twice_at_most(
+    give: Callable[[bytes, Send, Later, Random], None], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice, because the next server of a gateway may do better."""
+    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
+    with WireEndpoint(give) as endpoint:
+        asker = Asker(endpoint, at_once=1, max_retries=5)
+        with pytest.raises(RequestFailed) as raised:
+            asker.ask(1)
+        assert said in str(raised.value)
+        assert str(raised.value).endswith(f"; {PAID_AGAIN}")
+        assert [note.partition(":")[0] for note in asker.notes] == ["retried", "failed"]
+        assert endpoint.requests == 2
+        endpoint.give = the_answer_alone
+        assert asker.ask(2) == "2"
+
+
+def large(status: str, coding: str | None) -> Callable[[bytes, Send, Later, Random], None]:
+    """Answers of 60 MiB; that to question 0 is a usual one."""
+    body = b"a" * (60 << 20)
+    lines: tuple[str, ...] = ()
+    if coding:
+        body, lines = gzip.compress(body), (f"Content-Encoding: {coding}",)
+    sent = http(body, f"Content-Length: {len(body)}", *lines).replace(b"200 OK", status.encode(), 1)
+
+    def give(answer: bytes, send: Send, later: Later, source: Random) -> None:
+        send(answer if b'"content": "0"' in answer else sent)
+
+    return give
+
+
+NO_JSON = "the answer is not JSON"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what a process ever had from Linux's /proc")
+@pytest.mark.parametrize(
+    ("way", "give", "said"),
+    [
+        ("loop", large("200 OK", None), NO_JSON),
+        ("thread", large("200 OK", None), NO_JSON),
+        ("loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes"),
+        ("loop", large("200 OK", "gzip"), NO_JSON),
+        ("thread", large("200 OK", "gzip"), NO_JSON),
+    ],
+    ids=["loop", "thread", "errors", "packed", "packed, thread"],
+)
+def test_large_answers_share_what_they_may_hold(
+    way: str, give: Callable[[bytes, Send, Later, Random], None], said: str
+) -> None:
+    """12 of 60 MiB each: 720 MiB, several times over while they are read. All are read, a few at a time."""
+    with WireEndpoint(give) as endpoint:
+        script = Path(__file__).with_name("large_answers.py")
+        done = subprocess.run(
+            [sys.executable, str(script), way, endpoint.url], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert sum(told["came"].values()) == told["came"][said] == 12
+    assert told["then"] == "0"
+    assert told["after"] - told["before"] < 6 * LARGE_AT_ONCE * (LARGEST_BODY >> 20)

@@ -1,0 +1,284 @@
+"""Programs that attack: each succeeds outside of the sandbox, and none inside."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core import sandbox
+from eval_factory.core.errors import PrerequisiteError
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
+
+PYTHON = [os.path.realpath(sys.executable), "-I", "-S", "-c"]
+READABLE = [os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix]
+X86 = platform.machine() == "x86_64"
+SYSCALLS = {"tgkill": 234, "keyctl": 250, "add_key": 248} if X86 else {"tgkill": 131, "keyctl": 219, "add_key": 217}
+SECRET = b"a-secret-of-another-program"
+READ_KEYRING, REMOVE_SEGMENT, USER_KEYRING = 11, 0, -4
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+RAISE_LIMIT = "import resource\nresource.prlimit({victim}, resource.RLIMIT_NOFILE, (7, 7))\nprint('done')"
+KILL = "import os, signal\nos.kill({victim}, signal.SIGKILL)\nprint('done')"
+KILL_THREAD = "import ctypes\nif ctypes.CDLL(None).syscall({tgkill}, {victim}, {victim}, 9) == 0:\n    print('done')"
+READ_ENVIRONMENT = "print('done' if b'MY_KEY' in open('/proc/{victim}/environ', 'rb').read() else '')"
+READ_SEGMENT = (
+    "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\n"
+    "at = libc.shmat({segment}, None, 0o10000)\n"
+    "print('done' if at not in (None, 2**64 - 1) and ctypes.string_at(at, {size}) == {secret!r} else '')"
+)
+LEAVE_SEGMENT = (
+    "import ctypes\nfound = ctypes.CDLL(None).shmget({left_key}, 4096, 0o1600)\nprint('done' if found >= 0 else '')"
+)
+READ_KEY = (
+    "import ctypes\nbuffer = ctypes.create_string_buffer(100)\n"
+    "ctypes.CDLL(None).syscall({keyctl}, 11, {key}, buffer, 100)\n"
+    "print('done' if buffer.value == {secret!r} else '')"
+)
+CONNECT = "import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)\nprint('done')"
+CONNECT_BY_NAME = "import socket\nsocket.socket(socket.AF_UNIX).connect(chr(0) + {abstract!r})\nprint('done')"
+READ_FILE = "open({file!r}).read()\nprint('done')"
+WRITE_FILE = "open({file!r}, 'a').close()\nprint('done')"
+START_PROCESS = "import os\nif os.fork() == 0:\n    os._exit(0)\nprint('done')"
+MEMORY_OF_NO_PROCESS = (
+    "import os\nfor number in range(20):\n    file = os.memfd_create(str(number))\n"
+    "    os.write(file, bytes(1 << 20))\nprint('done')"
+)
+MEMORY_OF_NO_PROCESS_BY_SEGMENTS = (
+    "import ctypes\nlibc = ctypes.CDLL(None)\nsegment = libc.shmget(0, 1 << 20, 0o1600)\n"
+    "libc.shmctl(segment, 0, None)\nprint('done' if segment >= 0 else '')"
+)
+NEW_NAMESPACE = "import ctypes\nprint('done' if ctypes.CDLL(None).unshare(0x10000000) == 0 else '')"
+NEW_NAMESPACE_OF_A_CHILD = (
+    "import ctypes, os\nnumber = 56 if os.uname().machine == 'x86_64' else 220\n"
+    "child = ctypes.CDLL(None).syscall(number, 0x10000011, 0, 0, 0, 0)\n"
+    "if child == 0:\n    os._exit(0)\nprint('done' if child > 0 else '')"
+)
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process of this user's."""
+    process = subprocess.Popen(["sleep", "100"], env={"MY_KEY": "x", "PATH": os.environ["PATH"]})
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def segment() -> Iterator[int]:
+    """System V memory of another program's, with its secret."""
+    LIBC.shmat.restype = ctypes.c_void_p
+    number = LIBC.shmget(0, 4096, 0o1600)
+    at = LIBC.shmat(number, None, 0)
+    ctypes.memmove(at, SECRET, len(SECRET))
+    yield number
+    LIBC.shmctl(number, REMOVE_SEGMENT, None)
+
+
+@pytest.fixture
+def key() -> int:
+    """A key in the user's keyring; the kernel's, not ours."""
+    number: int = LIBC.syscall(SYSCALLS["add_key"], b"user", b"canary", SECRET, len(SECRET), USER_KEYRING)
+    if number == -1:
+        pytest.skip("needs the kernel's keyrings")
+    return number
+
+
+def inside(program: str, folder: Path, *, processes: bool = True) -> str:
+    ended = sandbox.run(
+        [*PYTHON, program], folder, sandbox.Allowed(READABLE, processes=processes), env=sandbox.without_secrets(folder),
+        seconds=20,
+    )  # fmt: skip
+    return ended.output.decode().strip()
+
+
+def outside(program: str) -> str:
+    done = subprocess.run([*PYTHON, program], capture_output=True, text=True, check=False, timeout=20)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("attack", [READ_ENVIRONMENT, RAISE_LIMIT, KILL, KILL_THREAD])
+def test_another_process_is_out_of_reach(
+    attack: str, processes: bool, victim: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    program = attack.format(victim=victim.pid, tgkill=SYSCALLS["tgkill"])
+    assert inside(program, tmp_path, processes=processes) != "done"
+    assert victim.poll() is None
+    assert outside(program) == "done"
+
+
+def test_memory_of_other_programs_is_not_read_and_none_is_left(segment: int, tmp_path: Path) -> None:
+    read = READ_SEGMENT.format(segment=segment, size=len(SECRET), secret=SECRET)
+    left_key = 0x5EED0000 + os.getpid() % 0xFFFF
+    leave = LEAVE_SEGMENT.format(left_key=left_key)
+    for processes in (False, True):
+        assert inside(read, tmp_path, processes=processes) != "done"
+        assert inside(leave, tmp_path, processes=processes) != "done"
+    assert LIBC.shmget(left_key, 0, 0) == -1
+    assert outside(read) == outside(leave) == "done"
+    LIBC.shmctl(LIBC.shmget(left_key, 0, 0), REMOVE_SEGMENT, None)
+
+
+def test_the_kernels_keys_are_not_read(key: int, tmp_path: Path) -> None:
+    program = READ_KEY.format(keyctl=SYSCALLS["keyctl"], key=key, secret=SECRET)
+    assert inside(program, tmp_path) != "done"
+    assert outside(program) == "done"
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [MEMORY_OF_NO_PROCESS, MEMORY_OF_NO_PROCESS_BY_SEGMENTS, NEW_NAMESPACE, NEW_NAMESPACE_OF_A_CHILD],
+)
+@pytest.mark.parametrize("processes", [False, True])
+def test_calls_that_are_refused(attack: str, processes: bool, tmp_path: Path) -> None:
+    """Memory that no limit counts, and a way to rights in a namespace of one's own."""
+    assert inside(attack, tmp_path, processes=processes) != "done"
+    assert outside(attack) == "done"
+
+
+def test_no_file_in_memory_can_be_written(tmp_path: Path) -> None:
+    program = (
+        "import os\nfor folder in ('/', '/dev', '/dev/shm', '/proc', '/tmp', '/usr'):\n    try:\n"
+        "        open(os.path.join(folder, 'large'), 'w')\n        print(folder)\n    except OSError:\n        pass"
+    )
+    assert inside(program, tmp_path) == ""
+
+
+def test_connections(tmp_path: Path) -> None:
+    name = f"eval-factory-{os.getpid()}"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as by_name:
+        by_name.bind("\0" + name)
+        by_name.listen()
+        for program in (CONNECT.format(port=server.getsockname()[1]), CONNECT_BY_NAME.format(abstract=name)):
+            assert inside(program, tmp_path) != "done"
+            assert outside(program) == "done"
+        reach = CONNECT.format(port=server.getsockname()[1])
+        allowed = sandbox.Allowed(READABLE, network=True)
+        ended = sandbox.run([*PYTHON, reach], tmp_path, allowed, env={}, seconds=20)
+        assert ended.output == b"done\n"
+
+
+def test_files(tmp_path: Path) -> None:
+    own, read, other = (tmp_path / name for name in ("own", "read", "other"))
+    for folder in (own, read, other):
+        folder.mkdir()
+        (folder / "file").write_text("x")
+
+    def found(program: str, folder: Path) -> str:
+        allowed = sandbox.Allowed([*READABLE, str(read), "/nowhere"])
+        argv = [*PYTHON, program.format(file=str(folder / "file"))]
+        ended = sandbox.run(argv, own, allowed, env={}, seconds=20)
+        return ended.output.decode().strip()
+
+    assert [found(READ_FILE, folder) for folder in (own, read, other)] == ["done", "done", ""]
+    assert [found(WRITE_FILE, folder) for folder in (own, read, other)] == ["done", "", ""]
+
+
+def test_processes_only_where_they_are_allowed_and_threads_always(tmp_path: Path) -> None:
+    thread = "import threading\nt = threading.Thread(target=print, args=('done',))\nt.start()\nt.join()"
+    assert [inside(START_PROCESS, tmp_path, processes=allowed) for allowed in (False, True)] == ["", "done"]
+    assert [inside(thread, tmp_path, processes=allowed) for allowed in (False, True)] == ["done", "done"]
+
+
+def test_it_has_no_right_and_no_variable_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_MODEL_KEY", "sk-canary")
+    program = (
+        "print(open('/proc/self/status').read(), open('/proc/self/environ').read(), open('/proc/1/environ').read())"
+    )
+    found = inside(program, tmp_path)
+    lines = dict(line.split(":\t", 1) for line in found.splitlines() if ":\t" in line)
+    assert [int(lines[name], 16) for name in ("CapEff", "CapPrm", "CapBnd")] == [0, 0, 0]
+    assert (lines["NoNewPrivs"], lines["Seccomp"]) == ("1", "2")
+    assert "canary" not in found
+    assert f"HOME={tmp_path}" in found
+
+
+def test_input_output_and_end(tmp_path: Path) -> None:
+    def ended(*argv: str, seconds: float = 20, given: bytes = b"") -> sandbox.Ended:
+        return sandbox.run(argv, tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=seconds, given=given)
+
+    assert ended("cat", given="ä\n".encode()) == sandbox.Ended(0, "ä\n".encode())
+    assert ended("sh", "-c", "exit 3").returncode == 3
+    assert ended("sh", "-c", "kill -SEGV $$").returncode == 128 + signal.SIGSEGV
+    assert ended("sleep", "30", seconds=0.5) == sandbox.Ended(sandbox.TIMED_OUT, b"")
+    assert ended("pwd").output.decode().strip() == str(tmp_path)
+
+
+def test_output_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "MAX_OUTPUT", 1_000)
+    ended = sandbox.run(["head", "-c", "2000", "/dev/zero"], tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=20)
+    assert len(ended.output) == 1_000
+
+
+def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    duration = str(1_000_000 + os.getpid())
+    start = (
+        "import sys\nfrom pathlib import Path\nfrom eval_factory.core import sandbox\n"
+        "sandbox.run(['sleep', sys.argv[1]], Path(sys.argv[2]), env={'PATH': '/usr/bin:/bin'}, seconds=90)"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", start, duration, str(tmp_path)])
+    try:
+        wait_until(lambda: bool(running(f"sleep\0{duration}\0")))
+    finally:
+        starter.kill()
+        starter.wait()
+    wait_until(lambda: not running(f"sleep\0{duration}\0"))
+
+
+def running(arguments: str) -> list[str]:
+    """Processes that have these arguments and no others; the sandbox itself has more."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if arguments.encode() == file.read_bytes():
+                found.append(file.parent.name)
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_without_bubblewrap_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    with pytest.raises(PrerequisiteError) as raised:
+        sandbox.require("code executes what the model answers")
+    why, what, nothing = str(raised.value).splitlines()
+    assert (why, nothing) == ("code executes what the model answers", "  nothing was asked")
+    assert what.startswith("  the program bwrap is not installed: its package is bubblewrap (Debian, Ubuntu: apt-get ")
+
+
+def test_a_bubblewrap_that_may_not_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _name: str(program))
+    with pytest.raises(PrerequisiteError, match="cannot make a sandbox here: bwrap: No permissions to create"):
+        sandbox.require("code")
+    program.write_text("#!/bin/sh\nexit 7\n")
+    with pytest.raises(PrerequisiteError, match="cannot make a sandbox here: code 7"):
+        sandbox.require("code")
+
+
+def test_another_kind_of_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(PrerequisiteError, match="needs Linux on x86_64 or aarch64"):
+        sandbox.run(["true"], tmp_path, env={}, seconds=1)
