@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -175,15 +174,14 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
     return Captured(done.returncode, done.stdout, done.stderr)
 
 
-@cache
 def git_hash(folder: Path) -> str | None:
-    """The commit that `folder` stands at; None outside a git checkout. Asked once in a process.
+    """The commit that `folder` stands at, whoever owns it; None outside a git checkout.
 
     git is told neither keys nor of another repository (GIT_DIR).
     """
     try:
         found = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
+            ["git", "-c", f"safe.directory={folder}", "rev-parse", "HEAD"],
             cwd=folder,
             env={name: os.environ[name] for name in GIT_SEES if name in os.environ},
             stdin=subprocess.DEVNULL,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -124,3 +125,14 @@ def test_git_gets_no_key_and_no_other_repository(tmp_path: Path, root: Path, mon
     for name in ("TMPDIR", "XDG_CONFIG_HOME", "SYSTEMROOT"):
         monkeypatch.delenv(name, raising=False)
     assert git_hash(root) == "['HOME', 'PATH']"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a checkout of somebody else's is made by chown")
+def test_a_checkout_of_somebody_else_has_its_commit(tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "-C", str(tmp_path)]
+    for command in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "-m", "a"]):
+        subprocess.run([*git, *command], check=True)
+    mine = git_hash(tmp_path)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, 65534, 65534)
+    assert mine == git_hash(tmp_path) and len(mine or "") == 40

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +13,6 @@ from eval_factory.executors.process import git_hash
 from eval_factory.report.page import document
 from eval_factory.report.plots import svg_plot
 from eval_factory.scoring import provenance, run_environment
-from eval_factory.tasks.framework import framework_path
 from eval_factory.workflows import report_ahead, unchanged
 from eval_factory.workflows.report_ahead import (
     FOUND_AHEAD,
@@ -63,18 +61,6 @@ def test_the_program_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read_the_program()
     monkeypatch.setattr(unchanged, "sha256_of", lambda _: pytest.fail("read again"))
     assert len(unchanged.program_of_this()) == 64
-
-
-def test_the_commit_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def run(argv: list[str], *, cwd: Path, **_: object) -> SimpleNamespace:
-        asked.append((argv, cwd))
-        return SimpleNamespace(returncode=0, stdout="abc123\n")
-
-    monkeypatch.setattr("eval_factory.executors.process.subprocess.run", run)
-    assert commit_of_this() == commit_of_this() == "abc123"
-    assert asked == [(["git", "rev-parse", "HEAD"], framework_path().parent)]
 
 
 def test_a_program_that_is_installed_is_of_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
