@@ -135,4 +135,5 @@ def test_a_checkout_of_somebody_else_has_its_commit(tmp_path: Path) -> None:
     mine = git_hash(tmp_path)
     for path in (tmp_path, *tmp_path.rglob("*")):
         os.chown(path, 65534, 65534)
-    assert mine == git_hash(tmp_path) and len(mine or "") == 40
+    assert mine == git_hash(tmp_path)
+    assert len(mine or "") == 40

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import eval_factory
-from eval_factory.executors.process import git_hash
 from eval_factory.report.page import document
 from eval_factory.report.plots import svg_plot
 from eval_factory.scoring import provenance, run_environment
@@ -28,7 +27,7 @@ from eval_factory.workflows.report_ahead import (
 def _nothing_is_kept() -> None:
     for kept in (
         document.page_environment, svg_plot._template, provenance._version, run_environment.installed_packages,
-        unchanged.program_of_this, git_hash,
+        unchanged.program_of_this,
     ):  # fmt: skip
         kept.cache_clear()
 
