@@ -19,7 +19,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "coming-from.md": "what you typed in EvalFactory, helm-run, lm_eval, inspect_ai or NeMo Evaluator",
         "install.md": "pip, pipx, uv, with and without torch",
         "suites.md": "many benchmarks, many models: one command, one table",
-        "scale.md": "large evaluations: one in several processes, with resume",
+        "scale.md": "large evaluations: memory, time, what breaks first",
         "slurm.md": "one evaluation, or the cells of a suite, as jobs of Slurm",
         "serve.md": "models that the suite serves itself: on a machine with GPUs, or in a job of Slurm",
         "kubernetes.md": "an example: a suite as an Indexed Job",

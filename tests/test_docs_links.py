@@ -147,7 +147,7 @@ def test_what_another_program_has_alone_is_not_what_is_here() -> None:
         r"^### What it has that eval-factory has not\n(.*?)(?=^##)", f"{text}\n##", re.MULTILINE | re.DOTALL
     )
     assert len(denied) == 5
-    here = {"Slurm": "slurm.md", "vLLM": "serve.md", "this machine": "serve.md", "data frames": "python.md", "shard": "scale.md",
+    here = {"Slurm": "slurm.md", "vLLM": "serve.md", "this machine": "serve.md", "data frames": "python.md",
             "live view": "suites.md", "ocker": "kubernetes.md"}  # fmt: skip
     items = [item for section in denied for item in re.split(r"^- ", section, flags=re.MULTILINE)]
     wrong = [(word, item) for item in items for word, page in here.items() if word in item and f"({page}" not in item]

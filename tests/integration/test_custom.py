@@ -148,8 +148,7 @@ def test_a_table_that_would_be_asked_otherwise_than_it_is_written(
     assert endpoint.requests == []
 
 
-@pytest.mark.parametrize("flags", [(), ("--shards", "2")])
-def test_requests_with_equal_prompts_are_all_counted(flags: tuple[str, ...], example: Path, run_program: Run) -> None:
+def test_requests_with_equal_prompts_are_all_counted(example: Path, run_program: Run) -> None:
     """200 rows of four prompts, eight at a time: what waits for an equal request in flight is cached, too."""
     (example / "prompt.txt").write_text("{question}", encoding="utf-8")
     rows = "".join(f"question {number % 4},B\n" for number in range(200))
@@ -160,7 +159,7 @@ def test_requests_with_equal_prompts_are_all_counted(flags: tuple[str, ...], exa
         return "B"
 
     with ScriptedEndpoint(answer) as endpoint:
-        outcome = run_program("custom", endpoint.url, *flags, params={**benchmark(example), "parallelism": 8})
+        outcome = run_program("custom", endpoint.url, params={**benchmark(example), "parallelism": 8})
     assert outcome.returncode == 0, outcome.stderr
     usage = outcome.document()["usage"]
     assert (len(endpoint.requests), usage["requests"], usage["cached"]) == (4, 4, 196)

@@ -286,12 +286,11 @@ def test_runs_of_a_model_without_a_key(a: Recorder, b: Recorder, tmp_path: Path)
 
 
 def test_a_suite_with_a_provider_beside_an_own_server(a: Recorder, b: Recorder, tmp_path: Path) -> None:
-    """In shards, too."""
     world = World(a.url, b.url, tmp_path)
     targets = [world.target(**NULL), {"name": "hosted", "api_endpoint": {"url": b.url, "model_id": "m"}}]
     section = {
         "output_dir": str(tmp_path / "s"), "targets": targets, "evaluations": ["medication_qa"],
-        "params": {"limit_samples": 2, "extra": {"num_train_trials": 1, "shards": 2, **NO_JURY}},
+        "params": {"limit_samples": 2, "extra": {"num_train_trials": 1, **NO_JURY}},
     }  # fmt: skip
     for name in ("own", "hosted"):
         medication_questions(tmp_path / "s" / name / "medication_qa" / "helm")
@@ -301,4 +300,4 @@ def test_a_suite_with_a_provider_beside_an_own_server(a: Recorder, b: Recorder, 
     assert len(a.requests) == len(b.requests) == 8
     locks = [path for path in (tmp_path / "s").rglob("*lock*") if path.name.endswith("lock")]
     assert {path.stat().st_mode & 0o777 for path in locks} == {0o600}
-    assert {".loading.lock", ".lock", "lock"} <= {path.name for path in locks}
+    assert {".lock", "lock"} <= {path.name for path in locks}

@@ -248,14 +248,3 @@ def assert_whole(outcome: Outcome) -> None:
     assert '"extra.theme": "fever"' in (outcome.output_dir / "instances.jsonl").read_text("utf-8")
     assert "invented canary" not in text_of_logs(outcome.output_dir)
     assert "Since Monday" not in text_of_logs(outcome.output_dir)
-
-
-def test_in_shards(benchmark: dict[str, Any], run_program: Run) -> None:
-    judges = Judges()
-    judges.broken = False
-    with RubricEndpoint(answered, judges) as endpoint:
-        outcome = run_program("custom", endpoint.url, "--shards", "2", params=benchmark)
-        assert outcome.returncode == 0, outcome.stderr
-        assert max(endpoint.asked.values()) == 1
-        assert endpoint.judged == 36
-    assert_whole(outcome)

@@ -33,7 +33,7 @@ def knows(prompt: str) -> str:
 
 def test_a_model_that_knows_does_not_mind_the_order(run_program: Run) -> None:
     with ScriptedEndpoint(knows) as endpoint:
-        outcome = run_program("sample_medical_qa", endpoint.url, "--shards", "2", params=MOVED)
+        outcome = run_program("sample_medical_qa", endpoint.url, params=MOVED)
         asked = [request["messages"][-1]["content"] for request in endpoint.requests]
     assert outcome.returncode == 0, outcome.stderr
     assert len(asked) == len(set(asked)) == QUESTIONS * ORDERS

@@ -15,9 +15,9 @@ from eval_factory.executors.program_ahead import ProgramAhead
 from eval_factory.helm.programs import helm_program, only_calls_main
 
 MODULE = "eval_factory.helm_plugin.helm_run_ahead"
-NOT_THIS_WAY = frozenset({"executor", "shards", "allow_code_execution"})
+NOT_THIS_WAY = frozenset({"executor", "allow_code_execution"})
 """Where one of these is given, another process asks, or it is to see as little as possible."""
-_KEY = re.compile(r"^\s*(executor|shards|allow_code_execution|output_dir)\s*:\s*(.*?)\s*$", re.MULTILINE)
+_KEY = re.compile(r"^\s*(executor|allow_code_execution|output_dir)\s*:\s*(.*?)\s*$", re.MULTILINE)
 
 
 @contextmanager

@@ -184,7 +184,7 @@ FLAGS = {
 )
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
-@click.option("--shards", type=int, default=None, help="Processes that each ask a part; one scores all.")
+@click.option("--shards", default=None, hidden=True)  # of earlier versions: config/model.py says what to do now
 @click.option(
     "--executor", type=click.Choice(["local", "slurm"]), default=None, help="Where the run happens; local if not given."
 )

@@ -95,7 +95,6 @@ DESCRIPTIONS = {
     f"{_PRICE}.input_per_million": "US dollars for a million tokens of prompts.",
     f"{_PRICE}.output_per_million": "US dollars for a million tokens of answers.",
     f"{_PRICE}.cached_input_per_million": "Of prompts from the endpoint's own cache; the same as others if not given.",
-    f"{_EXTRA}.shards": "Processes that each ask a part of the instances; one scores all. Flag: --shards.",
     f"{_EXTRA}.max_cost": "US dollars, all runs in the folder and judges among them; there the run stops.",
     f"{_EXTRA}.max_requests": "Requests, retries and judges' among them; there the run stops.",
     f"{_EXTRA}.max_tokens_total": "Tokens of prompts and answers, judges' among them; there the run stops.",

@@ -35,7 +35,6 @@ DEMO_URLS = ("demo://baseline",)
 MAX_PARALLELISM = 4096
 MAX_CRITERIA_PER_REQUEST = 50
 MAX_TRAIN_TRIALS = 1000
-MAX_SHARDS = 256
 LONGEST_TIMEOUT_S = 24 * 3600.0
 """A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
 
@@ -199,6 +198,12 @@ LIST_FORMS = {
 """Keys of run configs and suites that hold lists of mappings -> what such a list looks like."""
 
 
+NO_SHARDS = (
+    "there are no shards any more, for one process asks as much as an endpoint answers: leave `shards` out;"
+    " several servers of the same model go into target.api_endpoint.url: [URL, URL]"
+)
+
+
 class Extra(StrictModel):
     """`config.params.extra`."""
 
@@ -228,12 +233,21 @@ class Extra(StrictModel):
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
     shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MOST_ORDERS)] | None
-    shards: Annotated[Positive, Field(le=MAX_SHARDS)] | None
     prices: Annotated[PriceTable | None, AfterValidator(_different_models)]
     max_cost: SomeMoney | None
     max_requests: Positive | None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None
     max_wall_s: SomeMoney | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_shards(cls, given: Any) -> Any:
+        """A null of earlier versions says nothing, as every null."""
+        if not isinstance(given, dict) or "shards" not in given:
+            return given
+        if given["shards"] is not None:
+            raise ValueError(NO_SHARDS)
+        return {name: value for name, value in given.items() if name != "shards"}
 
 
 class Params(StrictModel):

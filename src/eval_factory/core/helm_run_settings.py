@@ -23,9 +23,6 @@ PINS = "EVAL_FACTORY_PINS"
 FILE_LISTS = "EVAL_FACTORY_FILE_LISTS"
 WITHOUT = "EVAL_FACTORY_WITHOUT"
 LIMITS = "EVAL_FACTORY_LIMITS"
-PURSE = "EVAL_FACTORY_PURSE"
-ANSWERS = "EVAL_FACTORY_ANSWERS"
-SECONDS_BEFORE = "EVAL_FACTORY_SECONDS_BEFORE"
 BUDGET = "EVAL_FACTORY_BUDGET"
 PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
@@ -84,12 +81,6 @@ class HelmRunSettings:
     """Patches of HELM that the user switched off."""
     limits: SharedLimitsSettings | None = None
     """None: the run has its limits for itself. Not in the file: they end with the runs that share them."""
-    purse: str | None = None
-    """A socket's path, where the shards of a run count what they use of its budget. Not in the file, as `limits`."""
-    answers: str | None = None
-    """A cache.db that is read where the run's own has no answer: a shard's is the whole evaluation's."""
-    seconds_before: float = 0.0
-    """How long the run's shards were at work, added up. Not in the file, as `limits`."""
     budget: Budget = field(default_factory=Budget)
     """What the run may ask and cost."""
     prices: Mapping[str, Price] = field(default_factory=dict)
@@ -112,9 +103,6 @@ class HelmRunSettings:
             PINS: None if self.pins is None else json.dumps({"files": self.pins.files, "hub": self.pins.hub}),
             FILE_LISTS: self.file_lists,
             LIMITS: None if self.limits is None else json.dumps(self.limits.as_dict()),
-            PURSE: self.purse,
-            ANSWERS: self.answers,
-            SECONDS_BEFORE: str(self.seconds_before) if self.seconds_before else None,
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
@@ -142,16 +130,13 @@ class HelmRunSettings:
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
             limits=None if limits is None else SharedLimitsSettings(**limits),
-            purse=env.get(PURSE),
-            answers=env.get(ANSWERS),
-            seconds_before=float(env.get(SECONDS_BEFORE, 0.0)),
             budget=Budget(**(_json(env, BUDGET) or {})),
             prices={role: Price.from_dict(price) for role, price in prices.items()},
         )
 
     def file_text(self) -> str:
         """The content of the file. Of proxies it holds what they lead to: their URLs may hold passwords."""
-        not_in_it = (PROXIES, LIMITS, PURSE, SECONDS_BEFORE)
+        not_in_it = (PROXIES, LIMITS)
         variables = {name: value for name, value in self.environment().items() if name not in not_in_it}
         document: dict[str, Any] = {"variables": variables}
         if self.proxies is not None:

@@ -134,11 +134,11 @@ class RunDir:
 
     @property
     def shards(self) -> Path:
-        """A folder for each part of an evaluation that several processes ask."""
+        """Of an earlier version, which had several processes ask: a folder for each of them."""
         return self.root / "shards"
 
     def stores(self) -> list[RunDir]:
-        """This folder and those of its shards, each of which may have a cache.db with what was asked."""
+        """This folder and those of an earlier version's shards, each of which may have a cache.db."""
         return [self, *map(RunDir, sorted(self.shards.glob("*-of-*")))]
 
     @property

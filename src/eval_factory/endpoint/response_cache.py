@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.earlier_answers import EarlierAnswers
 from eval_factory.endpoint.group_commit import GroupCommit, Statement
 from eval_factory.endpoint.json_body import JsonBody
 
@@ -58,6 +57,12 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused a
 );
 """
 
+_SECONDS_BEFORE = """
+SELECT COALESCE(SUM(seconds), 0) FROM (
+    SELECT MAX(started + COALESCE(latency_s, 0)) - MIN(started) AS seconds
+    FROM attempts WHERE run_id != ? GROUP BY run_id
+)
+"""
 _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
 
@@ -115,10 +120,8 @@ class DamagedCacheError(Exception):
 class ResponseCache:
     """Any thread may read and write; the folder's lock keeps other processes out."""
 
-    def __init__(self, path: Path, run_id: str, earlier: EarlierAnswers | None = None) -> None:
-        """`earlier`: where an answer is looked for that is not in the file."""
+    def __init__(self, path: Path, run_id: str) -> None:
         self.path = path
-        self._earlier = earlier
         self._run_id = run_id
         create_or_check(path)
         self._readers = threading.local()
@@ -136,8 +139,7 @@ class ResponseCache:
             openai_api.UnusableAnswer: an older version kept what is no JSON.
         """
         if key not in self._keys:
-            kept = None if self._earlier is None else self._earlier.get(key)
-            return None if kept is None else (openai_api.parse_kept(kept[0]), kept[1], kept[2])
+            return None
         row = (
             self._reader()
             .execute("SELECT response, latency_s, created FROM responses WHERE key = ?", (key,))
@@ -150,7 +152,11 @@ class ResponseCache:
     def has_answers(self, role: str, model_id: str) -> bool:
         """Whether this model answered in this role before."""
         row = self._reader().execute("SELECT 1 FROM responses WHERE role = ? AND model_id = ?", (role, model_id))
-        return row.fetchone() is not None or (self._earlier is not None and self._earlier.has(role, model_id))
+        return row.fetchone() is not None
+
+    def seconds_before(self) -> float:
+        """How long the earlier runs asked, each from its first request to its last answer."""
+        return float(self._reader().execute(_SECONDS_BEFORE, (self._run_id,)).fetchone()[0])
 
     def save(self, answer: Answer, attempt: Attempt, changed: RequestChanges | None = None) -> None:
         """Keep an answer, and with which changes its request was answered; returns when it is committed."""

@@ -40,7 +40,6 @@ from eval_factory.endpoint.json_body import JsonBody
 from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
-from eval_factory.endpoint.run_replay import Told
 from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
@@ -198,7 +197,7 @@ class Endpoint:
             self._in_flight[asked.key] = future
         if future is not None:
             reply = replace(waiting.result_of(future), cached=True)
-            self._note_cached(reply.key, self._session.replay.next_of(reply.key), reply.completion)
+            self._note_cached(reply.key, reply.completion)
             return reply
         try:
             kept = (self._from_cache(variant.key) for variant in self._variants_of(asked))
@@ -217,9 +216,8 @@ class Endpoint:
             return self._in_flight.pop(asked.key)
 
     def _from_cache(self, key: str) -> _Reply | None:
-        told = self._session.replay.next_of(key)
         try:
-            found = self._cache.get(key) if told is None else self._session.replay.answer(key, told)
+            found = self._cache.get(key)
             if found is None:
                 return None
             response, latency, created = found
@@ -227,13 +225,12 @@ class Endpoint:
         except openai_api.UnusableAnswer as error:  # kept by an older version
             self._archive(key, str(error))
             return None
-        self._note_cached(key, told, completion)
-        return _Reply(key, completion, latency, created, cached=told is None or told.was_kept)
+        self._note_cached(key, completion)
+        return _Reply(key, completion, latency, created, cached=True)
 
-    def _note_cached(self, key: str, told: Told | None, completion: openai_api.Completion) -> None:
-        """An answer that costs nothing: from the cache, or of an equal request at the same time. A shard noted it."""
-        if told is None:
-            self._cache.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *completion.tokens))
+    def _note_cached(self, key: str, completion: openai_api.Completion) -> None:
+        """An answer that costs nothing: from the cache, or of an equal request at the same time."""
+        self._cache.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *completion.tokens))
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:

@@ -9,22 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.budget import MAX_COST, MAX_WALL, AnyPurse, Purse
-from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.endpoint.openai_api import Completion
 from eval_factory.endpoint.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
 from eval_factory.endpoint.rate_limits import prompt_size
-from eval_factory.endpoint.shared_limits import SharedLimits
 
 _BEGUN = time.monotonic() - time.process_time()
 """When helm-run began: what came before this module was the work of one thread."""
 
 
-def purse_of(told: HelmRunSettings, cache_db: Path) -> AnyPurse | None:
-    """The one place that chooses who counts; None where there is no limit."""
+def purse_of(told: HelmRunSettings, cache_db: Path) -> Purse | None:
+    """Of the run alone; None where it has no limit."""
     if not told.budget:
         return None
-    if told.purse is not None:
-        return SharedLimits(SharedLimitsSettings(told.purse, {})).purse
     return Purse(told.budget, spent_so_far(cache_db, told.prices), began=_BEGUN)
 
 

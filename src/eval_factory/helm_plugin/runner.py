@@ -21,7 +21,6 @@ from helm.common.object_spec import get_class_by_name
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, one_line
-from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.time_limit import TimeLimit
@@ -93,9 +92,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=message)
 
     def _seconds_so_far(self) -> float:
-        """Of the whole run: with the time of all its shards, and that of earlier runs that it goes on with."""
-        of_shards = HelmRunSettings.from_environment(os.environ).seconds_before
-        return of_shards + time.monotonic() - _BEGUN + self._session.replay.seconds_before()
+        """With the time of earlier runs that this one goes on with."""
+        return time.monotonic() - _BEGUN + self._session.cache.seconds_before()
 
     def _tell_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(events.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")

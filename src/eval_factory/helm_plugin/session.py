@@ -14,9 +14,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
-from eval_factory.endpoint.earlier_answers import EarlierAnswers
 from eval_factory.endpoint.response_cache import ResponseCache
-from eval_factory.endpoint.run_replay import RunReplay
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.benchmark_file import jury_form_in
 from eval_factory.helm_plugin.run_spending import RunSpending, purse_of
@@ -50,8 +48,6 @@ class Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
     limits: SharedLimits | None = None
     """What this run shares with others; None: it has its limits for itself."""
-    replay: RunReplay = field(default_factory=RunReplay)
-    """What the shards of this run were told."""
     jury_form: JuryForm = HELMS_FORM
     """What the judges of this run may say."""
     limit_reached: str | None = None
@@ -128,14 +124,12 @@ def session_for(root: Path) -> Session:
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, this_run, redactor)
             told = HelmRunSettings.from_environment(os.environ)
-            earlier = None if told.answers is None else EarlierAnswers(Path(told.answers))
-            cache = ResponseCache(rundir.cache_db, this_run, earlier)
+            cache = ResponseCache(rundir.cache_db, this_run)
             limits = None if told.limits is None else SharedLimits(told.limits)
             purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.purse)
             spending = RunSpending(told, rundir.cache_db, this_run, purse)
-            replay = RunReplay(rundir.cache_db, this_run)
             form = jury_form_in(rundir.model_configs)
-            session = Session(cache, events, redactor, spending, limits=limits, replay=replay, jury_form=form)
+            session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)
             spending.watch(session.ask_no_more)
             if limits is not None:
                 limits.watch(session.ask_no_more)

@@ -38,7 +38,6 @@ RUNTIME_ONLY = frozenset(
         "config.params.extra.max_judge_failures",
         "config.params.extra.max_model_mismatch",
         "config.params.extra.max_unreadable",
-        "config.params.extra.shards",
         "config.params.extra.prices",
         "config.params.extra.max_cost",
         "config.params.extra.max_requests",
@@ -166,13 +165,6 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
         sent = f"OAuth token of {one.oauth.service}" if one.oauth is not None else " or else ".join(one.key_names)
         lines.append(f"{one.role} at {scheme}://{host}: {sent or 'no key'}")
     return lines
-
-
-def shards_of(plan: Plan) -> int:
-    """Into how many parts the asking is divided: never into more than there are instances, where that is known."""
-    params = plan.evaluation.run.config.params
-    shards = params.extra.shards or 1
-    return shards if params.limit_samples is None else min(shards, params.limit_samples)
 
 
 def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:

@@ -11,7 +11,7 @@ from eval_factory.config.merge import Source
 from eval_factory.config.rules import data_faults
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import Plan, make_plan, shards_of, where_keys_go
+from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.report.yaml_text import to_yaml
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
@@ -28,7 +28,7 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug)
     show_warnings(evaluation, screen)
-    text = preview(evaluation, argv, where_keys_go(plan.endpoints)) + shards_text(plan)
+    text = preview(evaluation, argv, where_keys_go(plan.endpoints))
     if evaluation.executor.is_slurm:
         from eval_factory.workflows.suite.slurm_run import job_script  # imports what asks endpoints
 
@@ -58,22 +58,6 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
     lines.append("\n# command")
     lines.append(shlex.join(argv))
     return "\n".join(lines) + "\n"
-
-
-def shards_text(plan: Plan) -> str:
-    """Who asks before the command scores; empty where it does both."""
-    of = shards_of(plan)
-    if of == 1:
-        return ""
-    from eval_factory.core.shard_spec import folder_name
-
-    first, last = (plan.rundir.shards / folder_name(index, of) for index in (1, of))
-    return (
-        f"\n# shards\n#   before the command {of} processes ask, each a part of the instances,"
-        f" within one limit of each endpoint\n"
-        f"#   each into a store of its own: {first} ... {last}\n"
-        f"#   the stores are put into {plan.rundir.cache_db}; the command scores all, and asks what is missing\n"
-    )
 
 
 def _value_at(tree: Any, path: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
@@ -56,9 +56,6 @@ from eval_factory.workflows.unchanged import (
     unchanged_result,
     written_before,
 )
-
-if TYPE_CHECKING:
-    from eval_factory.workflows.sharding.ask_in_shards import Asked
 
 
 @dataclass(frozen=True)
@@ -114,21 +111,14 @@ def evaluate(
             settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
-            from eval_factory.workflows.sharding.ask_in_shards import ask_in_shards  # a finished run asks nobody
-
-            elsewhere = options.asked_as
-            settings, shared = ask_in_shards(context, plan, settings, read, debug=options.debug, asked_as=elsewhere)
-            in_suite = options.limits is not None
-            raise_if_not_asked(context, plan, shared, in_suite=in_suite)
             ahead = ImportsAhead(NEEDED_TO_REPORT, FOUND_AHEAD) if options.own_process else ImportsAhead(())
             ahead.begin()
             from eval_factory.executors.local import LocalExecutor
 
             executor = LocalExecutor(None if confined(evaluation) else options.ahead)
-            ended = run_helm(context, evaluation, argv, settings, executor=executor, run_id=shared.run_id)
+            ended = run_helm(context, evaluation, argv, settings, executor=executor)
             ahead.wait()
-            ended = replace(ended, wall_s=ended.wall_s + shared.wall_s)
-            ran = checked(context, plan, ended, shared=in_suite)
+            ran = checked(context, plan, ended, shared=options.limits is not None)
         elif (kept := as_it_stands(context, plan, ran, before)) is not None:
             return kept
         if options.own_process:
@@ -237,16 +227,6 @@ def checked(context: RunContext, plan: Plan, run: HelmRun, *, shared: bool = Fal
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
-
-
-def raise_if_not_asked(context: RunContext, plan: Plan, asked: Asked, *, in_suite: bool) -> None:
-    """Raises what `checked` raises, of the shards; where some of them were lost, the same command asks these alone."""
-    if asked.failed is not None:
-        raise_if_limit_reached(plan, asked.failed.events, context.log, shared=in_suite)
-        raise_for_failure(context, plan, asked.failed)
-    if asked.lost is not None:
-        context.log.error(asked.lost)
-        raise HelmError(asked.lost)
 
 
 def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:

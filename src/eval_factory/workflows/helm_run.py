@@ -57,9 +57,8 @@ def run_helm(
     *,
     on_event: Callable[[Mapping[str, Any]], None] = ignore,
     executor: Executor | None = None,
-    run_id: str | None = None,
 ) -> HelmRun:
-    """Run helm-run to its end. `run_id`: where it was begun already, by its shards.
+    """Run helm-run to its end.
 
     Raises:
         PrerequisiteError: the program is not there.
@@ -67,7 +66,7 @@ def run_helm(
     """
     from eval_factory.executors import local  # imported here, with what it shows: a finished run starts nothing
 
-    run_id = run_id or uuid.uuid4().hex
+    run_id = uuid.uuid4().hex
     env = environment_of(context, evaluation, replace(settings, run_id=run_id, parent=os.getpid()))
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
     try:

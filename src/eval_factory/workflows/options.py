@@ -27,8 +27,6 @@ class Options:
     """Roles whose endpoints are known to answer: whoever says so asked them, and nobody is asked before the run."""
     limits: SharedLimitsSettings | None = None
     """What this run shares with others; None: it has its limits for itself."""
-    asked_as: str | None = None
-    """The id of the run whose shards asked on other machines: what was told them is told again."""
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Is told what will be run and where, once the folder is held and before anything is asked."""
     only_collect: bool = False

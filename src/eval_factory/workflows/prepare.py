@@ -14,6 +14,7 @@ from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.documents import run_config, to_yaml
 from eval_factory.workflows.context import RunContext
+from eval_factory.workflows.old_shards import take_in
 from eval_factory.workflows.output_folder import ready_cache, remove_unfinished, start_over
 from eval_factory.workflows.resume import archive_other_results
 
@@ -44,6 +45,7 @@ def prepare(
             f"the results in {rundir.root} are of another configuration or of other data; moved to {archived.name}"
         )
     ready_cache(rundir, log)
+    take_in(rundir, log)
     for name, text in model_files(plan, debug=debug).items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
     write_atomic(rundir.model_configs / names.SETTINGS, settings.file_text(), mode=PRIVATE)

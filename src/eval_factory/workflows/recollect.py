@@ -39,6 +39,7 @@ OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "fra
 UNREAD = "{count} data files are not here, or are kept outside of the folder: they were not hashed again"
 NO_EVENTS = "logs/events.jsonl is not here: when the run began and ended was not looked up again"
 
+SHARDS = "shards"
 _OTHER_DATA = ("scenarios/", "hub:", f"{DATA_PATH}/")
 """What names of data begin with that are no custom benchmark's own files."""
 
@@ -85,6 +86,21 @@ def stored_document(rundir: RunDir) -> dict[str, Any]:
     return document
 
 
+def without_shards(document: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """A run config without the key of earlier versions that changed no result, and that key where it is there."""
+    config, extra = dict(document["config"]), _extra(document)
+    if SHARDS in extra:
+        left = {name: value for name, value in extra.items() if name != SHARDS}
+        config["params"] = {**config["params"], "extra": left}
+    return {**document, "config": config}, {SHARDS: extra[SHARDS]} if SHARDS in extra else {}
+
+
+def _extra(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    params = document["config"].get("params")
+    extra = params.get("extra") if isinstance(params, dict) else None
+    return extra if isinstance(extra, dict) else {}
+
+
 def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation, tuple[str, ...]]:
     """The evaluation as it was configured, and what its benchmark's files now lack.
 
@@ -93,7 +109,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
     Raises:
         ConfigError: run_config.yml is not one of this version.
     """
-    document = stored_document(rundir)
+    document, _ = without_shards(stored_document(rundir))
     env = dict.fromkeys(variables_in(document), "unknown")
     given = {name: document[name] for name in ("config", "target")}
     path = _benchmark_path(document)
@@ -103,9 +119,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
 
 
 def _benchmark_path(document: Mapping[str, Any]) -> str | None:
-    params = document["config"].get("params")
-    extra = params.get("extra") if isinstance(params, dict) else None
-    path = extra.get(BENCHMARK) if isinstance(extra, dict) else None
+    path = _extra(document).get(BENCHMARK)
     return path if isinstance(path, str) else None
 
 
@@ -222,6 +236,9 @@ def _collected(
         result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
     document = stored_document(rundir)
     config = plan.evaluation.as_dict()
+    if former := without_shards(document)[1]:
+        extra = config["config"]["params"]["extra"] | former
+        config["config"]["params"]["extra"] = {name: extra[name] for name in dict.fromkeys([*_extra(document), *extra])}
     write_metrics(result, response_statistics(shadow.cache_db), shadow)
     try:
         write_reports(

@@ -26,7 +26,7 @@ from eval_factory.tasks.custom.definition import load_benchmark
 from eval_factory.tasks.user_data.layout import files_of
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.output_folder import claim
-from eval_factory.workflows.recollect import stored_document, stored_evaluation, versions_that_differ
+from eval_factory.workflows.recollect import stored_document, stored_evaluation, versions_that_differ, without_shards
 
 FILE = "reproduce.yml"
 LONGEST_VALUE = 200
@@ -80,9 +80,14 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     evaluation, missing = stored_evaluation(rundir, stored)
     target = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
     _refuse_the_original(folder, target)
-    text = run_config_again(stored_document(rundir), target, stored)
+    document, former = without_shards(stored_document(rundir))
+    text = run_config_again(document, target, stored)
     plan = make_plan(evaluation)
-    found = (*differences_now(replace(plan, rundir=RunDir(target)), stored.result.provenance, rundir), *missing)
+    found = (
+        *(f"config.params.extra.{name}: {value} then, left out here" for name, value in former.items() if value),
+        *differences_now(replace(plan, rundir=RunDir(target)), stored.result.provenance, rundir),
+        *missing,
+    )
     file = None
     if output_dir is not None:
         claim(RunDir(output_dir))

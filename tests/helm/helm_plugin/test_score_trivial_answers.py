@@ -379,7 +379,7 @@ def test_a_run_goes_on_whatever_happens_to_its_floors(
     made.output_path, made.metric_service = str(tmp_path), None
     made._session = SimpleNamespace(
         events=SimpleNamespace(emit=lambda event, **more: told.append({"event": event, **more})),
-        replay=SimpleNamespace(seconds_before=lambda: 0.0),
+        cache=SimpleNamespace(seconds_before=lambda: 0.0),
     )
     run_spec = spec_of(EXACT)
     made._annotated = ScenarioState(run_spec.adapter_spec, yes_no("yes"), [])

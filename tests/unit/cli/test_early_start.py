@@ -52,7 +52,7 @@ def test_without_a_file_the_flags_say_all() -> None:
     assert is_worth_it(None, {"config.type": "pubmed_qa"}, ("config.params.limit_samples=3",), fresh=False)
 
 
-@pytest.mark.parametrize("key", ["executor", "shards", "allow_code_execution"])
+@pytest.mark.parametrize("key", ["executor", "allow_code_execution"])
 def test_what_another_process_asks_needs_none_here(key: str, written: Callable[[str], Path], tmp_path: Path) -> None:
     plain = CONFIG.format(folder=tmp_path)
     assert not is_worth_it(written(f"{plain}{key}: slurm\n"), {}, (), fresh=True)
@@ -109,7 +109,7 @@ def test_it_sees_no_key_and_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_processors")
 def test_where_it_would_be_for_nothing_none_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert begun(shards=2) is None
+    assert begun(executor="slurm") is None
     with monkeypatch.context() as own:
         own.setattr(early_start, "only_calls_main", lambda _program: False)
         assert begun() is None

@@ -103,17 +103,3 @@ def test_limits_and_prices_reach_helm_run() -> None:
     told = HelmRunSettings(budget=Budget(0.5, 3, 4, 5.5), prices={"model": Price(1.0, 2.0, None, "genai-prices 1")})
     assert HelmRunSettings.from_environment(told.environment()) == told
     assert HelmRunSettings().environment() == {}
-
-
-def test_what_ends_with_the_shards_of_a_run_is_in_no_file() -> None:
-    settings = HelmRunSettings(purse="/run/p/s", answers="/out/cache.db")
-    assert settings.environment() == {"EVAL_FACTORY_PURSE": "/run/p/s", "EVAL_FACTORY_ANSWERS": "/out/cache.db"}
-    assert HelmRunSettings.from_environment(settings.environment()) == settings
-    assert read_file(settings.file_text()).variables == {"EVAL_FACTORY_ANSWERS": "/out/cache.db"}
-
-
-def test_the_time_of_shards_is_said_to_the_run_that_scores_and_stands_in_no_file() -> None:
-    settings = HelmRunSettings(seconds_before=2.5)
-    assert settings.environment() == {"EVAL_FACTORY_SECONDS_BEFORE": "2.5"}
-    assert HelmRunSettings.from_environment(settings.environment()) == settings
-    assert read_file(settings.file_text()).variables == {}

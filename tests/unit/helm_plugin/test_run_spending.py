@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.cost import Price
-from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.endpoint.openai_api import Completion, completion_of
 from eval_factory.endpoint.paid_answers import read_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
@@ -145,17 +145,3 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
     spending(tmp_path, max_requests=1)[0].watch(print)
     assert len(started) == 3
     assert purse_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db").begin() == "max_wall_s"  # type: ignore[union-attr]
-
-
-def test_the_shards_of_a_run_count_in_one_purse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Purse(Budget(max_requests=3))
-
-    class Shared:
-        def __init__(self, settings: SharedLimitsSettings) -> None:
-            assert settings == SharedLimitsSettings("/s", {})
-            self.purse = one
-
-    monkeypatch.setattr(run_spending, "SharedLimits", Shared)
-    told = HelmRunSettings(budget=Budget(max_requests=3), purse="/s")
-    assert purse_of(told, tmp_path / "cache.db") is one
-    assert purse_of(HelmRunSettings(purse="/s"), tmp_path / "cache.db") is None

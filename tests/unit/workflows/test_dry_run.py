@@ -8,8 +8,8 @@ import yaml
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.dry_run import preview, shards_text
-from unit.builders import MINIMAL, evaluation, plan
+from eval_factory.workflows.dry_run import preview
+from unit.builders import MINIMAL, evaluation
 
 
 def sections(text: str) -> dict[str, str]:
@@ -58,10 +58,3 @@ def test_a_tasks_own_defaults_are_not_listed() -> None:
     here = evaluation({"config.type": "med_dialog"})
     assert here.run.config.params.extra.subset == "healthcaremagic"
     assert "config.params.extra.subset" not in sections(preview(here, []))["values that are not defaults"]
-
-
-def test_shards_are_told_where_there_are_several() -> None:
-    assert shards_text(plan()) == ""
-    told = shards_text(plan({"config.params.extra.shards": 3}))
-    assert "before the command 3 processes ask" in told
-    assert "/results/x/shards/1-of-3 ... /results/x/shards/3-of-3" in told

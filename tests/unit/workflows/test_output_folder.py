@@ -178,7 +178,7 @@ def test_the_marker_says_what_it_is_for(tmp_path: Path) -> None:
     assert "later version" in (tmp_path / ".eval-factory").read_text()
 
 
-def test_shards_are_claimed_and_forgotten_with_the_rest(tmp_path: Path) -> None:
+def test_shards_of_an_earlier_version_are_claimed_and_forgotten_with_the_rest(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path / "out")
     put(rundir.root, "shards/1-of-2/notes.txt")
     with pytest.raises(ConfigError, match="shards"):

@@ -10,7 +10,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.prices import budget_of
-from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan, shards_of
+from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.workflows.leaderboard import commands, registry
 from eval_factory.workflows.leaderboard.conf import conf_of
 from eval_factory.workflows.leaderboard.conf_entries import Entry, read_entries, rewritten
@@ -119,6 +119,4 @@ def make_job(request: LeaderboardRequest, env: Mapping[str, str]) -> Job:
             "config.params.extra: a leaderboard has no max_cost, max_requests, max_tokens_total or max_wall_s:"
             " leave them out; --max_eval_instances bounds it"
         )
-    if shards_of(plans[0]) > 1:
-        raise ConfigError("config.params.extra: a leaderboard has no shards: leave them out")
     return Job(request, row, str(schema), plans, origin, found)

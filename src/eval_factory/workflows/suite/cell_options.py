@@ -13,5 +13,4 @@ def options_of(spec: CellSpec) -> Options:
         own_process=True,
         probed=None if spec.probed is None else frozenset(spec.probed),
         limits=spec.limits,
-        asked_as=spec.asked_as,
     )

@@ -52,19 +52,15 @@ def run_cell(spec: CellSpec, screen: TextIO) -> int:
     from eval_factory.config.evaluation import Request
     from eval_factory.workflows.end_record import code_of_error, end_record, failure_record
     from eval_factory.workflows.evaluate import evaluate
-    from eval_factory.workflows.sharding.ask_part import ask_part, part_record
     from eval_factory.workflows.suite.cell_options import options_of
 
     if spec.served_at is not None:
         os.environ[SERVED_AT] = spec.served_at
     try:
         request = Request(run_config=Path(spec.run_config))
-        if spec.part is not None:
-            record = part_record(ask_part(request, options_of(spec), spec.part, env=os.environ, screen=screen))
-        else:
-            evaluated = evaluate(request, options_of(spec), env=os.environ, screen=screen)
-            record = end_record(evaluated)
-            screen.write(f"{evaluated.summary}\n")
+        evaluated = evaluate(request, options_of(spec), env=os.environ, screen=screen)
+        record = end_record(evaluated)
+        screen.write(f"{evaluated.summary}\n")
     except BaseException as error:
         record = failure_record(error, code_of_error(error))
         screen.write(f"{record['error']['message']}\n")

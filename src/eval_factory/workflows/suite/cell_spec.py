@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.core.shard_spec import ShardPart
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,6 @@ class CellSpec:
     """What the cell's requests share with those of others."""
     served_at: str | None = None
     """The address of its model's server, where the suite has started one."""
-    part: ShardPart | None = None
-    """This part is asked, and nothing scored; None: the whole cell."""
-    asked_as: str | None = None
-    """The id of the run whose shards asked elsewhere."""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -41,12 +36,11 @@ class CellSpec:
     @classmethod
     def of_line(cls, line: str | bytes) -> CellSpec:
         fields = json.loads(line)
-        probed, limits, part = fields.pop("probed"), fields.pop("limits"), fields.pop("part")
+        probed, limits = fields.pop("probed"), fields.pop("limits")
         return cls(
             **fields,
             probed=None if probed is None else tuple(probed),
             limits=None if limits is None else SharedLimitsSettings(**limits),
-            part=None if part is None else ShardPart(**part),
         )
 
 

@@ -28,7 +28,7 @@ READ_WHEN_COLLECTED = frozenset(
     }
 )
 """What changes nothing that is asked, and what stands in a result."""
-OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED
+OF_NO_RESULT = (RUNTIME_ONLY - READ_WHEN_COLLECTED) | {"config.params.extra.shards"}  # of earlier versions
 """What changes how a run goes, and no number in its result."""
 
 

@@ -12,8 +12,7 @@ from eval_factory.executors.slurm_waves import active
 from eval_factory.workflows.output_folder import is_ours, start_over
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.slurm_jobs import key_of
-from eval_factory.workflows.suite.slurm_shards import OTHER_DIVISIONS, cell_key
-from eval_factory.workflows.suite.slurm_store import SlurmStore
+from eval_factory.workflows.suite.slurm_store import SlurmStore, cell_key
 
 MOST_NAMED = 3
 
@@ -40,6 +39,6 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         if is_ours(rundir):
             with rundir.locked():
                 start_over(rundir)
-        own = store.cell(key_of(planned)).folder
-        for path in (own, *own.parent.glob(f"{own.name}{OTHER_DIVISIONS}")):
-            shutil.rmtree(path, ignore_errors=True)
+        cell = store.cell(key_of(planned))
+        for one in (cell, *cell.parts()):
+            shutil.rmtree(one.folder, ignore_errors=True)

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from eval_factory.executors.slurm_waves import Wanted
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.slurm_shards import Tasks
 from eval_factory.workflows.suite.slurm_store import PlanLine, SlurmStore
 
 MODULE = "eval_factory.workflows.suite.slurm_worker"
@@ -107,21 +106,10 @@ def served_of(suite: Suite, target: str) -> dict[str, Any] | None:
     return {"serve": suite.serve[target], "max_processes": at_once, "max_outage_s": suite.max_outage_s}
 
 
-def tasks_of(planned: PlannedCell, suite: Suite) -> Tasks:
-    """Cells whose model is served are all done by one task, and their shards are processes of it."""
-    if planned.cell.target in suite.serve:
-        return Tasks(key_of(planned), 1)
-    return Tasks.of_plan(key_of(planned), planned.plan)
-
-
-def wanted(planned: PlannedCell, suite: Suite, tasks_at_once: int, keys: Iterable[str]) -> Iterator[Wanted]:
-    """
-    Args:
-        keys: of the cell's tasks.
-    """
+def wanted(planned: PlannedCell, suite: Suite, tasks_at_once: int) -> Wanted:
+    """The cell, as something to be submitted."""
     resources = json.dumps(suite.slurm[planned.cell.target], sort_keys=True)
-    for key in keys:
-        yield Wanted(key, planned.group, resources, tasks_at_once, planned.cell.target in suite.serve)
+    return Wanted(key_of(planned), planned.group, resources, tasks_at_once, planned.cell.target in suite.serve)
 
 
 def script_of(array: Sequence[Wanted], name: str, number: int, store: SlurmStore) -> str:

@@ -8,8 +8,7 @@ from eval_factory.config.suite import Suite
 from eval_factory.executors.slurm_waves import arrays, job_name
 from eval_factory.workflows.suite.checked_cells import CheckedCell
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.slurm_jobs import at_once, refuse_what_slurm_cannot, script_of, tasks_of, wanted
-from eval_factory.workflows.suite.slurm_shards import name_of
+from eval_factory.workflows.suite.slurm_jobs import at_once, refuse_what_slurm_cannot, script_of, wanted
 from eval_factory.workflows.suite.slurm_store import SlurmStore
 
 USUAL_LARGEST_ARRAY = 1000
@@ -29,9 +28,8 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         if one.plan is not None
     ]
     tasks, store = at_once(suite, planned), SlurmStore(suite.folder)
-    every = (task for one in planned for task in wanted(one, suite, tasks[one.group], tasks_of(one, suite).first))
-    found = arrays(every, USUAL_LARGEST_ARRAY)
+    found = arrays((wanted(one, suite, tasks[one.group]) for one in planned), USUAL_LARGEST_ARRAY)
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
     for number, array in enumerate(found, 1):
-        yield f"\n# {store.script(number)}: {', '.join(name_of(one.key) for one in array)}"
+        yield f"\n# {store.script(number)}: {', '.join(one.key.rpartition('/')[0] for one in array)}"
         yield script_of(array, job_name(UNKNOWN_ID, number), number, store).rstrip("\n")

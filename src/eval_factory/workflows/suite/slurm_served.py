@@ -29,7 +29,6 @@ from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_environment import take_environment
-from eval_factory.workflows.suite.slurm_shards import Step
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore, read_plan, read_wave
 from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover, wait_for_older
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, NO_ROOM, prepare, remove_environments, store_of
@@ -80,7 +79,7 @@ def work(plan: Path, wave_file: Path) -> int:
         code = _do_where_there_is_room(left, store, wave)
         if code == INTERRUPTED:
             return code
-    remove_environments(store, wave, wave.keys[0])
+    remove_environments(store, wave)
     return code
 
 
@@ -152,7 +151,7 @@ def suite_of(lines: Sequence[PlanLine], publisher: Publisher, begun: Mapping[str
     cells = []
     for line in lines:
         attempt = begun[line.key]
-        prepare(attempt, Step(store.cell(line.key), line, wave.number), store.suite)
+        prepare(attempt, store.cell(line.key), line, store.suite)
         output = attempt.absolute() / "out"
         publisher.attempts[line.target, line.evaluation] = (line.key, attempt.name)
         document = copy.deepcopy(dict(line.document))

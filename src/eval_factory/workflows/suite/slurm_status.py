@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from eval_factory.executors.slurm_waves import Wave, active
 from eval_factory.workflows.suite.cell_job import CellJob
 from eval_factory.workflows.suite.cell_progress import CellFollower
 from eval_factory.workflows.suite.slurm_clean_up import JUST_WRITTEN_S, forget_keys
-from eval_factory.workflows.suite.slurm_shards import cell_key, end_of_part, part_keys
 from eval_factory.workflows.suite.slurm_store import CellStore, SlurmStore
 from eval_factory.workflows.suite.suite_spending import SpendingReader
 from eval_factory.workflows.suite.suite_state import COMPLETE, FAILED, PARTIAL, RUNNING, WAITING, CellState
@@ -53,56 +52,45 @@ class QueueReader:
         if not self._store.is_there():
             return status
         plan, known_waves = self._store.plan(), self._store.waves()
-        latest = {(line.target, line.evaluation): cell_key(line.key) for line in plan}
-        parts = {line.key: line.of for line in plan if line.of > 1 and not line.part}
+        latest = {(line.target, line.evaluation): line.key for line in plan}
         queued = self._queued() if self._store.open_waves() else {}
         if queued is not None and status.state != "running":
             forget_keys(self._store, queued.values(), older_than_s=JUST_WRITTEN_S)
         tasks = {} if queued is None else dict(of_cells(queued))
-        waves = {cell_key(key): wave for wave in known_waves for key in wave.keys}
-        by_job = {wave.job_name: wave for wave in known_waves}
+        waves = {key: wave for wave in known_waves for key in wave.keys}
+        by_job = {(wave.job_name, key): wave for wave in known_waves for key in wave.keys}
         cells = []
         for cell in status.cells:
             key = latest.get((cell.state.target, cell.state.evaluation))
             if key in waves and key is not None and cell.state.status != COMPLETE:
                 task = tasks.get(cell.state.name)
-                wave = waves[key] if task is None else by_job.get(task.job_name, waves[key])
-                told = None if task is None else _in_words(task) + self._asked(key, parts.get(key, 1), known_waves)
-                cell = self._cell(cell, key, wave, task, told, known=queued is not None)
+                wave = waves[key] if task is None else by_job.get((task.job_name, key), waves[key])
+                cell = self._cell(cell, key, wave, task, known=queued is not None)
             cells.append(cell)
         status = replace(status, cells=tuple(cells))
         return replace(status, state="running", pid=None, host=None) if tasks and status.state != "running" else status
 
-    def _cell(
-        self, cell: CellStatus, key: str, wave: Wave, task: QueuedTask | None, told: str | None, *, known: bool
-    ) -> CellStatus:
-        own = key_of_task(wave, key, task)
-        store = self._store.cell(own)
+    def _cell(self, cell: CellStatus, key: str, wave: Wave, task: QueuedTask | None, *, known: bool) -> CellStatus:
+        store, told = self._store.cell(key), None if task is None else _in_words(task)
         attempts = store.attempts()
         work = attempts[-1] / "out" if attempts and (attempts[-1] / "out").is_dir() else None
         begun = store.attempts_of(wave.number)
-        job = CellJob(told, begun, self._store.task_log(wave, own), work)
+        job = CellJob(told, begun, self._store.task_log(wave, key), work)
         state = replace(cell.state, attempt=max(cell.state.attempt, begun))
         spent = cell.spent if work is None else self._spent.look(work, str(task and task.state))
         cell = replace(cell, job=job, spent=spent)
         if task is None:
-            why = _why_not_queued(state, self._store.cell(key), wave, known=known)
+            why = _why_not_queued(state, store, wave, known=known)
             status = WAITING if why == PUBLISHED else state.status
             return replace(cell, state=replace(state, status=status, reason=why))
         status = RUNNING if task.state in _AT_WORK else WAITING
-        follows = status == RUNNING and work is not None and own == key  # of a part the figures are not the cell's
-        progress = self._follower(work).look() if follows and work is not None else None
+        progress = self._follower(work).look() if status == RUNNING and work is not None else None
         return replace(cell, state=replace(state, status=status, reason=told), progress=progress)
 
     def _follower(self, work: Path) -> CellFollower:
         if work not in self._followers:
             self._followers[work] = CellFollower(work, 0.0)
         return self._followers[work]
-
-    def _asked(self, key: str, of: int, waves: Sequence[Wave]) -> str:
-        """How many parts of a cell have ended; nothing of one that has none."""
-        ended = sum(end_of_part(self._store, part, waves) is not None for part in part_keys(key, of))
-        return f", {ended} of {of} parts have asked" if of > 1 else ""
 
     def _queued(self) -> dict[str, QueuedTask] | None:
         """None where Slurm does not say."""
@@ -120,14 +108,6 @@ def of_cells(queued: Mapping[str, QueuedTask]) -> Iterator[tuple[str, QueuedTask
     """Cell -> its task; of several one that is at work, which comes last."""
     for key, task in sorted(queued.items(), key=lambda item: item[1].state in _AT_WORK):
         yield key.rpartition("/")[0], task
-
-
-def key_of_task(wave: Wave, key: str, task: QueuedTask | None) -> str:
-    """Of a cell the task that is shown: the one that is queued, or the first of the wave."""
-    own = [one for one in wave.keys if cell_key(one) == key]
-    if task is not None and task.job_name == wave.job_name and not wave.together and wave.keys[task.index] in own:
-        return wave.keys[task.index]
-    return own[0]
 
 
 def _in_words(task: QueuedTask) -> str:

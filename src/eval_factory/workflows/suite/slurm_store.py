@@ -11,7 +11,7 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,6 @@ class PlanLine:
     debug: bool
     served: Mapping[str, Any] | None = None
     """Of a cell whose task starts its model's server: the target's `serve`, and how many of its cells run at once."""
-    of: int = 1
-    """How many tasks ask the cell, each a part of it."""
-    part: int = 0
-    """Which of them this is, from 1 on; 0: the whole cell."""
-    run_id: str = ""
-    """Under which the parts ask."""
 
 
 @dataclass(frozen=True)
@@ -105,17 +99,9 @@ class CellStore:
         finally:
             own.unlink(missing_ok=True)
 
-    def claims(self, wave: int, key: str) -> bool:
-        """Whether the task of this key is the one that does, for all of the wave, what one of them has to do."""
-        own, place = self.folder / f"{uuid.uuid4().hex}.tmp", self.folder / f"claimed-w{wave}"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(own, key)
-        try:
-            with suppress(FileExistsError):
-                os.link(own, place)
-        finally:
-            own.unlink(missing_ok=True)
-        return place.read_text(encoding="utf-8") == key
+    def parts(self) -> list[CellStore]:
+        """Of an earlier version, which had several tasks ask a cell, each a part: their folders are beside it."""
+        return [CellStore(path) for path in sorted(self.folder.parent.glob(f"{self.folder.name}.*-of-*"))]
 
     def forget_done(self) -> None:
         """Its result is not there any more."""
@@ -222,15 +208,28 @@ class SlurmStore:
         return self.root / "served" / target / f"w{wave}-{uuid.uuid4().hex[:12]}"
 
     def task_log(self, wave: Wave, key: str) -> Path:
-        """Of the task that does a cell, or a part; one task does all cells of a wave whose model it serves."""
+        """Of the task that does a cell; one task does all cells of a wave whose model it serves."""
         return self.logs(wave.number) / f"{0 if wave.together else wave.keys.index(key)}.log"
 
     def cell(self, key: str) -> CellStore:
         return CellStore(self.root / "cells" / key)
 
 
+def cell_key(key: str) -> str:
+    """The cell's, also of a key that an earlier version gave a part of it: `<target>/<evaluation>/<digest>.2-of-5`."""
+    folder, _, name = key.rpartition("/")
+    return f"{folder}/{name.partition('.')[0]}"
+
+
 def read_plan(path: Path) -> list[PlanLine]:
-    return [PlanLine(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    """Without the lines and fields of an earlier version that are about parts of a cell."""
+    known = {field.name for field in fields(PlanLine)}
+    documents = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return [
+        PlanLine(**{name: value for name, value in document.items() if name in known})
+        for document in documents
+        if not document.get("part")
+    ]
 
 
 def read_wave(path: Path) -> Wave:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,11 +28,9 @@ from eval_factory.workflows.suite.slurm_jobs import (
     key_of,
     plan_line,
     script_of,
-    tasks_of,
     wanted,
 )
-from eval_factory.workflows.suite.slurm_shards import Tasks, cell_key, lines_of, run_id_of
-from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore, cell_key
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
 from eval_factory.workflows.suite.suite_options import CellReport
 
@@ -98,7 +95,7 @@ class SlurmRun:
     def _queued(self) -> dict[str, QueuedTask] | None:
         """What waits or runs; None where Slurm does not say and is asked again."""
         try:
-            queued = active(self.slurm.queue(), self.store.waves())
+            found = active(self.slurm.queue(), self.store.waves())
         except QueueUnknownError as error:
             now = time.monotonic()
             if self.queue_silent_since is None:
@@ -108,7 +105,7 @@ class SlurmRun:
                 raise
             return None
         self.queue_silent_since = None
-        return queued
+        return {cell_key(key): task for key, task in found.items()}
 
     def _step(self, queued: dict[str, QueuedTask]) -> None:
         """Take over what is done, end what waits for ever, submit what is missing.
@@ -124,17 +121,13 @@ class SlurmRun:
         forget_keys(self.store, queued.values())
         clean_up_after_all(self.store, queued.values(), self._resources(), self.slurm, self.work.journal.say)
         self._say_what_is_waited_for(queued.values())
-        chosen = {one.number: self._tasks(one).missing(self.store, queued, waves) for one in self.work.left}
-        left = [planned for planned in self.work.left if chosen[planned.number]]
+        left = [planned for planned in self.work.left if key_of(planned) not in queued]
         if left:
-            self._submit(left, chosen)
-
-    def _tasks(self, planned: PlannedCell) -> Tasks:
-        return tasks_of(planned, self.work.suite)
+            self._submit(left)
 
     def _give_up(self, key: str, task: QueuedTask) -> None:
         self.slurm.cancel(task.job_name, [task])
-        planned = next((one for one in self.work.left if key_of(one) == cell_key(key)), None)
+        planned = next((one for one in self.work.left if key_of(one) == key), None)
         if planned is not None:
             reason = f"Slurm would never have started it ({task.reason}), so it was cancelled; set suite.slurm right"
             self._end(planned, FAILED, ConfigError.exit_code, reason)
@@ -148,34 +141,22 @@ class SlurmRun:
                 self._end(planned, COMPLETE, done.exit_code, done.reason, done.attempts)
                 return
             cell.forget_done()
-        tasks = self._tasks(planned)
-        own = sorted({wave for one in tasks.keys for wave in self.submitted.get(one, [])})
+        own = self.submitted.get(key, [])
         ended = next((found for wave in reversed(own) if (found := cell.ended(wave)) is not None), None)
         if ended is not None:
             has_result = ended.status == PARTIAL and self._take(planned, ended)
             status: CellStatus = PARTIAL if has_result else MISSING if ended.status == MISSING else FAILED
             self._end(planned, status, ended.exit_code, ended.reason, ended.attempts)
-        elif (attempts := self._attempts_of_lost(tasks, queued, waves)) >= self.work.suite.max_attempts:
-            self._end(planned, MISSING, NotReportableError.exit_code, LOST, attempts)
-        elif not own:
-            self._take_what_earlier_waves_left(planned, queued, waves)
+        elif key not in queued and len(own) >= self.work.suite.max_attempts:
+            self._end(planned, MISSING, NotReportableError.exit_code, LOST, len(own))
+        elif not own and key not in queued:
+            self._take_what_earlier_waves_left(planned, waves)
 
-    def _attempts_of_lost(self, tasks: Tasks, queued: Mapping[str, QueuedTask], waves: Sequence[Wave]) -> int:
-        """How often the task was submitted that was lost most often; 0 while something of the cell is at work."""
-        if any(key in queued for key in tasks.keys):
-            return 0
-        lost = tasks.missing(self.store, queued, waves)
-        return max(len(self.submitted.get(key, [])) for key in lost)
-
-    def _take_what_earlier_waves_left(
-        self, planned: PlannedCell, queued: Mapping[str, QueuedTask], waves: Sequence[Wave]
-    ) -> None:
+    def _take_what_earlier_waves_left(self, planned: PlannedCell, waves: Sequence[Wave]) -> None:
         """A result with gaps stands in the cell's folder while the cell is asked again."""
-        keys = self._tasks(planned).keys
-        if any(key in queued for key in keys):
-            return
-        cell = self.store.cell(keys[0])
-        for wave in reversed([wave.number for wave in waves if not set(keys).isdisjoint(wave.keys)]):
+        key = key_of(planned)
+        cell = self.store.cell(key)
+        for wave in reversed([wave.number for wave in waves if key in map(cell_key, wave.keys)]):
             ended = cell.ended(wave)
             if ended is not None:
                 if ended.status == PARTIAL:
@@ -197,27 +178,17 @@ class SlurmRun:
         state = read_state(planned.plan.rundir)
         return finished(planned.plan) is not None or (state is not None and state.identity == planned.plan.identity)
 
-    def _submit(self, cells: Sequence[PlannedCell], keys: Mapping[int, Sequence[str]]) -> None:
-        """
-        Args:
-            keys: number of a cell -> those of its tasks that are missing.
-        """
-        suite, options, known = self.work.suite, self.work.options, self.store.plan()
+    def _submit(self, cells: Sequence[PlannedCell]) -> None:
+        suite, options = self.work.suite, self.work.options
         tasks = at_once(suite, cells)
-        chosen = (task for one in cells for task in wanted(one, suite, tasks[one.group], keys[one.number]))
+        chosen = (wanted(one, suite, tasks[one.group]) for one in cells)
         found = list(arrays(chosen, self.slurm.largest_array()))
         arrays_of = {group: sum(array[0].group == group for array in found) for group in tasks}
-        lines: list[PlanLine] = []
-        for one in cells:
-            share = tasks[one.group] * arrays_of[one.group]
-            line = plan_line(one, suite, share, no_preflight=options.no_preflight, debug=options.debug)
-            new = keys[one.number]
-            lines += lines_of(
-                line,
-                tasks_of(one, self.work.suite),
-                new,
-                run_id_of(known, tasks_of(one, self.work.suite), new, uuid.uuid4().hex),
-            )
+        shares = {group: at_once_of * arrays_of[group] for group, at_once_of in tasks.items()}
+        lines = (
+            plan_line(one, suite, shares[one.group], no_preflight=options.no_preflight, debug=options.debug)
+            for one in cells
+        )
         self.store.write_plan(lines)
         for array in found:
             self._submit_array(array)
@@ -237,14 +208,9 @@ class SlurmRun:
         except BaseException:
             self._take_back(wave)
             raise
-        many = self._how_many(keys)
+        many = "1 cell" if len(keys) == 1 else f"{len(keys):,} cells"
         self.work.journal.say(f"submitted {many} to Slurm: {wave.job_name} (job {job})")
         clean_up_after(self.store, wave, job, json.loads(array[0].resources), self.slurm, self.work.journal.say)
-
-    def _how_many(self, keys: Sequence[str]) -> str:
-        cells, parts = len({cell_key(key) for key in keys}), sum(key != cell_key(key) for key in keys)
-        many = "1 cell" if cells == 1 else f"{cells:,} cells"
-        return f"{many} in {len(keys):,} tasks" if parts else many
 
     def _take_back(self, wave: Wave) -> None:
         """sbatch failed, or did not say: what it may have queued ends, for it has no keys any more."""

@@ -1,4 +1,4 @@
-"""A task of Slurm: one cell, or a part of one, from the plan to a published result.
+"""A task of Slurm: one cell, from the plan to a published result.
 
     python -m eval_factory.workflows.suite.slurm_worker PLAN WAVE
 
@@ -15,27 +15,33 @@ import shutil
 import signal
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import HelmError, InterruptedRunError, PrerequisiteError
 from eval_factory.core.rundir import PRIVATE, RunDir
-from eval_factory.core.shard_spec import folder_name
 from eval_factory.core.signals import interrupt_on_signals
 from eval_factory.core.suite_dir import SuiteDir, suite_dir
 from eval_factory.endpoint import response_cache
-from eval_factory.endpoint.merged_stores import merge_store
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
+from eval_factory.workflows.old_shards import copy_store
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, Outcome, Then, Tried, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from eval_factory.workflows.suite.slurm_environment import take_environment
-from eval_factory.workflows.suite.slurm_shards import Step, cell_key, is_over, steps
-from eval_factory.workflows.suite.slurm_store import RUN_CONFIG, Ended, SlurmStore, read_plan, read_wave
+from eval_factory.workflows.suite.slurm_store import (
+    RUN_CONFIG,
+    CellStore,
+    Ended,
+    PlanLine,
+    SlurmStore,
+    read_plan,
+    read_wave,
+)
 from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover, wait_for_older
 
 MODULE = "eval_factory.workflows.suite.slurm_worker"
@@ -50,21 +56,23 @@ AGAIN = (Then.AGAIN, Then.ASK_AND_AGAIN)
 def work(plan: Path, wave_file: Path, index: int) -> int:
     """Do the task. Returns the exit code, which Slurm keeps and nobody needs."""
     wave, store = read_wave(wave_file), store_of(plan)
-    line = next(line for line in read_plan(plan) if line.key == wave.keys[index])
-    code = 0
-    for step in steps(store, wave, line):
-        step.cell.folder.mkdir(parents=True, exist_ok=True)
+    line = next((line for line in read_plan(plan) if line.key == wave.keys[index]), None)
+    if line is None:
+        return 0  # a part of a cell, which an earlier version submitted: the same command submits the cell
+    cell, code = store.cell(line.key), 0
+    if not is_over(store, wave, line.key):
+        cell.folder.mkdir(parents=True, exist_ok=True)
         try:
             take_environment(store.environment(wave.number), os.environ)
         except FileNotFoundError:
             reason = "its keys are gone, as after 'suite cancel': run the same command again"
             code = PrerequisiteError.exit_code
-            step.cell.publish(Ended("", MISSING, code, reason, 0), step.wave, complete=False)
-            continue
-        code = _until_it_ends(step, store.suite)
-        if code == InterruptedRunError.exit_code:
-            return code
-    remove_environments(store, wave, line.key)
+            cell.publish(Ended("", MISSING, code, reason, 0), wave.number, complete=False)
+        else:
+            code = _until_it_ends(cell, line, wave, store.suite)
+            if code == InterruptedRunError.exit_code:
+                return code
+    remove_environments(store, wave)
     return code
 
 
@@ -73,89 +81,89 @@ def store_of(plan: Path) -> SlurmStore:
     return SlurmStore(suite_dir(plan.absolute().parents[2]))
 
 
-def remove_environments(store: SlurmStore, wave: Wave, key: str) -> None:
-    """The keys go when no task of the wave needs them any more; with the last part of a cell, of each of its waves."""
-    waves, cell = store.waves(), cell_key(key)
-    for one in waves:
-        of_the_cell = one == wave or any(cell_key(other) == cell for other in one.keys)
-        if of_the_cell and all(is_over(store, waves, one, other) for other in one.keys):
-            store.environment(one.number).unlink(missing_ok=True)
+def is_over(store: SlurmStore, wave: Wave, key: str) -> bool:
+    """Whether nothing of a cell is left to do in this wave."""
+    cell = store.cell(key)
+    return cell.done() is not None or cell.ended(wave.number) is not None
 
 
-def _until_it_ends(step: Step, suite: SuiteDir) -> int:
+def remove_environments(store: SlurmStore, wave: Wave) -> None:
+    """The keys go when no task of the wave needs them any more."""
+    if all(is_over(store, wave, key) for key in wave.keys):
+        store.environment(wave.number).unlink(missing_ok=True)
+
+
+def _until_it_ends(cell: CellStore, line: PlanLine, wave: Wave, suite: SuiteDir) -> int:
     """Begin the cell until another attempt cannot help, and publish what came of it.
 
     An attempt that was interrupted (its time, `scancel`, a node that is needed for others) is not published: Slurm may
     start the task again.
     """
-    cell, line, crashes = step.cell, step.line, 0
+    crashes = 0
     for count in range(1, line.max_attempts + 1):
-        if cell.attempts_of(step.wave) >= MOST_STARTS:
+        if cell.attempts_of(wave.number) >= MOST_STARTS:
             reason = f"was begun {MOST_STARTS} times and never came to its end"
             outcome = Outcome(Then.REST, FAILED, reason, HelmError.exit_code)
-            cell.publish(_ended("", outcome, MOST_STARTS), step.wave, complete=False)
+            cell.publish(_ended("", outcome, MOST_STARTS), wave.number, complete=False)
             return outcome.exit_code
-        attempt, outcome = _begin(step, suite, Tried(count, line.max_attempts, crashes))
+        attempt, outcome = _begin(cell, line, wave, suite, Tried(count, line.max_attempts, crashes))
         crashes += outcome.crashed
         if outcome.exit_code == InterruptedRunError.exit_code:
             return outcome.exit_code
-        if outcome.then not in AGAIN or (step.part is not None and not outcome.crashed):
-            break  # the gaps of a part are asked again by who scores the cell
-    cell.publish(_ended(attempt, outcome, count), step.wave, complete=outcome.status == COMPLETE)
+        if outcome.then not in AGAIN:
+            break
+    cell.publish(_ended(attempt, outcome, count), wave.number, complete=outcome.status == COMPLETE)
     return outcome.exit_code
 
 
-def _begin(step: Step, suite: SuiteDir, tried: Tried) -> tuple[str, Outcome]:
+def _begin(cell: CellStore, line: PlanLine, wave: Wave, suite: SuiteDir, tried: Tried) -> tuple[str, Outcome]:
     """One attempt: the name of its folder, and what came of it. Where the disk takes no more nothing is asked."""
-    cell = step.cell
     try:
-        attempt = cell.new_attempt(step.wave)
+        attempt = cell.new_attempt(wave.number)
         takeover = Takeover([cell])
         wait_for_older({cell: attempt})
-        prepare(attempt, step, suite)
+        prepare(attempt, cell, line, suite)
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
         reason = f"cannot write {error.filename or cell.folder}: {error.strerror}"
         return "", Outcome(Then.REST, FAILED, reason, NO_ROOM)
-    return attempt.name, run(attempt, step, suite, tried, takeover)
+    return attempt.name, run(attempt, line, suite, tried, takeover)
 
 
 def _ended(attempt: str, outcome: Outcome, count: int) -> Ended:
     return Ended(attempt, outcome.status, outcome.exit_code, outcome.reason, count)
 
 
-def prepare(attempt: Path, step: Step, suite: SuiteDir) -> None:
+def prepare(attempt: Path, cell: CellStore, line: PlanLine, suite: SuiteDir) -> None:
     """Put the run config into its folder, and the answers of the last attempt that can be read.
 
     Raises:
         OSError: the disk takes no more.
     """
-    line = step.line
-    earlier = (path / "out" for path in step.cell.attempts() if path != attempt)
-    before = [suite.cell(line.target, line.evaluation), *earlier]
+    earlier = (path / "out" for path in cell.attempts() if path != attempt)
+    before = [RunDir(path) for path in (suite.cell(line.target, line.evaluation), *earlier)]
     output = attempt / "out"
     document = copy.deepcopy(dict(line.document))
     document["config"]["output_dir"] = str(output)
-    if line.of > 1:
-        params = document["config"]["params"]
-        params["extra"] = {**(params.get("extra") or {}), "shards": line.of if step.part else None}
     write_atomic(attempt / RUN_CONFIG, to_yaml(document), mode=PRIVATE)
     for source in reversed(before):
-        if copy_answers(RunDir(source), RunDir(output)):
+        if copy_answers(source, RunDir(output)):
             break
-    put_together(step.merged, RunDir(output))
+    shards = [store for one in before for store in one.stores()[1:]]
+    parts = [RunDir(path / "out") for part in cell.parts() for path in part.attempts()[-1:]]
+    put_together([*shards, *(store for one in parts for store in one.stores())], RunDir(output))
 
 
-def put_together(sources: Sequence[Path], target: RunDir) -> None:
+def put_together(sources: Iterable[RunDir], target: RunDir) -> None:
     """Put the answers of several folders into one; what cannot be read of them is asked again."""
     for source in sources:
         copied = RunDir(target.root.with_name("copied"))
-        if copy_answers(RunDir(source), copied):
+        if copy_answers(source, copied):
             target.root.mkdir(parents=True, exist_ok=True)
             response_cache.create_or_check(target.cache_db)
             response_cache.create_or_check(copied.cache_db)
-            merge_store(target.cache_db, copied.cache_db)
+            copy_store(copied.cache_db, target.cache_db)
             shutil.rmtree(copied.root)
 
 
@@ -192,12 +200,10 @@ def _raise_if_full(error: OSError | sqlite3.Error, path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
 
 
-def run(attempt: Path, step: Step, suite: SuiteDir, tried: Tried, takeover: Takeover) -> Outcome:
-    """Evaluate, as `run_eval` does; what it says goes into the cell's log, of a part into one of its own."""
-    line, record = step.line, attempt / ENDED
+def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried, takeover: Takeover) -> Outcome:
+    """Evaluate, as `run_eval` does; what it says goes into the cell's log."""
+    record = attempt / ENDED
     log = suite.cell_log(line.target, line.evaluation)
-    if step.part is not None:
-        log = log.with_name(f"{line.evaluation}.{folder_name(line.part, line.of)}.log")
     spec = CellSpec(
         number=tried.attempts,
         run_config=str(attempt / RUN_CONFIG),
@@ -205,8 +211,6 @@ def run(attempt: Path, step: Step, suite: SuiteDir, tried: Tried, takeover: Take
         record=str(record),
         debug=line.debug,
         probed=() if line.no_preflight else None,
-        part=step.part,
-        asked_as=step.asked_as if tried.attempts == 1 else None,
     )
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:

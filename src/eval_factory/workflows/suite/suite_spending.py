@@ -10,7 +10,6 @@ from pathlib import Path
 from eval_factory.core.budget import Spending
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.workflows.suite.suite_budget import total
 
 INTERVAL_S = 5.0
 """How long what was read is good enough: a journal of many answers takes its time, and is written all the while."""
@@ -39,13 +38,8 @@ class SpendingReader:
 
 
 def _read(folder: Path) -> Spending:
-    """What its shards have asked that are at work, too."""
-    return total(_read_one(store) for store in RunDir(folder).stores())
-
-
-def _read_one(store: RunDir) -> Spending:
     try:
-        return spent_so_far(store.cache_db, {})
+        return spent_so_far(RunDir(folder).cache_db, {})
     except sqlite3.Error:  # damaged, or another's: the run itself says so
         return Spending()
 
@@ -53,7 +47,7 @@ def _read_one(store: RunDir) -> Spending:
 def _signature(folder: Path) -> object:
     """Changes when the journal does."""
     found = []
-    for path in (file for store in RunDir(folder).stores() for file in store.answers):
+    for path in RunDir(folder).answers:
         try:
             about = path.stat()
         except OSError:

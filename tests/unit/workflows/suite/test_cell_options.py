@@ -13,4 +13,3 @@ def test_the_run_is_asked_what_the_spec_says() -> None:
     spec = CellSpec(1, "a", "b", "c", fresh=True, debug=True, probed=("model", "gpt"), limits=LIMITS)
     asked = Options(fresh=True, debug=True, own_process=True, probed=frozenset({"gpt", "model"}), limits=LIMITS)
     assert options_of(spec) == asked
-    assert options_of(CellSpec(1, "a", "b", "c", asked_as="r1")) == Options(own_process=True, asked_as="r1")

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.core.shard_spec import ShardPart
 from eval_factory.workflows.suite.cell_spec import CellEnd, CellSpec, end_of
 
 
@@ -16,10 +15,8 @@ from eval_factory.workflows.suite.cell_spec import CellEnd, CellSpec, end_of
         CellSpec(1, "a.yml", "a.log", "a.json"),
         CellSpec(2, "b\n.yml", "b", "c", True, True, ("gpt", "model"), SharedLimitsSettings("/s", {"model": "g"})),
         CellSpec(3, "c", "d", "e", probed=(), served_at="http://127.0.0.1:20001"),
-        CellSpec(4, "c", "d", "e", part=ShardPart(2, 5, "r1")),
-        CellSpec(5, "c", "d", "e", asked_as="r1"),
     ],
-    ids=["plain", "whole", "nobody answered", "a part", "asked elsewhere"],
+    ids=["plain", "whole", "nobody answered"],
 )
 def test_a_spec_is_one_line_and_the_same_again(spec: CellSpec) -> None:
     assert spec.line().count("\n") == 1

@@ -34,7 +34,7 @@ def test_a_complete_result_of_the_same_run_is_collected(folder: RunDir) -> None:
     [
         "config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures",
         "config.params.extra.max_cost", "config.params.extra.max_requests", "config.params.extra.max_tokens_total",
-        "config.params.extra.max_wall_s", "config.params.extra.shards", "target.api_endpoint.requests_per_minute",
+        "config.params.extra.max_wall_s", "target.api_endpoint.requests_per_minute",
     ],
 )  # fmt: skip
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:

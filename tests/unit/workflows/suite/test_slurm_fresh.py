@@ -9,7 +9,6 @@ from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.slurm_fresh import begin_anew
 from eval_factory.workflows.suite.slurm_jobs import key_of
-from eval_factory.workflows.suite.slurm_shards import part_keys
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
 from slurm_cells import ScriptedSlurm, cells_of
 
@@ -61,10 +60,10 @@ def test_not_while_one_of_them_is_in_slurm(answered: Answered) -> None:
     assert answered.left() == [True] * 4
 
 
-def test_parts_of_a_cell_count_and_go_with_it(tmp_path: Path) -> None:
-    _, cells = cells_of(tmp_path, params={"extra": {"shards": 2}})
+def test_parts_of_a_cell_of_an_earlier_version_count_and_go_with_it(tmp_path: Path) -> None:
+    _, cells = cells_of(tmp_path)
     store, slurm = SlurmStore(SuiteDir(tmp_path)), ScriptedSlurm()
-    keys = [key for planned in cells for key in part_keys(key_of(planned), 2)]
+    keys = [f"{key_of(planned)}.{part}-of-2" for planned in cells for part in (1, 2)]
     wave = store.new_wave(store.begin(), keys)
     for key in keys:
         store.cell(key).new_attempt(1)

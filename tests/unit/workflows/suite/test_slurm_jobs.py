@@ -19,7 +19,6 @@ from eval_factory.workflows.suite.slurm_jobs import (
     plan_line,
     refuse_what_slurm_cannot,
     script_of,
-    tasks_of,
     wanted,
 )
 from eval_factory.workflows.suite.slurm_store import SlurmStore
@@ -89,7 +88,7 @@ def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
 
 def test_what_is_wanted_of_slurm_is_the_targets(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path, slurm={"mem": "2G"})
-    (found,) = wanted(cells[1], suite, 4, tasks_of(cells[1], suite).first)
+    found = wanted(cells[1], suite, 4)
     assert (found.key, found.group, found.at_once) == (key_of(cells[1]), cells[1].group, 4)
     assert json.loads(found.resources) == suite.slurm["b"]
 
@@ -120,7 +119,7 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
     )
     served, other = cells
     assert at_once(suite, cells) == {"server of a": 1, "b.example/v1": 3}
-    asked = [task for one in cells for task in wanted(one, suite, 1, tasks_of(one, suite).first)]
+    asked = [wanted(one, suite, 1) for one in cells]
     assert [one.together for one in asked] == [True, False]
     line = plan_line(served, suite, 1, no_preflight=False, debug=False)
     assert line.document["config"]["params"]["parallelism"] == 8
@@ -132,13 +131,3 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
     assert "#SBATCH --array=0-0%1\n" in text
     assert f"-m {MODULE_OF_SERVED} " in text
     assert slurm_served.__name__ == MODULE_OF_SERVED
-
-
-def test_a_cell_of_a_served_model_has_its_shards_inside_its_task(tmp_path: Path) -> None:
-    targets = [
-        {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": {"command": "serve {port}"}},
-        {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
-    ]
-    suite, cells = cells_of(tmp_path, targets=targets, params={"extra": {"shards": 3}})
-    assert [tasks_of(one, suite).of for one in cells] == [1, 3]
-    assert tasks_of(cells[0], suite).first == [key_of(cells[0])]

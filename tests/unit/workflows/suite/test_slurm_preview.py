@@ -29,10 +29,3 @@ def test_the_local_executor_has_none(tmp_path: Path) -> None:
 def test_what_jobs_cannot_keep_is_said_here_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"suite\.max_requests: cannot be held"):
         preview_suite(cells_of(tmp_path, max_requests=5)[0], env=ENV)
-
-
-def test_each_part_of_a_cell_is_shown(tmp_path: Path) -> None:
-    suite, _ = cells_of(tmp_path / "out", params={"extra": {"shards": 2}}, slurm={"tasks_at_once": 2})
-    text = preview_suite(suite, env=ENV).text
-    assert "/waves/w1.sh: a/sample_medical_qa 1-of-2, a/sample_medical_qa 2-of-2\n" in text
-    assert text.count("#SBATCH --array=0-1%2\n") == 2

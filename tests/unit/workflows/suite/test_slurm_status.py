@@ -12,7 +12,6 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask
-from eval_factory.workflows.suite.slurm_shards import Tasks, lines_of, part_keys
 from eval_factory.workflows.suite.slurm_status import GONE, NOT_KNOWN, PUBLISHED, QueueReader, cancel_jobs
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
@@ -143,23 +142,6 @@ def test_a_cancelled_suite_waits_until_the_queue_is_empty(jobs: Jobs, monkeypatc
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
     assert cancel_jobs(jobs.dir, print, jobs.slurm, sleep)  # type: ignore[arg-type]
     assert slept == [0.5] * 3
-
-
-def test_of_a_cell_in_parts_it_is_said_how_many_have_asked(jobs: Jobs) -> None:
-    key = jobs.wave.keys[0]
-    tasks, (first, *_) = Tasks(key, 3), part_keys(key, 3)
-    line = next(line for line in jobs.store.plan() if line.key == key)
-    jobs.store.write_plan(lines_of(line, tasks, tasks.first, "r1"))
-    wave = jobs.store.new_wave("x", tasks.first)
-    jobs.store.cell(first).new_attempt(2)
-    (attempt,) = jobs.store.cell(first).attempts()
-    (attempt / "out").mkdir()
-    jobs.store.cell(first).publish(Ended(attempt.name, "complete", 0, None, 1), 2, complete=True)
-    jobs.slurm.tasks = [
-        QueuedTask(wave.job_name, "8", 1, "RUNNING", "None"), QueuedTask(wave.job_name, "8", 2, "PENDING", "None"),
-    ]  # fmt: skip
-    said = f"Slurm: {wave.job_name} task 1, RUNNING, 1 of 3 parts have asked"
-    assert told(jobs.look())[0] == ("running", said)
 
 
 def attempt(jobs: Jobs, number: int, wave: int = 1) -> Path:

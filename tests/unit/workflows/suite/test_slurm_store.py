@@ -127,12 +127,3 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(PrerequisiteError, match=r"needs hard links; .* has none: Operation not permitted"):
         SlurmStore(SuiteDir(tmp_path)).begin()
     assert list((tmp_path / ".suite" / "slurm").glob("*.tmp")) == []
-
-
-def test_of_several_tasks_one_claims_what_one_of_them_has_to_do(tmp_path: Path) -> None:
-    cell = CellStore(tmp_path / "c")
-    assert cell.claims(1, "a")
-    assert not cell.claims(1, "b")
-    assert cell.claims(1, "a"), "it may be started again"
-    assert cell.claims(2, "b")
-    assert sorted(path.name for path in cell.folder.iterdir()) == ["claimed-w1", "claimed-w2"]

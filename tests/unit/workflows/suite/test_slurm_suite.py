@@ -15,7 +15,6 @@ from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.run_suite import Work
 from eval_factory.workflows.suite.slurm_jobs import key_of
-from eval_factory.workflows.suite.slurm_shards import part_keys
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
 from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, run_on_slurm
 from eval_factory.workflows.suite.suite_journal import SuiteJournal
@@ -263,111 +262,22 @@ def test_tasks_of_an_endpoint_share_its_limits(again: Invocation) -> None:
     assert {line.document["config"]["params"]["parallelism"] for line in again.store.plan()} == {4}
 
 
-class InParts(Invocation):
-    """Each cell is asked in three parts."""
-
-    def ask(self, **changes: Any) -> Work:
-        params = {"limit_samples": 9, "extra": {"shards": 3}}
-        return self.run(params=params, slurm={"tasks_at_once": 3}, **changes)
-
-    def parts(self, number: int) -> list[str]:
-        return part_keys(self.keys[number], 3)
-
-    def end_part(self, key: str, status: str = "complete", wave: int = 1) -> None:
-        cell = self.store.cell(key)
-        attempt = cell.new_attempt(wave)
-        (attempt / "out").mkdir()
-        cell.publish(Ended(attempt.name, status, 0, None, 1), wave, complete=status == "complete")
-        self.leave_key(key)
-
-    def leave_key(self, key: str) -> None:
-        waves = {wave.job_name: wave.keys for wave in self.store.waves()}
-        self.slurm.tasks = [task for task in self.slurm.tasks if waves[task.job_name][task.index] != key]
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> InParts:
-    return InParts(tmp_path / "s")
-
-
-def test_each_part_of_a_cell_is_a_task_of_its_endpoints_array(parts: InParts) -> None:
-    parts.ask()
-    assert [wave.keys for wave in parts.store.waves()] == [tuple(parts.parts(0)), tuple(parts.parts(1))]
-    assert all("#SBATCH --array=0-2%3\n" in text for text in parts.slurm.submitted)
-    assert "submitted 1 cell in 3 tasks to Slurm" in parts.said.lines[0]
-    lines = parts.store.plan()
-    assert [line.part for line in lines] == [1, 2, 3, 0] * 2
-    assert len({line.run_id for line in lines}) == 2
-    assert {line.document["config"]["params"]["parallelism"] for line in lines} == {1}
-
-
-def test_of_a_cell_at_work_only_the_lost_part_is_submitted_again(parts: InParts) -> None:
-    parts.ask()
-    parts.end_part(parts.parts(0)[0])
-    parts.leave_key(parts.parts(0)[1])
-    parts.ask()
-    assert parts.store.waves()[-1].keys == (parts.parts(0)[1],)
-    assert len(parts.store.waves()) == 3
-    parts.ask()
-    assert len(parts.store.waves()) == 3
-
-
-def test_where_the_scoring_was_lost_a_task_does_it_alone(parts: InParts) -> None:
-    parts.ask()
-    before = next(line.run_id for line in parts.store.plan() if line.key == parts.keys[0])
-    for key in parts.parts(0):
-        parts.end_part(key)
-    parts.ask()
-    assert parts.store.waves()[-1].keys == (parts.keys[0],)
-    assert next(line.run_id for line in parts.store.plan() if line.key == parts.keys[0]) == before
-    parts.end(0, wave=3)
-    assert reports(parts.ask())[0] == ("complete", None, 0)
-
-
-def test_a_scored_cell_is_taken_over_and_its_parts_are_not_asked_again(parts: InParts) -> None:
-    parts.ask()
-    for key in parts.parts(0):
-        parts.end_part(key)
-    parts.end(0)
-    assert reports(parts.ask()) == [("complete", None, 0), ("waiting", QUEUED, 0)]
-    assert len(parts.store.waves()) == 2
-
-
-def test_who_waits_hears_of_a_cells_end_in_a_later_wave_of_a_part(parts: InParts) -> None:
-    parts.ask()
-    parts.leave_key(parts.parts(0)[1])
-
-    def meanwhile() -> None:
-        parts.end(0, "failed", wave=3, exit_code=4, reason="helm-run failed")
-        for key in (*parts.parts(0), *parts.parts(1)):
-            parts.leave_key(key)
-        parts.end(1, wave=2)
-
-    assert reports(parts.ask(wait=True, meanwhile=meanwhile)) == [
-        ("failed", "helm-run failed", 4),
-        ("complete", None, 0),
-    ]
-
-
-def test_a_part_is_submitted_as_often_as_is_allowed_whatever_the_others_are(parts: InParts) -> None:
-    def meanwhile() -> None:
-        for key in parts.parts(0):
-            parts.leave_key(key)
-        if parts.slept == 1:
-            parts.end(1, wave=2)
-            for key in parts.parts(1):
-                parts.leave_key(key)
-
-    assert reports(parts.ask(wait=True, meanwhile=meanwhile, max_attempts=3))[0] == ("missing", LOST, 1)
-    assert len(parts.slurm.submitted) == 2 + 2
-
-
-def test_a_part_that_waits_for_ever_is_the_cells_failure(parts: InParts) -> None:
-    parts.ask()
-    first = parts.slurm.tasks[1]
-    parts.slurm.tasks[1] = QueuedTask(first.job_name, "7", 1, "PENDING", "PartitionTimeLimit")
-    assert reports(parts.ask())[0][0] == "failed"
-    assert parts.slurm.cancelled == [(first.job_name, 1)]
+def test_parts_that_an_earlier_version_submitted_are_waited_for_and_not_asked_beside(again: Invocation) -> None:
+    again.run()
+    waves = again.store.waves()
+    parts = [f"{again.keys[0]}.{part}-of-2" for part in (1, 2)]
+    old = again.store.new_wave("id", parts)
+    again.slurm.tasks = [QueuedTask(old.job_name, "9", 1, "RUNNING", ""), *again.slurm.tasks[1:]]
+    document = json.loads(again.store.plan_file.read_text().splitlines()[0])
+    lines = [{**document, "of": 2, "run_id": "r1"}, {**document, "key": parts[0], "of": 2, "part": 1, "run_id": "r1"}]
+    with again.store.plan_file.open("a") as file:
+        file.writelines(f"{json.dumps(line)}\n" for line in lines)
+    assert [line.key for line in again.store.plan()] == [*again.keys, again.keys[0]]
+    assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
+    assert again.store.waves() == [*waves, old]
+    again.slurm.tasks = again.slurm.tasks[1:]
+    assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
+    assert again.store.waves()[-1].keys == (again.keys[0],)
 
 
 def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,13 +13,11 @@ import pytest
 import yaml
 
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.shard_spec import ShardPart
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.cell_spec import CellSpec
 from eval_factory.workflows.suite.slurm_environment import write_environment
-from eval_factory.workflows.suite.slurm_shards import Tasks, lines_of
 from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.slurm_takeover import Takeover
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, copy_answers, main, work
@@ -315,84 +314,36 @@ def test_the_task_is_known_by_its_number(suite: Suite, monkeypatch: pytest.Monke
     assert suite.store.cell("t/f/0a1b").done() is not None
 
 
-class InParts(Suite):
-    """One wave of a cell in two parts."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(folder, monkeypatch)
-        self.tasks = Tasks("t/g/0a1b", 2)
-        document = {"config": {"type": "x", "output_dir": "/elsewhere", "params": {"extra": {"shards": 2, "a": 1}}}}
-        line = PlanLine(self.tasks.key, "t", "g", document, 3, no_preflight=False, debug=False)
-        self.store.write_plan(lines_of(line, self.tasks, self.tasks.first, "r1"))
-        self.wave = self.store.new_wave(self.store.begin(), self.tasks.first)
-        write_environment(self.store.environment(2), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
-        self.part = 0
-
-    def _run(self, spec: CellSpec, screen: TextIO) -> int:
-        """It answers a question of its part."""
-        self.part += 1
-        output = RunDir(Path(spec.record).parent / "out")
-        output.root.mkdir(exist_ok=True)
-        if spec.part is not None:
-            cache = ResponseCache(output.cache_db, "r1")
-            attempt = Attempt(f"k{self.part}", "model", 1, "answered", 200, None, 1.0, 1.0)
-            cache.save(Answer(f"k{self.part}", "model", "m", {}, {}, 1.0, 1.0), attempt)
-            cache.close()
-        return super()._run(spec, screen)
-
-    def do(self, index: int, *ends: dict[str, Any]) -> int:
-        self.ends = list(ends)
-        code = work(self.store.plan_file, self.store.wave_file(2), index)
-        assert self.ends == []
-        return code
-
-    def shards(self) -> list[Any]:
-        configs = [yaml.safe_load(Path(spec.run_config).read_text("utf-8")) for spec in self.specs]
-        return [config["config"]["params"]["extra"] for config in configs]
+def keep(rundir: RunDir, *keys: str) -> None:
+    rundir.root.mkdir(parents=True)
+    cache = ResponseCache(rundir.cache_db, "r1")
+    for key in keys:
+        attempt = Attempt(key, "model", 1, "answered", 200, None, 1.0, 1.0)
+        cache.save(Answer(key, "model", "m", {}, {}, 1.0, 1.0), attempt)
+    cache.close()
 
 
-@pytest.fixture
-def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InParts:
-    return InParts(tmp_path / "s", monkeypatch)
+def test_what_parts_of_an_earlier_version_asked_is_not_asked_again(suite: Suite) -> None:
+    """Tasks asked a part each; a part with a budget had processes of its own, and each of these a store."""
+    for part, keys in ((1, "ab"), (2, "bc")):
+        cell = suite.store.cell(f"{KEY}.{part}-of-2")
+        keep(RunDir(cell.new_attempt(1) / "out"), *keys)
+    killed = suite.cell.new_attempt(1) / "out"
+    keep(RunDir(killed), "d")
+    keep(RunDir(killed / "shards" / "1-of-3"), "e")
+    assert suite.work(COMPLETE) == 0
+    output = RunDir(suite.cell.attempts()[-1] / "out")
+    assert sorted(answer["key"] for answer in read_answers(output.cache_db)) == list("abcde")
+    with closing(sqlite3.connect(output.cache_db)) as connection:
+        assert connection.execute("SELECT count(*) FROM attempts").fetchone() == (5,)
+    assert not (output.root.parent / "copied").exists()
 
 
-def test_the_last_part_scores_the_answers_of_all(parts: InParts) -> None:
-    assert parts.do(1, COMPLETE) == 0
-    assert parts.store.environment(2).exists()
-    assert parts.do(0, COMPLETE, COMPLETE) == 0
-    assert [(spec.part, spec.asked_as) for spec in parts.specs] == [
-        (ShardPart(2, 2, "r1"), None), (ShardPart(1, 2, "r1"), None), (None, "r1"),
-    ]  # fmt: skip
-    assert parts.shards() == [{"shards": 2, "a": 1}, {"shards": 2, "a": 1}, {"shards": None, "a": 1}]
-    cell = parts.store.cell(parts.tasks.key)
-    done = cell.done()
-    assert done is not None
-    assert done.status == "complete"
-    assert len(list(read_answers(RunDir(cell.output(done.attempt)).cache_db))) == 2
-    assert not (cell.attempts()[0] / "copied").exists()
-    assert not parts.store.environment(2).exists(), "nobody needs the keys any more"
-    logs = sorted(path.name for path in parts.dir.cell_log("t", "g").parent.glob("g*"))
-    assert logs == ["g.1-of-2.log", "g.2-of-2.log", "g.log"]
-
-
-def test_the_gaps_of_parts_are_asked_by_who_scores(parts: InParts) -> None:
-    assert parts.do(0, PARTIAL) == 1
-    assert parts.do(1, COMPLETE, PARTIAL, COMPLETE) == 0
-    assert [spec.asked_as for spec in parts.specs] == [None, None, "r1", None]
-    assert parts.store.cell(parts.tasks.keys[1]).done() is None
-
-
-def test_a_part_that_crashed_is_begun_again_with_its_answers(parts: InParts) -> None:
-    assert parts.do(0, CRASH, COMPLETE) == 0
-    attempts = parts.store.cell(parts.tasks.keys[1]).attempts()
-    assert [len(list(read_answers(RunDir(one / "out").cache_db))) for one in attempts] == [1, 2]
-
-
-def test_a_killed_scoring_is_done_again_without_asking(parts: InParts) -> None:
-    assert parts.do(0, COMPLETE) == 0
-    assert parts.do(1, COMPLETE, TERMINATED) == 130
-    assert parts.store.environment(2).exists()
-    assert parts.do(0) == 0, "it is the other task's"
-    assert parts.do(1, COMPLETE) == 0
-    assert [spec.part for spec in parts.specs][2:] == [None, None]
-    assert parts.store.cell(parts.tasks.key).done() is not None
+def test_a_task_of_a_part_that_an_earlier_version_submitted_does_nothing(suite: Suite) -> None:
+    wave = suite.store.new_wave("id", [f"{KEY}.1-of-2"])
+    line = {**json.loads(suite.store.plan_file.read_text().splitlines()[0]), "key": wave.keys[0], "part": 1, "of": 2}
+    with suite.store.plan_file.open("a") as file:
+        file.write(f"{json.dumps(line)}\n")
+    assert work(suite.store.plan_file, suite.store.wave_file(wave.number), 0) == 0
+    assert suite.specs == []
+    assert suite.work(COMPLETE) == 0

@@ -55,7 +55,7 @@ def test_an_endpoint_at_another_url_was_never_there(config: str | None, tmp_path
     assert groups_that_answered([moved]) == frozenset()
 
 
-def test_what_killed_shards_have_asked_counts_too(tmp_path: Path) -> None:
+def test_what_killed_shards_of_an_earlier_version_have_asked_counts_too(tmp_path: Path) -> None:
     cell = planned(tmp_path, "a", role="model")
     shard = cell.plan.rundir.shards / "2-of-3"
     shard.mkdir(parents=True)

@@ -53,21 +53,3 @@ def test_a_journal_is_read_again_where_it_is_another_and_not_too_often(
     (tmp_path / "cache.db-wal").write_text("the last answers")
     assert reader.look(tmp_path, RUNNING).requests == 3
     assert reader.look(tmp_path, COMPLETE).requests == 5  # at once: nothing is added to what has ended
-
-
-def test_what_shards_have_asked_counts_before_it_is_put_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = {"out": 1, "1-of-2": 10, "2-of-2": 100}
-    monkeypatch.setattr(
-        suite_spending, "spent_so_far", lambda path, _: Spending(requests=counts[path.parent.name], tokens=2, cost=0.5)
-    )
-    now = [0.0]
-    reader = SpendingReader(lambda: now[0])
-    for name in ("1-of-2", "2-of-2"):
-        (tmp_path / "out" / "shards" / name).mkdir(parents=True)
-    assert reader.look(tmp_path / "out", RUNNING) == Spending(requests=111, tokens=6, cost=1.5)
-    counts["2-of-2"] = 200
-    (tmp_path / "out" / "shards" / "2-of-2" / "cache.db").touch()
-    now[0] = 6.0
-    assert reader.look(tmp_path / "out", RUNNING).requests == 211

@@ -1,1 +1,0 @@
-"""One evaluation, asked by several processes and scored by one."""
