@@ -36,7 +36,8 @@ def _section(context: click.Context) -> list[str]:
     command = context.command
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     lines = [f"## {context.command_path}", "", f"    {usage}", "", " ".join((command.help or "").split())]
-    rows = [_row(option, context) for option in command.params if isinstance(option, click.Option)]
+    shown = (one for one in command.params if isinstance(one, click.Option) and not one.hidden)
+    rows = [_row(option, context) for option in shown]
     return [*lines, "", *table(("option", "default", "what it does"), rows)] if rows else lines
 
 

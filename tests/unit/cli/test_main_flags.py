@@ -9,6 +9,8 @@ import yaml
 from click.testing import CliRunner
 
 from eval_factory.cli.main import cli
+from eval_factory.config.model import NO_SHARDS
+from eval_factory.core.errors import ConfigError
 
 FLAGS = {
     "limit_samples": (7, "config.params.limit_samples"),
@@ -87,3 +89,11 @@ def test_where_it_runs_is_a_flag_over_the_file(config: Path) -> None:
     assert "#SBATCH --partition=gpu\n" in shown(config)
     assert "#SBATCH" not in shown(config, "--executor", "local")
     assert "#SBATCH --partition=cpu\n" in shown(config, "--overrides", "slurm.partition=cpu")
+
+
+@pytest.mark.parametrize("given", [("--shards", "4"), ("--overrides", "config.params.extra.shards=4")])
+def test_shards_are_told_what_to_write_now(given: tuple[str, str], config: Path) -> None:
+    result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", *given])
+    assert isinstance(result.exception, ConfigError)
+    assert NO_SHARDS in str(result.exception)
+    assert "--shards" not in CliRunner().invoke(cli, ["run_eval", "--help"]).output

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from eval_factory.config.model import (
     MAX_PARALLELISM,
     MOST,
+    NO_SHARDS,
     ApiEndpoint,
     Extra,
     Judge,
@@ -25,6 +26,7 @@ from eval_factory.config.model import (
     Url,
     VariableName,
 )
+from eval_factory.core.errors import ConfigError
 from unit.builders import evaluation
 
 
@@ -235,3 +237,11 @@ def test_the_embedded_endpoint_is_known() -> None:
     assert not RunConfig.model_validate(document).target.api_endpoint.is_demo
     document["target"]["api_endpoint"]["url"] = "demo://baseline"
     assert RunConfig.model_validate(document).target.api_endpoint.is_demo
+
+
+def test_who_says_shards_is_told_what_to_write_now_and_a_null_says_nothing() -> None:
+    assert "target.api_endpoint.url: [URL, URL]" in NO_SHARDS
+    with pytest.raises(ConfigError) as caught:
+        evaluation({"config.params.extra.shards": 4})
+    assert str(caught.value) == f"config.params.extra: {NO_SHARDS}"
+    assert evaluation({"config.params.extra.shards": None}).as_dict() == evaluation().as_dict()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.config.model import LIST_FORMS
+from eval_factory.config.model import LIST_FORMS, NO_SHARDS
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.config.suite_shape import known_keys, params_of, path_of, problems_of_shape, problems_of_values
 from eval_factory.tasks.framework import load_framework
@@ -128,3 +128,8 @@ def test_a_mapping_of_anything_has_no_known_keys() -> None:
 
 def test_paths() -> None:
     assert path_of("suite", ["targets", 0, "name"]) == "suite.targets[0].name"
+
+
+def test_who_says_shards_in_a_suite_is_told_so_too() -> None:
+    assert of_values(params={"extra": {"shards": 4}}) == [f"suite.params.extra: {NO_SHARDS}"]
+    assert of_values(params={"extra": {"shards": None}}) == []

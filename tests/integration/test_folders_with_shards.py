@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from eval_factory import api
 from eval_factory.core.rundir import RunDir
@@ -18,6 +17,7 @@ from integration.support import Outcome, Run
 from scripted_endpoint import ScriptedEndpoint
 
 FEW = {"limit_samples": 6}
+WRITTEN = ("run_config.yml", "results.yml", "evaluation_config.yaml")
 
 
 def as_it_was_killed(outcome: Outcome) -> None:
@@ -57,25 +57,29 @@ def test_a_killed_run_in_shards_goes_on_with_the_answers_of_all(run_program: Run
 def test_a_finished_run_is_verified_and_reproduced(shards: int | None, run_program: Run, tmp_path: Path) -> None:
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         outcome = run_program("sample_medical_qa", endpoint.url, params=FEW)
-        said_before(RunDir(outcome.output_dir), shards)
-        looked = api.verify(outcome.output_dir)
-        assert [one for one in looked.findings if one.file in ("run_config.yml", "results.yml")] == []
+        say_shards(RunDir(outcome.output_dir), shards)
+        findings = [one for one in api.verify(outcome.output_dir).findings if one.file in WRITTEN]
+        assert {one.file for one in findings} >= {"run_config.yml", "results.yml"}
+        assert [one for one in findings if "SHA-256" not in one.message] == [], "made again it is the same"
         found = api.reproduce(outcome.output_dir, tmp_path / "again")
-        told = [line for line in found.differences if "shards" in line]
+        told = [line for line in found.differences if "extra.shards" in line]
         assert told == ["config.params.extra.shards: 2 then, left out here"] * (shards is not None)
-        assert "shards" not in found.run_config
-        assert api.run_again(outcome.output_dir, tmp_path / "again2").is_the_same
+        assert "shards:" not in found.run_config
+        env = {**os.environ, "TEST_MODEL_KEY": "a-key-of-some-length-1234"}
+        assert api.run_again(outcome.output_dir, tmp_path / "once-more", env=env).is_the_same
 
 
-def said_before(rundir: RunDir, shards: int | None) -> None:
-    """run_config.yml and results.yml with the key where it stood, and the checksums of them."""
+def say_shards(rundir: RunDir, shards: int | None) -> None:
+    """With the key where an earlier version had it: a number, too, in the result, which holds what was given."""
+    value = "null" if shards is None else shards
+    before = "      prices: null\n"
     for file in (rundir.run_config, rundir.results_yml):
-        document: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
         text = file.read_text("utf-8")
-        assert "shards" not in text
-        assert document is not None
-        value = "null" if shards is None else shards
-        file.write_text(
-            text.replace("      prices: null\n", f"      shards: {value}\n      prices: null\n", 1), "utf-8"
-        )
-        assert "shards" in file.read_text("utf-8")
+        assert text.count(before) == 1
+        file.write_text(text.replace(before, f"      shards: {value}\n{before}"), "utf-8")
+    if shards is not None:
+        text = rundir.evaluation_config.read_text("utf-8")
+        before = "    limit_samples: 6\n"
+        assert text.count(before) == 1
+        changed = text.replace(before, f"{before}    extra:\n      shards: {shards}\n")
+        rundir.evaluation_config.write_text(changed, "utf-8")
