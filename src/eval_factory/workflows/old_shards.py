@@ -18,7 +18,7 @@ from eval_factory.endpoint.response_cache import DamagedCacheError, create_or_ch
 
 _ATTEMPT = "run_id, key, role, attempt, outcome, status, error, started, latency_s, prompt_tokens, completion_tokens"
 _ONE_ATTEMPT = "run_id, key, role, attempt, outcome, started"
-"""What no two attempts have in common; an attempt has no key, and a copy that was killed is done again."""
+"""By which an attempt is known again where a copy that was killed is done once more: ids differ."""
 _COPIES = (
     "INSERT OR IGNORE INTO main.responses SELECT * FROM part.responses ORDER BY rowid",
     f"""
@@ -53,7 +53,7 @@ def take_in(rundir: RunDir, log: logging.Logger) -> None:
                     "  check the disk and run the same command again; the answers stay where they are"
                 ) from error
         shutil.rmtree(shard.root)
-        log.info("the answers of an earlier version's %s were put into cache.db", shard.root.relative_to(rundir.root))
+        log.info("%s, of an earlier version, was put into cache.db", shard.root.relative_to(rundir.root))
     if shards and not any(rundir.shards.iterdir()):
         rundir.shards.rmdir()
 
