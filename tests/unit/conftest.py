@@ -66,12 +66,6 @@ def _no_process_and_no_helm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _check_that_helm_is_not_there("during this test")
 
 
-@pytest.fixture(autouse=True)
-def _no_early_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`run_eval` begins a process at once where it may; a test of the command line is not of that."""
-    monkeypatch.setattr("eval_factory.cli.early_start.only_calls_main", lambda _program: False)
-
-
 def _check_that_helm_is_not_there(when: str) -> None:
     if "helm" in sys.modules and not WATCH.helm_may_be_there:
         WATCH.helm_may_be_there = True  # one test fails for it, not all that follow

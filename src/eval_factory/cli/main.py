@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -32,7 +31,6 @@ from eval_factory.demo.example import KINDS
 if TYPE_CHECKING:
     from eval_factory.api import DryRun
     from eval_factory.core.redaction import Redactor
-    from eval_factory.executors.program_ahead import ProgramAhead
     from eval_factory.tasks.framework import Framework
 
 PROGRAM = "eval-factory"
@@ -227,8 +225,7 @@ def run_eval(
         given["config.params.extra.allow_code_execution"] = True
     debug = debug or ctx.obj["debug"]
     output = RunOutput(quiet=quiet, as_json=as_json)
-    early = nullcontext() if dry_run or estimate or debug else _begun_early(run_config, given, overrides, fresh=fresh)
-    with output.failures_told(), early as ahead:
+    with output.failures_told():
         from eval_factory import api  # imported here, as all that runs something: `ls` is to be quick
 
         options = api.Options(
@@ -236,8 +233,6 @@ def run_eval(
             debug=debug,
             no_preflight=no_preflight,
             on_launch=output.launched,
-            own_process=True,
-            ahead=ahead,
         )
         asked: dict[str, Any] = {"flags": given, "overrides": overrides, "options": options, "screen": output.screen()}
         if dry_run and (quiet or as_json):
@@ -256,12 +251,6 @@ def run_eval(
         output.ended(evaluated)
         if evaluated.not_reportable is not None:
             raise NotReportableError(evaluated.not_reportable)
-
-
-def _begun_early(*given: Any, fresh: bool) -> AbstractContextManager[ProgramAhead | None]:
-    from eval_factory.cli.early_start import begun_early  # a dry run begins nothing
-
-    return begun_early(*given, fresh=fresh)
 
 
 def show_dry_run(found: DryRun, screen: TextIO) -> None:

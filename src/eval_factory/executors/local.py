@@ -8,16 +8,11 @@ from typing import Any, TextIO
 
 from eval_factory.executors.base import Execution, ProcessSpec, ignore
 from eval_factory.executors.process import run_logged
-from eval_factory.executors.program_ahead import ProgramAhead
 from eval_factory.executors.progress import EventTail, ProgressDisplay
 
 
 class LocalExecutor:
     """On this machine."""
-
-    def __init__(self, ahead: ProgramAhead | None = None) -> None:
-        """`ahead`: has begun already what may become the program."""
-        self._ahead = ahead
 
     def run(
         self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
@@ -34,5 +29,5 @@ class LocalExecutor:
                         on_event(event)
                     display.show(event)
 
-            finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick, ahead=self._ahead)
+            finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
         return Execution(finished, time.monotonic() - started, tuple(events))

@@ -19,7 +19,6 @@ from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.executors.base import Finished, ProcessSpec
-from eval_factory.executors.program_ahead import ProgramAhead, started
 
 TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
@@ -27,16 +26,11 @@ TAIL_LINES = 15
 GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
 
 
-def run_logged(
-    spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None], ahead: ProgramAhead | None = None
-) -> Finished:
+def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
     """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
 
     The program inherits the folder's lock: nobody else may write there for as long as it lives.
     Anything that interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the whole process group first.
-
-    Args:
-        ahead: has begun already what may become the program.
 
     Raises:
         PrerequisiteError: the program is not there.
@@ -44,7 +38,7 @@ def run_logged(
     log.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as log_file:
-        process = (ahead and ahead.become(spec)) or _started(spec)
+        process = _started(spec)
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         reader = threading.Thread(target=_copy, args=(process, log_file, spec.redactor, tail), daemon=True)
         reader.start()
@@ -70,7 +64,18 @@ def run_logged(
 
 def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
     try:
-        return started(spec.argv, spec.env, inherited=spec.lock.descriptor)
+        return subprocess.Popen(
+            list(spec.argv),
+            env=dict(spec.env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+            pass_fds=(spec.lock.descriptor,),
+        )
     except FileNotFoundError as error:
         raise PrerequisiteError(
             f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"

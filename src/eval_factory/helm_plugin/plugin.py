@@ -1,4 +1,4 @@
-"""Loaded by helm-run through --plugins: registers the sample benchmark and patches HELM for what was asked.
+"""Loaded by helm-run through --plugins: registers what eval-factory adds to HELM and patches it for what was asked.
 
 What is patched stands in `patches/patch_registry.py`.
 """
@@ -10,9 +10,14 @@ import logging
 import os
 import sys
 
+import eval_factory.demo.benchmark
+import eval_factory.helm_plugin.choice_order_expander
+import eval_factory.helm_plugin.choice_scenario
+import eval_factory.helm_plugin.conversation_scenario
+import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these five register run specs and an expander
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin import benchmarks, network_guard, parent, settings_file  # noqa: F401 - registered
+from eval_factory.helm_plugin import network_guard, parent, settings_file
 from eval_factory.helm_plugin.patches.apply import apply_patches
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 

@@ -117,7 +117,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
                     events.PHASE, phase=events.LOADING, run=run_spec.name, number=number, of=before + len(run_specs)
                 )
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
-                import_what_comes_after_asking(run_spec)
+                import_what_it_uses(run_spec)
+                apply.apply_patches(Stage.IMPORTED)
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -198,9 +199,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(events.PHASE, phase=events.SCORING)
 
 
-def import_what_comes_after_asking(run_spec: RunSpec) -> None:
+def import_what_it_uses(run_spec: RunSpec) -> None:
     """A package that a metric or an annotator lacks is found before anything is asked, not after."""
-    for part in (*run_spec.metric_specs, *(run_spec.annotators or ())):
+    for part in (run_spec.scenario_spec, *run_spec.metric_specs, *(run_spec.annotators or ())):
         get_class_by_name(part.class_name)
 
 

@@ -17,7 +17,6 @@ from eval_factory.core import sandbox
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.garbage import collect_rarely
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import TaskResult
 from eval_factory.core.signals import not_to_be_hung_up
@@ -41,16 +40,15 @@ from eval_factory.workflows.failures import (
     wanted_elsewhere,
 )
 from eval_factory.workflows.helm_run import HelmRun, run_helm
-from eval_factory.workflows.imports_ahead import ImportsAhead
 from eval_factory.workflows.launch_record import launch_record
 from eval_factory.workflows.limit_stop import raise_if_limit_reached
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
-from eval_factory.workflows.report_ahead import FOUND_AHEAD, NEEDED_TO_REPORT, commit_of_this
 from eval_factory.workflows.resume import DataRead, digest_of_state, ended_run, finished_run, read_state, remember
 from eval_factory.workflows.unchanged import (
     Written,
+    commit_of_this,
     digest_of_given,
     program_of_this,
     unchanged_result,
@@ -111,25 +109,12 @@ def evaluate(
             settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
-            ahead = ImportsAhead(NEEDED_TO_REPORT, FOUND_AHEAD) if options.own_process else ImportsAhead(())
-            ahead.begin()
-            from eval_factory.executors.local import LocalExecutor
-
-            executor = LocalExecutor(None if confined(evaluation) else options.ahead)
-            ended = run_helm(context, evaluation, argv, settings, executor=executor)
-            ahead.wait()
+            ended = run_helm(context, evaluation, argv, settings)
             ran = checked(context, plan, ended, shared=options.limits is not None)
         elif (kept := as_it_stands(context, plan, ran, before)) is not None:
             return kept
-        if options.own_process:
-            collect_rarely()  # the records of a run live to its end
         with not_to_be_hung_up():
             return report(context, plan, argv, ran, read)
-
-
-def confined(evaluation: Evaluation) -> bool:
-    """Whether what the model answers is executed: its helm-run is to have been given no more than it needs."""
-    return evaluation.run.config.params.extra.allow_code_execution
 
 
 def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:

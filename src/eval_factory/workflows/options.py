@@ -13,7 +13,6 @@ from eval_factory.report.result_views import ResultViews
 if TYPE_CHECKING:
     from eval_factory.core.helm_run_settings import SharedLimitsSettings
     from eval_factory.core.results import TaskResult
-    from eval_factory.executors.program_ahead import ProgramAhead
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,6 @@ class Options:
     """Is told what will be run and where, once the folder is held and before anything is asked."""
     only_collect: bool = False
     """Ask nobody: the run is complete, or it ends with an error. Of who collects what was run elsewhere."""
-    own_process: bool = False
-    """Whether this process does nothing but this run. It then imports in another thread while helm-run works, and looks
-    for garbage rarely: both is of the whole process, and is left alone in a notebook or a server."""
-    ahead: ProgramAhead | None = None
-    """Has begun already what may become helm-run; whoever began it ends it where it did not."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.executors.process import git_hash
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums
 from eval_factory.tasks.framework import framework_path
@@ -50,6 +51,12 @@ def written_before(rundir: RunDir) -> Written | None:
 def digest_of_given(plan: Plan) -> str:
     """SHA-256 of what the user set."""
     return hashlib.sha256(json.dumps(plan.evaluation.as_given(), sort_keys=True, default=str).encode()).hexdigest()
+
+
+def commit_of_this() -> str | None:
+    """Of the checkout that this program is of."""
+    home = framework_path().parent
+    return git_hash(home) if home != Path(eval_factory.__file__).parent else None  # a wheel may lie in any checkout
 
 
 @cache

@@ -39,10 +39,8 @@ def spec(tmp_path: Path) -> ProcessSpec:
 def test_events_are_kept_and_told_but_those_of_progress(spec: ProcessSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     finished, heard = Finished(3, ("last",)), list[Mapping[str, Any]]()
 
-    begun: Any = object()
-
-    def run_logged(given: ProcessSpec, *, log: Path, on_tick: Callable[[], None], ahead: object) -> Finished:
-        assert (given, log, ahead) == (spec, spec.rundir.helm_log, begun)
+    def run_logged(given: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
+        assert (given, log) == (spec, spec.rundir.helm_log)
         for event in TOLD:
             with spec.rundir.events.open("a") as file:
                 file.write(json.dumps(event) + "\n")
@@ -52,7 +50,7 @@ def test_events_are_kept_and_told_but_those_of_progress(spec: ProcessSpec, monke
 
     monkeypatch.setattr(local, "run_logged", run_logged)
     screen = io.StringIO()
-    ended = LocalExecutor(begun).run(spec, screen, heard.append)
+    ended = LocalExecutor().run(spec, screen, heard.append)
     assert ended.finished is finished
     assert [event["event"] for event in ended.events] == ["phase", "run_done"]
     assert heard == list(ended.events)
@@ -62,8 +60,7 @@ def test_events_are_kept_and_told_but_those_of_progress(spec: ProcessSpec, monke
 
 
 def test_without_a_listener_it_waits_for_the_end_only(spec: ProcessSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_logged(_spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None], ahead: object) -> Finished:
-        assert ahead is None
+    def run_logged(_spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
         on_tick()
         return Finished(0, ())
 

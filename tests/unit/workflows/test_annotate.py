@@ -77,7 +77,7 @@ def before_names(before: dict[str, bytes], folder: RunDir) -> set[str]:
 
 
 def test_a_rerun_keeps_what_people_said(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval_factory.workflows.report_ahead.git_hash", lambda _: "abc123")
+    monkeypatch.setattr("eval_factory.workflows.unchanged.git_hash", lambda _: "abc123")
     made = exported(folder, tmp_path / "sheet")
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
     document = folder.evaluation_config.read_bytes()

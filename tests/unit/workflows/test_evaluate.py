@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.failures import raise_if_stopped
 from eval_factory.workflows.helm_run import HelmRun
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.report_ahead import FOUND_AHEAD, NEEDED_TO_REPORT
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.unchanged import written_before
 from finished_folder import finished_folder
@@ -75,61 +73,6 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     done: Any = {"event": events.RUN_DONE, "path": "runs/s/r"}
     ran = workflow.checked(context(made.rundir), made, HelmRun("run", 18.45317671599496, 0, (), (done,)))
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
-
-
-@pytest.mark.parametrize("own_process", [True, False])
-def test_what_is_of_the_whole_process_is_left_alone_where_others_work_in_it(
-    *, own_process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[object] = []
-
-    class Ahead:
-        def __init__(self, modules: Sequence[str], then: Sequence[Callable[[], None]] = ()) -> None:
-            told.append((tuple(modules), tuple(then)))
-
-        def begin(self) -> None:
-            told.append("begun")
-
-        def wait(self) -> None:
-            pass
-
-    rundir = finished_folder(tmp_path / "out")
-    monkeypatch.setattr(workflow, "ImportsAhead", Ahead)
-    monkeypatch.setattr(workflow, "collect_rarely", lambda: told.append("rarely"))
-    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
-    monkeypatch.setattr(workflow, "finished_before", lambda *_: None)
-    ended = HelmRun("run", 1.0, 0, (), ({"event": events.RUN_DONE, "path": "runs/s/r"},))
-    monkeypatch.setattr(workflow, "run_helm", lambda *_, **__: ended)
-    reported: Any = object()
-    monkeypatch.setattr(workflow, "report", lambda *_: reported)
-    request = Request(flags={**MINIMAL, "config.output_dir": str(rundir.root)})
-    options = Options(no_preflight=True, own_process=own_process)
-    done = workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
-    assert done is reported
-    assert told == ([(NEEDED_TO_REPORT, FOUND_AHEAD), "begun", "rarely"] if own_process else [((), ()), "begun"])
-    assert Options().own_process is False
-
-
-@pytest.mark.parametrize("executes", [True, False])
-def test_where_answers_are_executed_helm_run_is_begun_with_no_more_than_it_needs(
-    *, executes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[object] = []
-
-    def run_helm(*_: object, executor: object, **__: object) -> None:
-        used.append(vars(executor)["_ahead"])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
-    monkeypatch.setattr(workflow, "run_helm", run_helm)
-    given = {"config.output_dir": str(tmp_path / "out"), "config.params.extra.allow_code_execution": executes}
-    begun: Any = object()
-    env = {"OPENAI_API_KEY": "a-key-of-some-length"}
-    with pytest.raises(KeyboardInterrupt):
-        workflow.evaluate(
-            Request(flags={**MINIMAL, **given}), Options(no_preflight=True, ahead=begun), env=env, screen=io.StringIO()
-        )
-    assert used == [None if executes else begun]
 
 
 SHARED = SharedLimitsSettings("/nobody/is/here", {"model": "g"})
@@ -207,7 +150,7 @@ def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rundir = finished_folder(tmp_path / "out")
-    monkeypatch.setattr("eval_factory.workflows.report_ahead.git_hash", lambda _: "abc123")
+    monkeypatch.setattr("eval_factory.workflows.unchanged.git_hash", lambda _: "abc123")
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
     state = read_state(rundir)
     assert state is not None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory.helm_plugin.patches.fast_startup import in_place_of
 from eval_factory.tasks.custom.csv_table import columns_of, rows_below
 from eval_factory.tasks.custom.table_check import CLUSTER
 
@@ -21,7 +22,10 @@ def read_cells_as_text() -> None:
     pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a NUL. HELM then shows
     other prompts than the table holds, or fails on a reference that is no text.
     """
-    from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
+    pandas = types.ModuleType("pandas")  # the package itself is 70 MB, with pyarrow
+    vars(pandas)["Series"] = dict[str, Any]
+    with in_place_of({"pandas": pandas}):
+        from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
 
     scenario.pd = types.SimpleNamespace(read_csv=lambda file: Table(Path(file)))
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.atomic_files import write_atomic
-from eval_factory.helm_plugin.patches import lazy_imports
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 """In the package's messages: the Hub has no such commit (authors replace whole histories), or that commit has a loading
@@ -32,11 +31,7 @@ def pin(revisions: Mapping[str, str]) -> None:
 
 
 def record_hub_revisions() -> None:
-    """From now on; `datasets` itself is imported when a scenario uses it."""
-    lazy_imports.when_imported("datasets", _watch)
-
-
-def _watch() -> None:
+    """From now on."""
     import datasets.exceptions
     import datasets.load
 

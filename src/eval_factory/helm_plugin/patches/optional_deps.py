@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any
 
-from eval_factory.helm_plugin.patches import extractive_measures, lazy_imports
+from eval_factory.helm_plugin.patches import extractive_measures
 
 SPACY_MODEL = "en_core_web_sm"
 
@@ -58,14 +58,6 @@ def replace_missing_spacy_model() -> bool:
     """The data statistics of summaries use spaCy's English tokenizer only, which needs no trained model."""
     if _is_installed(SPACY_MODEL):
         return False
-    if lazy_imports.is_deferred("spacy"):
-        lazy_imports.when_imported("spacy", _use_tokenizer_alone)
-    else:
-        _use_tokenizer_alone()
-    return True
-
-
-def _use_tokenizer_alone() -> None:
     import spacy
 
     load, is_package = spacy.load, spacy.util.is_package
@@ -75,6 +67,7 @@ def _use_tokenizer_alone() -> None:
 
     spacy.load = load_or_blank
     spacy.util.is_package = lambda name: name == SPACY_MODEL or is_package(name)
+    return True
 
 
 def replace_missing_summ_eval() -> bool:

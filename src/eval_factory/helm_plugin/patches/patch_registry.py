@@ -1,14 +1,14 @@
 """Every patch of HELM: what it replaces, on which versions, for which run specs, and what happens where it cannot.
 
 Nothing of HELM's behaviour is replaced but through this list (`apply.py` goes through it, in this order), and always in
-memory: no file of HELM's is edited. A helm-run that was begun ahead (`helm_run_ahead.py`) has registered HELM's own
-configurations before it is told what to run, and leaves out to do so again. Functions are named, not imported: a run
-imports the patches that it needs and no other.
+memory: no file of HELM's is edited. Functions are named, not imported: a run imports the patches that it needs and no
+other.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -37,6 +37,8 @@ class Stage(Enum):
     """While helm-run sets up its log, before it reads its own configuration."""
     START = "start"
     """When the plug-in is loaded, before run specs are made."""
+    IMPORTED = "imported"
+    """When a run's scenario, metrics and annotators are imported, and nothing of them has been used."""
     SCORING = "scoring"
     """When the answers are there: what it replaces is imported by then."""
 
@@ -97,6 +99,16 @@ def has_pins(_argv: Sequence[str], env: Mapping[str, str]) -> bool:
     return HelmRunSettings.from_environment(env).pins is not None
 
 
+def loads_no_data_set_of_math(argv: Sequence[str], _env: Mapping[str, str]) -> bool:
+    asked = names.asked_run_specs(list(argv))
+    return bool(asked) and "math" not in asked
+
+
+def has_imported(module: str) -> Callable[[Sequence[str], Mapping[str, str]], bool]:
+    """Of the stage IMPORTED: whether the run uses a module, which it is not to import for a patch."""
+    return lambda _argv, _env: module in sys.modules
+
+
 def _only(*run_specs: str) -> frozenset[str]:
     return frozenset(run_specs)
 
@@ -119,10 +131,9 @@ SPEED = (
         "patches.fast_startup:read_yaml_with_the_c_parser", ("yaml:SafeLoader",), stage=Stage.LOGGING, only_speed=True
     ),
     Patch("patches.fast_startup:look_for_garbage_less_often", only_speed=True),
-    Patch("patches.fast_startup:defer_large_packages", only_speed=True),
     Patch(
         "patches.fast_startup:download_nltk_data_only_when_needed",
-        (f"{_METRICS}.nltk_helper:install_nltk_resources", "nltk.tokenize:word_tokenize"),
+        (f"{_METRICS}.nltk_helper", "nltk.tokenize:word_tokenize"),  # the whole module: to look into it imports nltk
         only_speed=True,
     ),
     Patch(
@@ -143,6 +154,12 @@ SPEED = (
     Patch(
         "patches.fast_startup:requests_made_in_one_thread",
         (f"{_ADAPTERS}.in_context_learning_adapter:InContextLearningAdapter._adapt_trial_index",),
+        only_speed=True,
+    ),
+    Patch(
+        "patches.fast_startup:import_metrics_without_what_few_runs_use",
+        (f"{_METRICS}.basic_metrics", f"{_METRICS}.evaluate_reference_metrics", f"{_SCENARIOS}.math_scenario"),
+        when=loads_no_data_set_of_math,
         only_speed=True,
     ),
     Patch("patches.fast_asking:asked_in_one_thread", ("helm.benchmark.executor:parallel_map",), only_speed=True),
@@ -197,7 +214,13 @@ SPEED = (
 """What makes helm-run quicker or smaller, and changes nothing of its output."""
 
 DOWNLOADS = (
-    Patch("patches.hub_revisions:record_hub_revisions", ("datasets.load:load_dataset_builder",), versions=None),
+    Patch(
+        "patches.hub_revisions:record_hub_revisions",
+        ("datasets.load:load_dataset_builder",),
+        stage=Stage.IMPORTED,
+        when=has_imported("datasets"),
+        versions=None,
+    ),
     Patch("patches.pinned_downloads:name_failed_downloads", ("helm.common.general:ensure_file_downloaded",)),
     Patch(
         "patches.pinned_downloads:read_pinned_revisions",
@@ -223,7 +246,7 @@ DATA = (
     ),
     Patch(
         "patches.custom_tables:read_cells_as_text",
-        (f"{_CONFIGURABLE}:pd",),
+        (_CONFIGURABLE,),  # the whole module: to look into it imports pandas
         Otherwise.FAIL,
         run_specs=_only(names.CONFIGURABLE_RUN_SPEC),
     ),
@@ -266,7 +289,8 @@ JURIES = (
     Patch(
         "patches.optional_deps:replace_missing_spacy_model",
         ("spacy:load", "spacy.util:is_package"),
-        run_specs=names.JURY_RUN_SPECS,
+        stage=Stage.IMPORTED,
+        when=has_imported(f"{_METRICS}.summarization_metrics"),
         versions=None,
     ),
     Patch(
@@ -278,12 +302,16 @@ JURIES = (
     Patch(
         "patches.optional_deps:leave_out_qafacteval",
         (f"{_METRICS}.summarization_metrics:SummarizationMetric._load_qafacteval",),
+        stage=Stage.IMPORTED,
         run_specs=names.JURY_RUN_SPECS,
+        when=has_imported(f"{_METRICS}.summarization_metrics"),
     ),
     Patch(
         "patches.optional_deps:leave_out_missing_weights",
         (f"{_METRICS}.summarization_metrics:SummarizationMetric.__init__",),
+        stage=Stage.IMPORTED,
         run_specs=names.JURY_RUN_SPECS,
+        when=has_imported(f"{_METRICS}.summarization_metrics"),
     ),
 )
 """Juries, and the optional packages that their metrics name."""

@@ -25,7 +25,7 @@ from eval_factory.report.page import plain_words
 from eval_factory.report.page.instance_data import InstanceBlocks
 from eval_factory.report.page.usage_rows import usage_rows
 from eval_factory.report.plots.result_plots import plots_of
-from eval_factory.report.plots.svg_plot import compile_template, page_css, svg
+from eval_factory.report.plots.svg_plot import page_css, svg
 from eval_factory.report.rubric_lines import rubric_headline
 
 STYLE, SCRIPT = "\0style\0", "\0script\0"
@@ -140,19 +140,6 @@ def page_environment() -> Environment:
     environment.filters["grouped"] = lambda number: f"{number:,}"
     environment.filters["rubric_headline"] = rubric_headline
     return environment
-
-
-TEMPLATES = (
-    "page.html.j2", "run.html.j2", "rubric.html.j2", "clinicians.html.j2", "beside.html.j2", "instances.html.j2",
-)  # fmt: skip
-"""Of a page of results."""
-
-
-def compile_templates() -> None:
-    """Ahead of the first page: jinja keeps what it compiled."""
-    for name in TEMPLATES:
-        page_environment().get_template(name)
-    compile_template()
 
 
 def _finalized(value: Any) -> Any:

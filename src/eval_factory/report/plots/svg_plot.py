@@ -63,11 +63,6 @@ def page_css(*, dark: bool = False) -> str:
     return "\n".join(rules)
 
 
-def compile_template() -> None:
-    """Ahead of the first drawing."""
-    _template()
-
-
 @cache
 def _template() -> Template:
     environment = Environment(

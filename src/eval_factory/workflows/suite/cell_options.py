@@ -10,7 +10,6 @@ def options_of(spec: CellSpec) -> Options:
     return Options(
         fresh=spec.fresh,
         debug=spec.debug,
-        own_process=True,
         probed=None if spec.probed is None else frozenset(spec.probed),
         limits=spec.limits,
     )

@@ -14,7 +14,6 @@ the pipe ends whose other side only this process has.
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import TextIO
 
 from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.garbage import collect_rarely, keep_what_there_is
 from eval_factory.core.jsonl import json_line
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.served_url import SERVED_AT
@@ -193,12 +193,12 @@ def main(arguments: list[str]) -> None:
         code = be_the_cell(spec, int(arguments[1]))
         os._exit(code)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_rarely()  # the records of a run live to its end
     fork = SAFE_TO_FORK and WITHOUT_FORK not in arguments
     if fork:
         for name in NEEDED:
             importlib.import_module(name)
-        gc.collect()
-        gc.freeze()  # what is there already is looked at by no cell's collector: its pages stay shared
+        keep_what_there_is()  # no cell's collector looks at it: its pages stay shared
     told = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no message
     CellServer(0, told, fork=fork).serve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ from helm.benchmark.window_services.no_tokenizer_window_service import NoTokeniz
 from helm.common import general, local_context
 
 from eval_factory.core import garbage
-from eval_factory.helm_plugin.patches import fast_startup, lazy_imports
+from eval_factory.helm_plugin.patches import fast_startup
+from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from eval_factory.tasks.run_specs import load_index
 from patching import ApplyPatch
 
@@ -46,11 +48,31 @@ def test_garbage(apply_patch: ApplyPatch) -> None:
     assert gc.get_threshold() == (garbage.THRESHOLD, 20, 20)
 
 
-def test_large_packages(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    deferred: list[str] = []
-    monkeypatch.setattr(lazy_imports, "defer", deferred.extend)
-    apply_patch("defer_large_packages")
-    assert deferred == ["nltk", "datasets", "sklearn", "calibration", "pandas", "spacy", "absl"]
+def test_metrics_are_imported_without_what_few_runs_use() -> None:
+    """In a process of its own; what a run does use is there when it is used."""
+    code = (
+        "import sys\n"
+        "from eval_factory.helm_plugin.patches import fast_startup as patches\n"
+        "patches.download_nltk_data_only_when_needed()\n"
+        "patches.import_metrics_without_what_few_runs_use()\n"
+        "large = {'sklearn', 'pandas', 'pyarrow', 'datasets', 'calibration'}\n"
+        "assert not large & sys.modules.keys(), large & sys.modules.keys()\n"
+        "from helm.benchmark.metrics import basic_metrics, evaluate_reference_metrics as metrics\n"
+        "assert metrics.f1_score('x b', 'x c') == 0.5 and metrics.is_equiv('1', '1')\n"
+        "assert basic_metrics.cal.get_ece([0.9, 0.9], [1, 1], num_bins=1) > 0.09\n"
+        "import datasets, scipy.stats, sklearn\n"
+        "assert callable(datasets.load_dataset) and 'sklearn' in sys.modules and sklearn.__version__\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"), [(["-r", "medec:model=m"], True), (["-r", "math:subject=algebra"], False), ([], False)]
+)
+def test_the_scenario_of_math_is_imported_whole_where_it_may_be_asked(argv: list[str], *, expected: bool) -> None:
+    patch = next(one for one in PATCHES if one.name == "import_metrics_without_what_few_runs_use")
+    assert patch.is_asked_for(set(), ["helm-run", *argv], {}) is expected
 
 
 def test_nltk_data_are_downloaded_when_they_are_missing(

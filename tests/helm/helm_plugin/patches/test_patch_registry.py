@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -24,6 +25,7 @@ from eval_factory.helm_plugin.patches import apply
 print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("helm", "datasets", "nltk", "pandas")))
 """
 
+SUMMARIES = "helm.benchmark.metrics.summarization_metrics"
 OTHERS = {names.CONFIGURABLE_RUN_SPEC, CONVERSATION_RUN_SPEC}
 """Run specs that the index does not list: of custom benchmarks."""
 
@@ -75,7 +77,7 @@ def test_what_only_makes_helm_quicker_never_stops_a_run() -> None:
     for patch in PATCHES:
         assert not (patch.only_speed and patch.otherwise is Otherwise.FAIL), patch.name
     assert {patch.name for patch in PATCHES if patch.only_speed} == {
-        "read_yaml_with_the_c_parser", "look_for_garbage_less_often", "defer_large_packages",
+        "read_yaml_with_the_c_parser", "look_for_garbage_less_often", "import_metrics_without_what_few_runs_use",
         "download_nltk_data_only_when_needed", "import_only_the_run_specs_that_are_asked", "one_window_service",
         "rouge_scorers_when_used", "worst_case_without_perturbations", "output_files_in_one_pass", "pack_statistics",
         "normal_texts_kept", "requests_made_in_one_thread", "credentials_parsed_where_there_are_any",
@@ -104,8 +106,11 @@ def test_what_executes_answers_is_confined_where_nobody_knows_what_is_asked() ->
     assert unknown == {"confine_bird_sql", "confine_czech_bank_sql", "confine_python", "confine_cpp"}
 
 
-def test_a_run_takes_those_that_it_asks_for() -> None:
-    def asked(run_spec: str, argv: tuple[str, ...] = (), **env: str) -> set[str]:
+def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("datasets", SUMMARIES):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+    def asked(run_spec: str, argv: tuple[str, ...] = ("helm-run", "-r", "x"), **env: str) -> set[str]:
         return {patch.name for patch in PATCHES if patch.is_asked_for({run_spec}, argv, env)}
 
     always = asked("pubmed_qa")
@@ -116,11 +121,15 @@ def test_a_run_takes_those_that_it_asks_for() -> None:
     assert asked("pubmed_qa", ("helm-run", "-c", "x")) - always == {"isolate_failing_entries"}
     assert asked("pubmed_qa", ("helm-run", "--run-entries", "x")) == always
     assert asked("pubmed_qa", EVAL_FACTORY_PINS="{}") - always == {"read_pinned_revisions"}
-    juries = {"ask_judges_in_parallel", "replace_missing_spacy_model", "replace_missing_summ_eval"}
-    juries |= {"leave_out_qafacteval", "leave_out_missing_weights"}
+    juries = {"ask_judges_in_parallel", "replace_missing_summ_eval"}
     assert asked("aci_bench") - always == juries
     assert asked("mtsamples_procedures") - always - juries == {"list_procedures_without_github"}
     assert asked("mtsamples_replicate") - always - juries == {"list_replicates_without_github"}
+    monkeypatch.setitem(sys.modules, "datasets", ModuleType("datasets"))
+    assert asked("pubmed_qa") - always == {"record_hub_revisions"}
+    monkeypatch.setitem(sys.modules, SUMMARIES, ModuleType(SUMMARIES))
+    of_summaries = {"replace_missing_spacy_model", "leave_out_qafacteval", "leave_out_missing_weights"}
+    assert asked("aci_bench") - always - juries == {"record_hub_revisions", *of_summaries}
 
 
 def test_reading_the_list_imports_nothing_of_helm() -> None:

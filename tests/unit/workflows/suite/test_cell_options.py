@@ -9,7 +9,7 @@ LIMITS = SharedLimitsSettings("/socket", {"model": "group"})
 
 
 def test_the_run_is_asked_what_the_spec_says() -> None:
-    assert options_of(CellSpec(1, "a", "b", "c")) == Options(own_process=True)
+    assert options_of(CellSpec(1, "a", "b", "c")) == Options()
     spec = CellSpec(1, "a", "b", "c", fresh=True, debug=True, probed=("model", "gpt"), limits=LIMITS)
-    asked = Options(fresh=True, debug=True, own_process=True, probed=frozenset({"gpt", "model"}), limits=LIMITS)
+    asked = Options(fresh=True, debug=True, probed=frozenset({"gpt", "model"}), limits=LIMITS)
     assert options_of(spec) == asked
