@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from functools import cache
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of
@@ -51,8 +52,13 @@ def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
         "runner_class": names.RUNNER_CLASS,
         **plan.evaluation.as_dict(),
     }
-    environment = Environment(undefined=StrictUndefined, autoescape=False, finalize=_quoted)
-    return shlex.split(environment.from_string(plan.evaluation.framework.defaults.command).render(values))
+    return shlex.split(_template(plan.evaluation.framework.defaults.command).render(values))
+
+
+@cache
+def _template(text: str) -> Template:
+    """Compiled once: every cell of a suite has the same."""
+    return Environment(undefined=StrictUndefined, autoescape=False, finalize=_quoted).from_string(text)
 
 
 def _quoted(value: object) -> str:
