@@ -31,6 +31,7 @@ TESTED_ELSEWHERE = {
     "demo/benchmark.py": "tests/integration/test_package_install.py",  # imports HELM
     "executors/server_guard.py": "tests/integration/executors/test_server_process.py",
     "helm/disguised_text.py": "tests/unit/helm/test_judge_output_injections.py",
+    "helm/programs.py": "tests/unit/helm/test_command.py",
     "helm_plugin/choice_scenario.py": "tests/integration/test_published_choices.py",  # imports HELM
     "helm_plugin/judge_prompts.py": "tests/helm/helm_plugin/test_jury_annotator.py",
     "helm_plugin/log_filter.py": "tests/integration/test_real_data.py",  # its import begins a helm-run
