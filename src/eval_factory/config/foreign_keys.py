@@ -16,7 +16,7 @@ ADAPTER = "target.api_endpoint.adapter_config"
 _USE_PROMPT, _PROMPT = f"{ADAPTER}.use_system_prompt", "custom_system_prompt"
 
 NO_EFFECT: Mapping[str, tuple[str, ...]] = {
-    "": ("pkg_name",),
+    "": ("pkg_name", "answers_kept_by"),
     "config": ("supported_endpoint_types", "required_capabilities"),
     "target.api_endpoint": ("stream",),
     ADAPTER: (

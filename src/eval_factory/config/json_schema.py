@@ -74,7 +74,7 @@ DESCRIPTIONS = {
     _JUDGE: "A jury of your own; the task's if not given.",
     f"{_JUDGE}.name": "What the judge is called in the result.",
     f"{_JUDGE}.model_id": "The judge's id at its endpoint.",
-    f"{_JUDGE}.url": "The judge's endpoint; the target's if not given.",
+    f"{_JUDGE}.url": "The judge's endpoint, or a list of servers of the same judge; the target's if not given.",
     f"{_JUDGE}.api_key": f"{_NAME_OF_A_KEY} holds the judge's key; null: send it none.",
     f"{_JUDGE}.oauth": "A service whose tokens the judge is asked with, instead of a key.",
     f"{_JUDGE}.use_nvcf": "true for the URL of an NVIDIA Cloud Function.",
@@ -101,7 +101,8 @@ DESCRIPTIONS = {
     f"{_EXTRA}.max_wall_s": "Seconds of one invocation, after which nothing more is asked.",
     "target": "The model that is evaluated.",
     _ENDPOINT: "An OpenAI-compatible endpoint.",
-    f"{_ENDPOINT}.url": "Base URL, or with /chat/completions; demo://baseline is embedded. Flag: --model_url.",
+    f"{_ENDPOINT}.url": "Base URL, or with /chat/completions; a list: several servers of the same model;"
+    " demo://baseline is embedded. Flag: --model_url.",
     f"{_ENDPOINT}.model_id": "The model's id at the endpoint. Flag: --model_id.",
     f"{_ENDPOINT}.type": "What kind of requests the endpoint takes.",
     f"{_ENDPOINT}.api_key": f"{_NAME_OF_A_KEY} holds the key, never the key; null: send none. Flag: --api_key_name.",
@@ -198,6 +199,8 @@ def _option(option: Schema, path: str, models: Mapping[str, Schema]) -> Schema:
     found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
     if found["type"] == "string" and (pattern := _pattern(name, path)):
         found["pattern"] = pattern
+    if name == "url" and found["type"] == "array":
+        found |= {"items": {"type": "string", "pattern": _pattern(name, path)}, "minItems": 1}
     if "$ref" in found.get("items", {}):
         model = models[found["items"]["$ref"].rpartition("/")[2]]
         found["items"] = {**_mapping(model, path, models, {}), "required": model["required"]}

@@ -15,7 +15,7 @@ from eval_factory.core.written_secrets import field_before, field_names_a_secret
 _TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
 _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"
 """Where a run config, and a suite, have them."""
-_PLACES_OF_URLS = re.compile(rf"{_TARGET}\.url|{_JUDGES}\[\d+\]\.url")
+_PLACES_OF_URLS = re.compile(rf"(?:{_TARGET}|{_JUDGES}\[\d+\])\.url(?:\[\d+\])?")
 _PAST_THE_HOST = re.compile(r"[^/:][/?#]")
 _PLACE_OF_FIELDS = re.compile(rf"{_TARGET}\.adapter_config\.params_to_add\.")
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")

@@ -27,6 +27,7 @@ from eval_factory.core.served_url import SERVED_SCHEME
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.user_paths import expanded
 from eval_factory.core.written_secrets import secret_field_of, secret_field_of_url
+from eval_factory.endpoint.openai_api import base_of, kind_of
 from eval_factory.tasks.choice_orders import MOST_ORDERS
 
 DEMO_SCHEME = "demo"
@@ -112,7 +113,44 @@ def _role(text: str) -> str:
 
 
 Role = Annotated[str, AfterValidator(_role)]
-Url = Annotated[str, AfterValidator(_endpoint_url)]
+
+
+def _servers(value: object) -> object:
+    """One URL, or several servers of the same model; a list of one is the one."""
+    if isinstance(value, str):
+        return _endpoint_url(value)
+    if not isinstance(value, list):
+        raise PydanticCustomError("string_type", "must be text")
+    if not value:
+        raise ValueError("is an empty list; it needs the URL of at least one server")
+    for number, url in enumerate(value, 1):
+        if not isinstance(url, str):
+            raise ValueError(f"must be a URL, or a list of URLs; number {number} of the list is none")
+        try:
+            _endpoint_url(url)
+        except ValueError as error:
+            raise ValueError(f"number {number} of the list {error}") from None
+    if len(value) > 1:
+        if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in value):
+            raise ValueError("a list holds http:// and https:// URLs only")
+        kinds = {kind for url in value if (kind := kind_of(url))}
+        if len(kinds) > 1:
+            raise ValueError(f"the list holds URLs of {' and '.join(sorted(kinds))}; all have to be of one kind")
+        twice = sorted({url for url in value if [base_of(other) for other in value].count(base_of(url)) > 1})
+        if twice:
+            raise ValueError(f"the list holds the same server twice: {' and '.join(twice)}")
+    return value[0] if len(value) == 1 else value
+
+
+Url = Annotated[str | list[str], BeforeValidator(_servers)]
+"""Of one server, or of several that serve the same model."""
+
+
+def urls_in(url: str | list[str] | None) -> tuple[str, ...]:
+    """The servers that a URL of a configuration stands for; none for none."""
+    return () if url is None else (url,) if isinstance(url, str) else tuple(url)
+
+
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
 Temperature = Annotated[Number, Field(ge=0.0, le=100.0)]
 TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
@@ -309,6 +347,11 @@ class ApiEndpoint(StrictModel):
     requests_per_minute: Positive | None
     tokens_per_minute: Positive | None
     adapter_config: AdapterConfig
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Of each server."""
+        return urls_in(self.url)
 
     @property
     def is_demo(self) -> bool:

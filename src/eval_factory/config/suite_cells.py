@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import task_named
-from eval_factory.config.model import DEMO_URLS
+from eval_factory.config.model import DEMO_URLS, urls_in
 from eval_factory.config.rules import BENCHMARK, prescribed_roles
 from eval_factory.config.suite_names import DEFAULT_VARIANT, name_with_variant
 from eval_factory.config.suite_parts import leaves, over
@@ -152,7 +152,7 @@ def limit_group_of(target: Mapping[str, Any]) -> str:
     """The name of the limits that a target shares: its own choice, or its endpoint's; a server's are its own."""
     if target.get("serve"):
         return f"server of {target['name']}"
-    return target.get("limit_group") or group_of_url(target["api_endpoint"]["url"])
+    return target.get("limit_group") or ", ".join(sorted(map(group_of_url, urls_in(target["api_endpoint"]["url"]))))
 
 
 def group_of_url(url: str) -> str:

@@ -17,7 +17,8 @@ from eval_factory.core.errors import PrerequisiteError
 
 SERVED_SCHEME = "served"
 SERVED_AT = "EVAL_FACTORY_SERVED_AT"
-"""The variable that says where the server is: `http://127.0.0.1:PORT`. Only the processes of its cells have it."""
+"""The variable that says where the servers are: `http://127.0.0.1:PORT`, with blanks between several of one model.
+Only the processes of their cells have it."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 30
 
@@ -34,18 +35,23 @@ def is_served(url: str) -> bool:
     return url.startswith(f"{SERVED_SCHEME}:")
 
 
-def reached(url: str, env: Mapping[str, str]) -> str:
-    """Where a URL is reached: the server's own address for `served://`, else the URL itself.
+def is_at_a_server(url: str, env: Mapping[str, str]) -> bool:
+    """Whether it is the address of a server that was started for this run."""
+    return url.startswith(tuple(env.get(SERVED_AT, "").split()))
+
+
+def reached(url: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Where a URL is reached: the servers' own addresses for `served://`, else the URL itself.
 
     Raises:
         PrerequisiteError: no server is there.
     """
     if not is_served(url):
-        return url
-    address = env.get(SERVED_AT)
-    if not address:
+        return (url,)
+    addresses = env.get(SERVED_AT, "").split()
+    if not addresses:
         raise PrerequisiteError(
             f"{url} is a model that its suite serves, and its server runs only while the suite does\n"
             "  run the suite: eval-factory run_suite --run_config suite_config.yml, in the suite's folder"
         )
-    return address + urlsplit(url).path
+    return tuple(address + urlsplit(url).path for address in addresses)

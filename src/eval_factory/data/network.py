@@ -21,7 +21,8 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""
     urls = []
     for endpoint in plan.endpoints:
-        urls.append(reached(endpoint.url, env) if env.get(SERVED_AT) else endpoint.url)
+        for url in endpoint.urls:
+            urls += reached(url, env) if env.get(SERVED_AT) else [url]
         if endpoint.oauth is not None:
             urls.append(env.get(variable_of(endpoint.oauth.service, "TOKEN_URL")) or endpoint.oauth.token_url or "")
         if endpoint.use_nvcf:

@@ -48,7 +48,7 @@ def connection_to(
     Raises:
         PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
     """
-    base = reached(filled(settings.url, env), env) if served_url is None else served_url
+    base = reached(filled(settings.urls[0], env), env)[0] if served_url is None else served_url
     url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
     return Connection(
         url=url,

@@ -29,7 +29,7 @@ class EndpointSettings:
     _: KW_ONLY
     role: str
     url: str
-    """As the user wrote it: `${NAME}` stands for the value of a variable, which no file may hold."""
+    """As the user wrote it: `${NAME}` stands for the value of a variable, which no file may hold. Answers are kept by it."""
     model_id: str
     endpoint_type: str
     """chat or completions."""
@@ -48,12 +48,19 @@ class EndpointSettings:
     """So many first requests that all fail stop the run, or the judge; 0: they never do."""
     oauth: OAuthSettings | None = None
     """Signs in with tokens in place of an API key."""
+    servers: tuple[str, ...] = ()
+    """URLs of all servers, where several serve this model; `url` is the name that they have together."""
     adapter: openai_api.Adapter
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where requests go."""
+        return self.servers or (self.url,)
 
     @property
     def secret_variables(self) -> list[str]:
         """Variables whose values the URL and the requests are to hold, and no file."""
-        return variables_in([self.url, self.adapter.params_to_add])
+        return variables_in([self.urls, self.adapter.params_to_add])
 
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
         """The fields of every request that hold secrets, filled in: they are sent, and kept nowhere.
@@ -79,6 +86,8 @@ class EndpointSettings:
         args: dict[str, Any] = {}
         for field in fields(EndpointSettings):
             value = getattr(self, field.name)
+            if field.name == "servers" and not value:
+                continue  # one server, as before there were several
             if isinstance(value, (OAuthSettings, openai_api.Adapter)):
                 value = dict(vars(value))
             args[field.name] = list(value) if isinstance(value, tuple) else value
@@ -94,6 +103,7 @@ class EndpointSettings:
         oauth = args.get("oauth")
         parts = {
             "key_names": tuple(args["key_names"]),
+            "servers": tuple(args.get("servers", ())),
             "oauth": None if oauth is None else OAuthSettings(**oauth),
             "adapter": openai_api.Adapter(**args["adapter"]),
         }

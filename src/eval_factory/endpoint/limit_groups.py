@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.openai_api import PATHS, request_url
+from eval_factory.endpoint.openai_api import base_of
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,8 @@ def limits_of(runs: Iterable[RunEndpoints]) -> LimitGroups:
 
 def _group_of(endpoint: EndpointSettings, model_group: str | None) -> str:
     if endpoint.role != MODEL_ROLE:
-        return f"judge {endpoint.model_id} at {_base(endpoint.url)}"
-    return model_group or _base(endpoint.url)
-
-
-def _base(url: str) -> str:
-    """The same for each way to write an address: as a base, with what is asked under it, with a slash at its end.
-
-    Capitals in a host's name say nothing; in the name of a variable (`${HOST}`) they do.
-    """
-    parts = urlsplit(request_url(url, "chat"))
-    host = parts.netloc if "$" in parts.netloc else parts.netloc.lower()
-    return urlunsplit(parts._replace(netloc=host, path=parts.path.removesuffix(PATHS["chat"])))
+        return f"judge {endpoint.model_id} at {base_of(endpoint.url)}"
+    return model_group or base_of(endpoint.url)
 
 
 def _smaller(one: LimitOf, other: LimitOf) -> LimitOf:

@@ -20,6 +20,7 @@ from eval_factory.endpoint.thinking import Split, split_thinking
 KEY_VERSION = 1
 CHAT = "chat"
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+"""The longer one first: it ends as the other does."""
 
 _NO_SAMPLING = frozenset({"model", "messages", "prompt"})
 
@@ -41,12 +42,24 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if not use_nvcf:
-        for known in sorted(PATHS.values(), key=len, reverse=True):
-            if path.endswith(known):
-                path = path[: -len(known)]
-                break
-        path += PATHS[endpoint_type]
+        path = path.removesuffix(PATHS.get(kind_of(url) or "", "")) + PATHS[endpoint_type]
     return urlunsplit(parts._replace(path=path))
+
+
+def kind_of(url: str) -> str | None:
+    """What a full URL says that is asked there: chat or completions. None: it is a base URL."""
+    path = urlsplit(url).path.rstrip("/")
+    return next((kind for kind, ending in PATHS.items() if path.endswith(ending)), None)
+
+
+def base_of(url: str) -> str:
+    """The same for each way to write an address: as a base, with what is asked under it, with a slash at its end.
+
+    Capitals in a host's name say nothing; in the name of a variable (`${HOST}`) they do.
+    """
+    parts = urlsplit(request_url(url, CHAT))
+    host = parts.netloc if "$" in parts.netloc else parts.netloc.lower()
+    return urlunsplit(parts._replace(netloc=host, path=parts.path.removesuffix(PATHS[CHAT])))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.served_url import SERVED_AT
+from eval_factory.core.served_url import is_at_a_server
 from eval_factory.endpoint import waiting
 from eval_factory.endpoint.http_answers import (
     CHUNK,
@@ -287,8 +287,7 @@ def proxy_from_environment(url: str) -> str | None:
     Raises:
         PrerequisiteError: it is another kind of proxy.
     """
-    served = os.environ.get(SERVED_AT)
-    if served and url.startswith(served):  # started on this machine for this run
+    if is_at_a_server(url, os.environ):
         return None
     given: str | None = select_proxy(url, get_environ_proxies(url))
     if not given:

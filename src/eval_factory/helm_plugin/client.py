@@ -109,7 +109,7 @@ class Endpoint:
         self._events, self._cache = session.events, session.cache
         for name in settings.secret_variables:
             session.redactor.learn(secret_in(os.environ, name) or "")
-        served = _served_url(reached(filled(settings.url, os.environ), os.environ))
+        served = _served_url(reached(filled(settings.urls[0], os.environ), os.environ)[0])
         self._secret_fields = settings.secret_fields(os.environ)
         """Sent in every request, and kept nowhere."""
         answered = self._cache.has_answers(settings.role, settings.model_id)

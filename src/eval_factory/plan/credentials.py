@@ -64,7 +64,7 @@ def credentials_of(
     keys = {name for endpoint in endpoints for name in (*endpoint.key_names, *endpoint.secret_variables)}
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
     report.found = {name: value or "" for name, value in values.items() if name in env and value != env[name]}
-    of_the_model = {origin_of(endpoint.url) for endpoint in endpoints if endpoint.role == MODEL_ROLE}
+    of_the_model = {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
     missing: list[EndpointSettings] = []
     credentials: _HelmCredentials | None = None
     for endpoint in endpoints:
@@ -84,7 +84,7 @@ def credentials_of(
             elif set(required) & set(endpoint.key_names):
                 missing.append(endpoint)
             else:
-                report.lines.append(f"{first} is not set: asking {endpoint.url} without a key")
+                report.lines.append(f"{first} is not set: asking {', '.join(endpoint.urls)} without a key")
             continue
         if name != first:
             report.lines.append(f"{first} is not set, setting to {name}")
@@ -188,7 +188,7 @@ class _HelmCredentials:
         deployments = self.values.get("deployments")
         quoted = {name.strip('"'): key for name, key in deployments.items()} if isinstance(deployments, Mapping) else {}
         candidates = [quoted.get(endpoint.model_id)]
-        if origin_of(endpoint.url) in of_the_model:
+        if set(map(origin_of, endpoint.urls)) <= set(of_the_model):
             organization = endpoint.model_id.partition("/")[0]
             candidates += [self.values.get(f"{organization}ApiKey"), self.values.get(_GENERAL_KEY)]
         return next((key for key in candidates if isinstance(key, str) and key), None)

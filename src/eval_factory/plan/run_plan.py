@@ -7,19 +7,22 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge
+from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge, urls_in
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
 from eval_factory.core.hosts import origin_of
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
+from eval_factory.plan.same_servers import SameServers, named, servers_before
 
 IDENTITY_VERSION = 1
+URL = "target.api_endpoint.url"
 SUITE = "eval-factory"
 """The one suite of an output folder: a folder holds one evaluation."""
 
@@ -78,7 +81,7 @@ CHANGES_RESULTS = frozenset(
         "config.params.extra.judges",  # but for JUDGE_RUNTIME_ONLY
         "config.params.extra.criteria_per_request",
         "config.params.extra.shuffle_choices",
-        "target.api_endpoint.url",
+        URL,
         "target.api_endpoint.model_id",
         "target.api_endpoint.type",
         "target.api_endpoint.adapter_config.use_nvcf",
@@ -126,6 +129,8 @@ class Plan:
     """Judges that HELM's own annotators name; they are asked through our client all the same."""
     scenario_arguments: Mapping[str, str | int]
     identity: str
+    servers_before: Mapping[str, SameServers]
+    """Of each role, in the folder's last run, where there were several, or are now."""
 
     @property
     def task_name(self) -> str:
@@ -136,8 +141,15 @@ class Plan:
         return (self.model, *self.judges, *self.prescribed)
 
 
-def make_plan(evaluation: Evaluation) -> Plan:
-    """The plan of an evaluation; nothing on disk is touched."""
+def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
+    """The plan of an evaluation; nothing on disk is touched.
+
+    Args:
+        rundir: where it was run, if not in the folder of its configuration.
+    """
+    rundir = rundir or RunDir(evaluation.output_dir.absolute())
+    before = servers_before(evaluation, rundir)
+    model = _model_endpoint(evaluation, before)
     extra = evaluation.run.config.params.extra
     declared = evaluation.task.helm.parameters
     arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)
@@ -148,12 +160,13 @@ def make_plan(evaluation: Evaluation) -> Plan:
             arguments[rule.helm_name or name] = value
     return Plan(
         evaluation=evaluation,
-        rundir=RunDir(evaluation.output_dir.absolute()),
-        model=_model_endpoint(evaluation),
-        judges=_judge_endpoints(evaluation),
-        prescribed=_prescribed_judges(evaluation),
+        rundir=rundir,
+        model=model,
+        judges=_judge_endpoints(evaluation, before),
+        prescribed=_prescribed_judges(evaluation, before),
         scenario_arguments=arguments,
-        identity=identity_of(evaluation),
+        identity=identity_of(evaluation, before),
+        servers_before=before,
     )
 
 
@@ -161,18 +174,20 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
     """A line for each endpoint: which variable's key is sent to which host."""
     lines = []
     for one in endpoints:
-        scheme, host = urlsplit(one.url)[:2]
         sent = f"OAuth token of {one.oauth.service}" if one.oauth is not None else " or else ".join(one.key_names)
-        lines.append(f"{one.role} at {scheme}://{host}: {sent or 'no key'}")
+        hosts = dict.fromkeys("{}://{}".format(*urlsplit(url)[:2]) for url in one.urls)
+        lines += [f"{one.role} at {host}: {sent or 'no key'}" for host in hosts]
     return lines
 
 
-def _model_endpoint(evaluation: Evaluation) -> EndpointPlan:
+def _model_endpoint(evaluation: Evaluation, before: Mapping[str, SameServers]) -> EndpointPlan:
     params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
+    url, servers = named(endpoint.urls, before.get(MODEL_ROLE))
     scenario_has_length = "max_length" in evaluation.task.helm.parameters
     return EndpointPlan(
         role=MODEL_ROLE,
-        url=endpoint.url,
+        url=url,
+        servers=servers,
         model_id=endpoint.model_id,
         endpoint_type=endpoint.type,
         key_names=_model_keys(endpoint),
@@ -203,11 +218,11 @@ def _adapter(evaluation: Evaluation, *, plain: bool) -> Adapter:
     return Adapter(**settings)
 
 
-def _judge_endpoints(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
+def _judge_endpoints(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:
     if not evaluation.task.helm.judges:
         return ()
     own = evaluation.run.config.params.extra.judges
-    return tuple(_judge_endpoint(evaluation, judge) for judge in own or _default_jury(evaluation))
+    return tuple(_judge_endpoint(evaluation, judge, before) for judge in own or _default_jury(evaluation))
 
 
 def _default_jury(evaluation: Evaluation) -> list[Judge]:
@@ -219,7 +234,7 @@ def _default_jury(evaluation: Evaluation) -> list[Judge]:
     ]
 
 
-def _prescribed_judges(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
+def _prescribed_judges(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:
     """At the target's URL with the default judge's key, unless one of `extra.judges` has the role's name."""
     extra = evaluation.run.config.params.extra
     own = {judge.name: judge for judge in extra.judges or []}
@@ -231,21 +246,23 @@ def _prescribed_judges(evaluation: Evaluation) -> tuple[EndpointPlan, ...]:
         if known is not None and known.model_id.rpartition("/")[2] == model:  # one of ours, by HELM's name of it
             model = known.model_id
         judge = own.get(role) or Judge(name=role, model_id=model, **key)
-        endpoints.append(replace(_judge_endpoint(evaluation, judge), helm_name=deployment))
+        endpoints.append(replace(_judge_endpoint(evaluation, judge, before), helm_name=deployment))
     return tuple(endpoints)
 
 
-def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
+def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, SameServers]) -> EndpointPlan:
     params, target = evaluation.run.config.params, evaluation.run.target.api_endpoint
-    url = judge.url or target.url
+    urls = urls_in(judge.url) or target.urls
+    url, servers = named(urls, before.get(judge.name))
     sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
     added = {name: value for name, value in sampling.items() if value is not None}
     return EndpointPlan(
         role=judge.name,
         url=url,
+        servers=servers,
         model_id=judge.model_id,
         endpoint_type=CHAT,
-        key_names=() if judge.oauth or url in DEMO_URLS else _judge_keys(judge, url, target),
+        key_names=() if judge.oauth or url in DEMO_URLS else _judge_keys(judge, urls, target),
         oauth=oauth_of(evaluation, judge.oauth) if judge.oauth else None,
         request_timeout=params.request_timeout,
         max_retries=params.max_retries,
@@ -258,10 +275,11 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge) -> EndpointPlan:
     )
 
 
-def _judge_keys(judge: Judge, url: str, target: ApiEndpoint) -> tuple[str, ...]:
-    """Its own variable, then the main key, which is never sent to another host than the target's; none after a null."""
+def _judge_keys(judge: Judge, urls: Iterable[str], target: ApiEndpoint) -> tuple[str, ...]:
+    """Its own variable, then the main key, which is never sent to a host that is none of the target's; none after a
+    null."""
     names = [judge.api_key]
-    if origin_of(url) == origin_of(target.url) and not judge.sends_no_key:
+    if set(map(origin_of, urls)) <= set(map(origin_of, target.urls)) and not judge.sends_no_key:
         names.append(target.api_key)
     return tuple(dict.fromkeys(name for name in names if name))
 
@@ -272,9 +290,10 @@ def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
     return OAuthSettings(service, known.token_url if known else None, known.scope if known else None)
 
 
-def identity_of(evaluation: Evaluation) -> str:
+def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = MappingProxyType({})) -> str:
     """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run."""
     leaves = {path: value for path, value in leaves_of(evaluation.as_dict()) if path not in RUNTIME_ONLY}
+    leaves[URL], _ = named(evaluation.run.target.api_endpoint.urls, before.get(MODEL_ROLE))
     leaves["config.type"] = evaluation.task.name
     if evaluation.task.helm.arguments:  # with paths made absolute
         leaves["helm.arguments"] = evaluation.task.helm.arguments
@@ -283,6 +302,9 @@ def identity_of(evaluation: Evaluation) -> str:
         judges: Any = {role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges}
     else:
         judges = [{name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY} for judge in own]
+        for judge in judges:
+            if judge["url"] is not None:
+                judge["url"], _ = named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
     for name in ("criteria_per_request", "shuffle_choices"):

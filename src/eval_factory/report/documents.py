@@ -213,14 +213,17 @@ def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> 
     }
 
 
-def run_config(config: Mapping[str, Any], command: str, framework_name: str, pkg_name: str) -> dict[str, Any]:
-    """The full merged configuration that is run."""
+def run_config(
+    config: Mapping[str, Any], command: str, framework_name: str, pkg_name: str, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The full merged configuration that is run. `more`: sections that few runs have."""
     return {
         "command": command,
         "framework_name": framework_name,
         "pkg_name": pkg_name,
         "config": config["config"],
         "target": config["target"],
+        **more,
     }
 
 

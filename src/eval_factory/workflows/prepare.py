@@ -12,6 +12,7 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import Plan
+from eval_factory.plan.same_servers import KEPT_BY, kept_by
 from eval_factory.report.documents import run_config, to_yaml
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.old_shards import take_in
@@ -51,6 +52,9 @@ def prepare(
     write_atomic(rundir.model_configs / names.SETTINGS, settings.file_text(), mode=PRIVATE)
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
-    document = run_config(config, context.redactor.text(shlex.join(argv)), info.name, info.pkg_name)
+    same = context.redactor.tree(kept_by(plan.endpoints, plan.servers_before))
+    document = run_config(
+        config, context.redactor.text(shlex.join(argv)), info.name, info.pkg_name, {KEPT_BY: same} if same else {}
+    )
     write_atomic(rundir.run_config, to_yaml(document))
     log.info("run %s: %s", plan.identity, shlex.join(argv))

@@ -25,6 +25,7 @@ from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.helm import names
 from eval_factory.helm.benchmark_file import jury_form_in
 from eval_factory.plan.run_plan import make_plan
+from eval_factory.plan.same_servers import KEPT_BY
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config, to_yaml
 from eval_factory.report.reader import StoredResult
@@ -190,7 +191,7 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         shadow = RunDir(Path(name))
         _mirror(rundir, shadow)
-        plan = replace(make_plan(evaluation), rundir=shadow)
+        plan = replace(make_plan(evaluation, rundir), rundir=shadow)
         yield _collected(rundir, shadow, stored, state, plan, missing)
 
 
@@ -253,7 +254,8 @@ def _collected(
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives a result that none can be: {error.message}") from error
     info = plan.evaluation.framework.framework
-    again = run_config(config, str(document.get("command", "")), info.name, info.pkg_name)
+    more = {KEPT_BY: document[KEPT_BY]} if KEPT_BY in document else {}
+    again = run_config(config, str(document.get("command", "")), info.name, info.pkg_name, more)
     write_atomic(shadow.run_config, to_yaml(again))
     return Recollected(shadow, result, plan.identity, tuple(notes))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 
+from eval_factory.config.model import urls_in
 from eval_factory.core.budget import Spending
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import MODEL_ROLE
@@ -37,16 +38,16 @@ def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
 def _has_answers(planned: PlannedCell) -> bool:
     """From where it is asked now: another URL may never have been there."""
     try:
-        return MODEL_ROLE in read_roles(planned.plan.rundir.cache_db) and _last_url(planned) == planned.plan.model.url
+        answered = MODEL_ROLE in read_roles(planned.plan.rundir.cache_db)
+        return answered and not _last_urls(planned).isdisjoint(planned.plan.model.urls)
     except sqlite3.Error:
         return False
 
 
-def _last_url(planned: PlannedCell) -> str | None:
-    """The endpoint of the cell's last run; None where nothing says it."""
+def _last_urls(planned: PlannedCell) -> frozenset[str]:
+    """The servers of the cell's last run; none where nothing says it."""
     try:
         last = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))
-        url: str | None = last["target"]["api_endpoint"]["url"]
+        return frozenset(urls_in(last["target"]["api_endpoint"]["url"]))
     except (OSError, YamlError, UnicodeDecodeError, KeyError, TypeError):
-        return None
-    return url
+        return frozenset()
