@@ -129,17 +129,21 @@ def _servers(value: object) -> object:
         try:
             _endpoint_url(url)
         except ValueError as error:
-            raise ValueError(f"number {number} of the list {error}") from None
-    if len(value) > 1:
-        if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in value):
-            raise ValueError("a list holds http:// and https:// URLs only")
-        kinds = {kind for url in value if (kind := kind_of(url))}
-        if len(kinds) > 1:
-            raise ValueError(f"the list holds URLs of {' and '.join(sorted(kinds))}; all have to be of one kind")
-        twice = sorted({url for url in value if [base_of(other) for other in value].count(base_of(url)) > 1})
-        if twice:
-            raise ValueError(f"the list holds the same server twice: {' and '.join(twice)}")
-    return value[0] if len(value) == 1 else value
+            raise ValueError(f"number {number} of the list: {error}") from None
+    return value[0] if len(value) == 1 else _of_one_kind(value)
+
+
+def _of_one_kind(urls: list[str]) -> list[str]:
+    if any(urlsplit(url).scheme in (DEMO_SCHEME, SERVED_SCHEME) for url in urls):
+        raise ValueError("a list of several holds http:// and https:// URLs only")
+    kinds = sorted({kind for url in urls if (kind := kind_of(url))})
+    if len(kinds) > 1:
+        raise ValueError(f"the list holds URLs of {' and '.join(kinds)}; all have to be of one kind")
+    bases = list(map(base_of, urls))
+    twice = [url for url, base in zip(urls, bases, strict=True) if bases.count(base) > 1]
+    if twice:
+        raise ValueError(f"the list holds the same server twice: {' and '.join(twice)}")
+    return urls
 
 
 Url = Annotated[str | list[str], BeforeValidator(_servers)]

@@ -293,6 +293,18 @@ UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True)
+class AskedServer:
+    """One of several servers of a model."""
+
+    url: str
+    """Without what stands behind its path."""
+    answers: int
+    """Of those that the result is made of."""
+    stated_models: Mapping[str, int]
+    """As those of `AskedEndpoint`."""
+
+
+@dataclass(frozen=True)
 class AskedEndpoint:
     """The evaluated model, or a judge: what was asked for, how, and what the answers of this result state."""
 
@@ -313,6 +325,8 @@ class AskedEndpoint:
     first_answer: str | None = None
     """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued, before `started_at`."""
     last_answer: str | None = None
+    servers: tuple[AskedServer, ...] | None = None
+    """Those that answered, by their URLs; None where there is one."""
 
     @property
     def days(self) -> int:

@@ -19,7 +19,7 @@ from eval_factory.plan.run_plan import Plan
 
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
     """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""
-    urls = []
+    urls: list[str] = []
     for endpoint in plan.endpoints:
         for url in endpoint.urls:
             urls += reached(url, env) if env.get(SERVED_AT) else [url]

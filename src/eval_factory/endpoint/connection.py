@@ -20,7 +20,7 @@ from eval_factory.endpoint.transport import Transport
 
 @dataclass(frozen=True)
 class Connection:
-    """The way to one endpoint, for any number of threads."""
+    """The way to one server, for any number of threads."""
 
     url: str
     """The address that requests are sent to."""
@@ -29,6 +29,8 @@ class Connection:
     messages: StopMessages
     redactor: Redactor
     """Knows the endpoint's key or tokens."""
+    name: str = ""
+    """The server's URL as the configuration has it."""
 
 
 def connection_to(
@@ -39,7 +41,7 @@ def connection_to(
     say: Callable[[str], None],
     served_url: str | None = None,
 ) -> Connection:
-    """The connection that the settings describe.
+    """The connection to the one server that the settings describe, or to the first of them.
 
     Args:
         say: is told how a sign-in goes, and what is odd about answers.
@@ -48,12 +50,34 @@ def connection_to(
     Raises:
         PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
     """
-    base = reached(filled(settings.urls[0], env), env)[0] if served_url is None else served_url
-    url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
-    return Connection(
-        url=url,
-        transport=Transport(base, timeout_s=settings.request_timeout, connections=settings.parallelism, say=say),
-        sign_in=sign_in(settings, env=env, redactor=redactor, say=say),
-        messages=messages_of(settings, redactor.text(url), env),
-        redactor=redactor,
-    )
+    return connections_to(settings, env=env, redactor=redactor, say=say, served_url=served_url)[0]
+
+
+def connections_to(
+    settings: EndpointSettings,
+    *,
+    env: Mapping[str, str],
+    redactor: Redactor,
+    say: Callable[[str], None],
+    served_url: str | None = None,
+) -> tuple[Connection, ...]:
+    """A connection to each server, with one sign-in for all. Arguments and errors as those of `connection_to`."""
+    signed = sign_in(settings, env=env, redactor=redactor, say=say)
+    made = []
+    for configured in settings.urls:
+        bases = reached(filled(configured, env), env) if served_url is None else (served_url,)
+        for base in bases:
+            url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
+            made.append(
+                Connection(
+                    url=url,
+                    transport=Transport(
+                        base, timeout_s=settings.request_timeout, connections=settings.parallelism, say=say
+                    ),
+                    sign_in=signed,
+                    messages=messages_of(settings, redactor.text(url), env),
+                    redactor=redactor,
+                    name=configured if len(bases) == 1 else base,
+                )
+            )
+    return tuple(made)

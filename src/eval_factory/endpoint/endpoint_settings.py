@@ -29,7 +29,8 @@ class EndpointSettings:
     _: KW_ONLY
     role: str
     url: str
-    """As the user wrote it: `${NAME}` stands for the value of a variable, which no file may hold. Answers are kept by it."""
+    """As the user wrote it: `${NAME}` stands for the value of a variable, which no file may hold. Answers are kept by
+    it."""
     model_id: str
     endpoint_type: str
     """chat or completions."""

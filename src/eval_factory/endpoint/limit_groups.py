@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -27,6 +27,8 @@ class RunEndpoints:
     endpoints: Sequence[EndpointSettings]
     model_group: str | None = None
     """The name of the limits that its model shares; None: the address names them."""
+    model_servers: int | None = None
+    """How many servers its model has, where the URLs do not say."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,31 @@ def limits_of(runs: Iterable[RunEndpoints]) -> LimitGroups:
     for run in runs:
         groups = {}
         for endpoint in run.endpoints:
-            name = groups[endpoint.role] = _group_of(endpoint, run.model_group)
             own = LimitOf(endpoint.parallelism, endpoint.requests_per_minute, endpoint.tokens_per_minute)
-            limits[name] = _smaller(limits[name], own) if name in limits else own
+            for role, name, limit in _limits_of(endpoint, run, own):
+                groups[role] = name
+                limits[name] = _smaller(limits[name], limit) if name in limits else limit
         of_runs.append(groups)
     return LimitGroups(limits, tuple(of_runs))
 
 
-def _group_of(endpoint: EndpointSettings, model_group: str | None) -> str:
-    if endpoint.role != MODEL_ROLE:
-        return f"judge {endpoint.model_id} at {base_of(endpoint.url)}"
-    return model_group or base_of(endpoint.url)
+def limit_names(role: str, servers: int) -> list[str]:
+    """What the limits of an endpoint are called: of all its servers together, then of each where it has several."""
+    return [role, *(f"{role} at server {number}" for number in range(1, servers + 1) if servers > 1)]
+
+
+def _limits_of(endpoint: EndpointSettings, run: RunEndpoints, own: LimitOf) -> Iterator[tuple[str, str, LimitOf]]:
+    """`limit_names` -> the name of the group, and its limits: `parallelism` is that of all servers together, what is
+    allowed a minute that of each."""
+    is_model = endpoint.role == MODEL_ROLE
+    whose = "" if is_model else f"judge {endpoint.model_id} at "
+    bases = [f"{whose}{base_of(url)}" for url in endpoint.urls]
+    group = (run.model_group if is_model else None) or ", ".join(sorted(bases))
+    if is_model and run.model_servers is not None and run.model_servers > 1:
+        bases = [f"{group}: server {number}" for number in range(1, run.model_servers + 1)]
+    together, *each = limit_names(endpoint.role, len(bases))
+    yield together, group, replace(own, requests_per_minute=None, tokens_per_minute=None) if each else own
+    yield from ((name, base, own) for name, base in zip(each, bases, strict=bool(each)))
 
 
 def _smaller(one: LimitOf, other: LimitOf) -> LimitOf:

@@ -63,6 +63,9 @@ SELECT COALESCE(SUM(seconds), 0) FROM (
     FROM attempts WHERE run_id != ? GROUP BY run_id
 )
 """
+_SERVERS = "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
+"""Only in the file of a run that asked several servers of one model."""
+
 _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
 
@@ -158,8 +161,13 @@ class ResponseCache:
         """How long the earlier runs asked, each from its first request to its last answer."""
         return float(self._reader().execute(_SECONDS_BEFORE, (self._run_id,)).fetchone()[0])
 
-    def save(self, answer: Answer, attempt: Attempt, changed: RequestChanges | None = None) -> None:
-        """Keep an answer, and with which changes its request was answered; returns when it is committed."""
+    def save(
+        self, answer: Answer, attempt: Attempt, changed: RequestChanges | None = None, server: str | None = None
+    ) -> None:
+        """Keep an answer, and with which changes its request was answered; returns when it is committed.
+
+        `server`: the URL of the one that answered, where there are several.
+        """
         statement = (
             "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
@@ -176,6 +184,8 @@ class ResponseCache:
         if changed is not None:
             row = (changed.url, changed.model_id, json.dumps(dict(changed.changes), sort_keys=True))
             statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
+        if server is not None:
+            statements += [(_SERVERS, ()), ("INSERT OR REPLACE INTO answered_at VALUES (?, ?)", (answer.key, server))]
         self._writer.commit(statements)
         self._keys.add(answer.key)
 
@@ -324,6 +334,14 @@ def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | No
     """Each way in which requests to this endpoint and model were changed; `openai_api.request_keys` takes them."""
     query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
     return [json.loads(row["changes"]) for row in _rows(path, query, url=url, model_id=model_id)]
+
+
+def read_servers(path: Path) -> dict[str, str]:
+    """Key of an answer -> URL of the server that gave it, where there were several."""
+    there = _rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'")
+    if next(there, None) is None:
+        return {}
+    return {row["key"]: row["server"] for row in _rows(path, "SELECT key, server FROM answered_at")}
 
 
 def read_answers_by_role(path: Path) -> dict[str, Iterator[dict[str, Any]]]:

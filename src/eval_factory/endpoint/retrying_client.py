@@ -35,8 +35,10 @@ from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
 from eval_factory.endpoint.rate_limits import Patience, asked_pause
 from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
+from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
-from eval_factory.endpoint.transport import MAX_MALFORMED, PROXY_LOGIN, Reply, TransportError
+from eval_factory.endpoint.stop_messages import messages_together
+from eval_factory.endpoint.transport import MAX_MALFORMED, PROXY_LOGIN, Reply, Transport, TransportError
 from eval_factory.endpoint.unsupported_params import Changes, UnsupportedParams, changes_asked_for
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
@@ -76,6 +78,8 @@ class Answered:
     latency_s: float
     changes: Changes
     """How the body was changed, for the endpoint to take it."""
+    server: str
+    """The URL of the server that answered, as the configuration has it."""
 
 
 class _Tries:
@@ -87,6 +91,12 @@ class _Tries:
         self._silent_since: float | None = None
         self._too_many_since: float | None = None
         self._malformed = 0
+        self._moves = 0
+
+    def may_move(self, most: int) -> bool:
+        """Whether a server that is lost costs no retry: once for each of the others."""
+        self._moves += 1
+        return self._moves <= most
 
     def pause_after(self, error: TransientFailure, *, bridge: bool, patience: Patience | None) -> float | None:
         """Seconds to the next try; None where there is none.
@@ -140,12 +150,12 @@ class _Refusals:
 
 
 class RetryingClient:
-    """Asks one endpoint; safe among threads."""
+    """Asks one endpoint, be it one server or several; safe among threads."""
 
     def __init__(
         self,
         settings: EndpointSettings,
-        connection: Connection,
+        servers: Servers | Connection,
         *,
         first: FirstRequests | None = None,
         patience: Patience | None = None,
@@ -155,6 +165,7 @@ class RetryingClient:
     ) -> None:
         """
         Args:
+            servers: a connection alone is one server, of which the last arguments speak.
             purse: is asked before each request that is sent; None: there is no limit.
             first: what stops the run where the first requests all fail; None: nothing does.
             patience: for how long a 429 costs no retry; None: for no time.
@@ -162,9 +173,15 @@ class RetryingClient:
             admission: lets requests through; None: within the settings' own limits, for this client alone.
         """
         parallelism = settings.parallelism
-        self._connection, self._transport, self._messages = connection, connection.transport, connection.messages
-        self._redactor, self._use_nvcf = connection.redactor, settings.use_nvcf
-        self._reader = ReplyReader(connection.redactor, settings.endpoint_type)
+        if isinstance(servers, Connection):
+            own = admission or LocalAdmission(settings)
+            one = Server(servers, own, parallelism=parallelism, patience=patience, has_answered=has_answered)
+            servers = Servers([one])
+        connections = [server.connection for server in servers.all]
+        self._servers, self._messages = servers, messages_together([one.messages for one in connections])
+        self._redactor, self._use_nvcf = connections[0].redactor, settings.use_nvcf
+        self._timeout_s = connections[0].transport.timeout_s
+        self._reader = ReplyReader(self._redactor, settings.endpoint_type)
         self._retries = Retry(
             total=settings.max_retries,
             backoff_factor=BACKOFF_FACTOR_S,
@@ -172,11 +189,8 @@ class RetryingClient:
             backoff_max=BACKOFF_MAX_S,
             allowed_methods=None,
         )
-        self._admission = admission or LocalAdmission(settings)
         self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=parallelism)
-        self._first, self._patience = first or FirstRequests(0), patience
-        self._has_answered, self._purse = has_answered, purse
-        self._refusals = 0
+        self._first, self._purse = first or FirstRequests(0), purse
         self._most_refusals = max(REFUSALS_IN_A_ROW, 2 * parallelism)
         self._lock = threading.Lock()
         self._unusable: EndpointUnusable | None = None
@@ -210,24 +224,26 @@ class RetryingClient:
         with self._lock:
             self._unusable = self._unusable or unusable
         self._stop.set()
-        self._admission.stop()
+        self._servers.stop()
 
     def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         tries: _Tries | None = None
         attempt = 1
         own_changes: dict[str, str | None] = {}
+        avoid: Server | None = None
         while True:
             started, clock = time.time(), time.perf_counter()
+            turn = self._servers.turn(avoid)
             try:
-                with self._admission.slot() as slot:
+                with turn:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    answer, changes = self._attempt(body, own_changes, slot, _Refusals(note, attempt, started))
+                    answer, changes = self._attempt(body, own_changes, turn, _Refusals(note, attempt, started))
             except TransientFailure as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
                 tries = tries or _Tries(self._retries)
-                pause = tries.pause_after(error, bridge=self._has_answered, patience=self._patience)
+                pause, avoid = self._pause_after(error, tries, turn, latency), turn.server
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
             except RequestFailed as refused:
@@ -235,8 +251,9 @@ class RetryingClient:
                 raise
             else:
                 latency = time.perf_counter() - clock
-                self._note_answer()
-                return Answered(answer, attempt, started, latency, changes)
+                self._servers.answered(turn.server)
+                self._first.answered()
+                return Answered(answer, attempt, started, latency, changes, turn.server.connection.name)
             # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
             if outage:
                 raise EndpointGone(self._outage_message(str(failed)))
@@ -245,11 +262,14 @@ class RetryingClient:
             attempt += 1
             waiting.elsewhere(self._stop.wait, pause)
 
-    def _note_answer(self) -> None:
-        self._has_answered, self._refusals = True, 0
-        self._first.answered()
-        if self._patience is not None:
-            self._patience.answered()
+    def _pause_after(self, error: TransientFailure, tries: _Tries, turn: Turn, latency: float) -> float | None:
+        """Seconds to the next try, at once where another server is well; None where there is none."""
+        elsewhere = not error.stray and self._servers.failed(turn.server, turn.since, _asked(error.headers))
+        lost = error.silent and latency < self._timeout_s
+        if elsewhere and lost and tries.may_move(self._servers.most_moves):
+            return 0.0
+        pause = tries.pause_after(error, bridge=self._servers.has_answered, patience=turn.server.patience)
+        return 0.0 if elsewhere and pause is not None else pause
 
     def _raise_if_stopped(self) -> None:
         if self._unusable is not None:
@@ -257,15 +277,15 @@ class RetryingClient:
 
     def _is_outage(self, error: TransientFailure, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
-        if error.unreachable and not self._has_answered:
+        if error.unreachable and not self._servers.has_answered:
             return last
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
     def _outage_message(self, error: str) -> str:
-        return self._messages.outage(error) if self._has_answered else self._messages.unreachable(error)
+        return self._messages.outage(error) if self._servers.has_answered else self._messages.unreachable(error)
 
     def _attempt(
-        self, body: Mapping[str, Any], own_changes: dict[str, str | None], slot: float, refusals: _Refusals
+        self, body: Mapping[str, Any], own_changes: dict[str, str | None], turn: Turn, refusals: _Refusals
     ) -> tuple[openai_api.Completion, Changes]:
         """One attempt; more than one request only where the endpoint refuses a parameter and is asked without it.
 
@@ -275,9 +295,9 @@ class RetryingClient:
         while True:
             changes = {**self._unsupported.changes_for(body), **own_changes}
             sent = openai_api.changed(body, changes) if changes else body
-            reply = self._send(sent, refusals)
+            reply = self._send(sent, turn.server, refusals)
             try:
-                answer = self._usable(reply, sent, slot)
+                answer = self._usable(reply, sent, turn)
             except ParamUnsupported as error:
                 refusals.tell(reply.status)
                 own_changes.update(error.changes)
@@ -291,13 +311,14 @@ class RetryingClient:
                 self._unsupported.learn(own_changes)
             return answer, changes
 
-    def _send(self, body: Mapping[str, Any], refusals: _Refusals) -> Reply:
+    def _send(self, body: Mapping[str, Any], server: Server, refusals: _Refusals) -> Reply:
+        sign_in = server.connection.sign_in
         try:
-            authorization = self._connection.sign_in.header()
-            reply = self._signed(body, authorization)
-            if reply.status == 401 and self._connection.sign_in.renew(authorization):
+            authorization = sign_in.header()
+            reply = self._signed(body, server, authorization)
+            if reply.status == 401 and sign_in.renew(authorization):
                 refusals.tell(reply.status)
-                reply = self._signed(body, self._connection.sign_in.header())
+                reply = self._signed(body, server, sign_in.header())
             self._outage.received()
             return reply
         except SignInError as error:
@@ -307,26 +328,27 @@ class RetryingClient:
                 self._outage.received()
             raise TransientFailure(str(error), None, {}, **vars(error)) from error
 
-    def _signed(self, body: Mapping[str, Any], authorization: str | None) -> Reply:
+    def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
+        connection = server.connection
         headers = {"Authorization": authorization} if authorization else {}
         if self._use_nvcf:
-            hold = min(NVCF_LONGEST_HOLD_S, self._transport.timeout_s / 2)  # it answers 202 before we hang up
+            hold = min(NVCF_LONGEST_HOLD_S, self._timeout_s / 2)  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
-        self._admission.wait_for_rate(body)
+        server.admission.wait_for_rate(body)
         self._raise_if_stopped()
         if self._purse is not None and (limit := self._purse.begin()) is not None:
             raise LimitReached(limit)
-        reply = self._transport.post(self._connection.url, body, headers)
-        return self._polled(reply, headers) if self._use_nvcf else reply
+        reply = connection.transport.post(connection.url, body, headers)
+        return self._polled(reply, headers, connection.transport) if self._use_nvcf else reply
 
-    def _polled(self, reply: Reply, headers: Mapping[str, str]) -> Reply:
+    def _polled(self, reply: Reply, headers: Mapping[str, str], transport: Transport) -> Reply:
         """A cloud function answers 202 while it works; its status address has the answer later.
 
         POST and polls together are one attempt, and have its time. A poll that fails is no new attempt: the function
         works on, and a new one would be paid for again.
         """
         status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
-        deadline, pause = time.monotonic() + self._transport.timeout_s, NVCF_FIRST_PAUSE_S
+        deadline, pause = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S
         if reply.status != 202:
             return reply
         held = reply.headers.get("NVCF-REQID")
@@ -335,16 +357,14 @@ class RetryingClient:
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
             self._raise_if_stopped()
             if time.monotonic() + pause > deadline:
-                raise TransientFailure(
-                    f"the cloud function gave no answer within {self._transport.timeout_s:g} s", 202, {}
-                )
+                raise TransientFailure(f"the cloud function gave no answer within {self._timeout_s:g} s", 202, {})
             waiting.elsewhere(self._stop.wait, pause)
             pause = min(2 * pause, NVCF_LONGEST_PAUSE_S)
             with contextlib.suppress(TransportError):
-                reply = self._transport.get(f"{status_url}/{held}", headers)
+                reply = transport.get(f"{status_url}/{held}", headers)
         return reply
 
-    def _usable(self, reply: Reply, sent: Mapping[str, Any], slot: float) -> openai_api.Completion:
+    def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
         if 200 <= reply.status < 300:
             try:
                 return self._reader.answer(reply, sent)
@@ -353,31 +373,31 @@ class RetryingClient:
                     raise RequestFailed(HELD_BACK, 202) from error
                 told = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
                 raise TransientFailure(told, reply.status, {}) from error
-        text = self._reader.said(reply, sent)
+        text, messages = self._reader.said(reply, sent), turn.server.connection.messages
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
-                self._admission.too_many(slot, _asked(reply.headers))
+                self._servers.too_many(turn, _asked(reply.headers))
             named = " (rate limit)" if reply.status == 429 else ""
             message = f"HTTP {reply.status}{named}: {text}"
             raise TransientFailure(message, reply.status, reply.headers, said=text)
         if reply.status == PROXY_LOGIN:
-            raise EndpointUnusable(self._messages.proxy_login(PROXY_LOGIN, self._connection.url))
-        if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status):
-            raise EndpointUnusable(self._messages.refused(reply.status, text))
+            raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.connection.url))
+        if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status, turn.server):
+            raise EndpointUnusable(messages.refused(reply.status, text))
         if 300 <= reply.status < 400:
-            raise EndpointUnusable(self._messages.moved(reply.status))
+            raise EndpointUnusable(messages.moved(reply.status))
         changes = changes_asked_for(self._reader.shown(reply)[:ERROR_TEXT_LIMIT], sent) if reply.status == 400 else {}
         if changes:
             raise ParamUnsupported(changes)
         raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, text)
 
-    def _is_of_a_prompt(self, status: int) -> bool:
+    def _is_of_a_prompt(self, status: int, server: Server) -> bool:
         """Whether a refusal costs its instance only."""
-        if status not in OF_A_PROMPT or not self._has_answered:
+        if status not in OF_A_PROMPT or not server.has_answered:
             return False
         with self._lock:
-            self._refusals += 1
-            return self._refusals < self._most_refusals
+            server.refusals += 1
+            return server.refusals < self._most_refusals
 
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:

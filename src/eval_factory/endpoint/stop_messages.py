@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.failure_causes import Causes, line_of
@@ -78,7 +78,8 @@ class StopMessages:
 
     def outage(self, error: str) -> str:
         kept = "what was answered is kept: the same command goes on"
-        return self._of_role(f"{self.url} no longer answers: {error}\n  {kept}")
+        answers = "answer" if len(self.settings.urls) > 1 else "answers"
+        return self._of_role(f"{self.url} no longer {answers}: {error}\n  {kept}")
 
     def no_token(self, error: str) -> str:
         return self._of_role(error)
@@ -117,6 +118,11 @@ class StopMessages:
         if path.strip("/"):
             return ""
         return f"; most servers answer under /v1: {urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
+
+
+def messages_together(messages: Sequence[StopMessages]) -> StopMessages:
+    """What is told of all servers of an endpoint."""
+    return replace(messages[0], url=_listed([one.url for one in messages]))
 
 
 def _listed(names: Sequence[str]) -> str:

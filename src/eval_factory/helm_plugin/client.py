@@ -28,18 +28,17 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.hosts import place_of
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import filled, secret_in
-from eval_factory.core.served_url import reached
+from eval_factory.core.secrets import secret_in
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import openai_api, waiting
-from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.connection import connections_to
 from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.json_body import JsonBody
-from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
+from eval_factory.endpoint.servers import servers_at
 from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
@@ -109,21 +108,25 @@ class Endpoint:
         self._events, self._cache = session.events, session.cache
         for name in settings.secret_variables:
             session.redactor.learn(secret_in(os.environ, name) or "")
-        served = _served_url(reached(filled(settings.urls[0], os.environ), os.environ)[0])
+        served = _demo_url() if settings.url.startswith("demo:") else None
         self._secret_fields = settings.secret_fields(os.environ)
         """Sent in every request, and kept nowhere."""
         answered = self._cache.has_answers(settings.role, settings.model_id)
         self._variants: list[Changes] = list(read_changes(self._cache.path, settings.url, settings.model_id))
         """The changes with which requests were answered that the endpoint refused as they were."""
+        connections = connections_to(settings, env=os.environ, redactor=session.redactor, say=_say, served_url=served)
         self._client = RetryingClient(
             settings,
-            connection_to(settings, env=os.environ, redactor=session.redactor, say=_say, served_url=served),
+            servers_at(
+                connections,
+                settings,
+                shared=None if session.limits is None else session.limits.admission,
+                has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
+            ),
             first=FirstRequests(settings.stop_after_failures, answered=answered),
-            patience=Patience(),
-            has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
-            admission=None if session.limits is None else session.limits.admission(settings.role),
             purse=session.spending,
         )
+        self._has_several = len(connections) > 1
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply] | None] = {}
         """None: nobody waits for the answer beside the thread that asks."""
@@ -280,6 +283,7 @@ class Endpoint:
                 *answered.completion.tokens,
             ),
             changed,
+            answered.server if self._has_several else None,
         )
         self._session.spending.answered(self._role, asked.body, answered.completion)
         with self._lock:
@@ -386,11 +390,9 @@ _demo_lock = threading.Lock()
 _demo_server: DemoServer | None = None
 
 
-def _served_url(url: str) -> str:
-    """The URL itself, or the address of the embedded endpoint, started at first use and ended with the process."""
+def _demo_url() -> str:
+    """The address of the embedded endpoint, started at first use and ended with the process."""
     global _demo_server
-    if not url.startswith("demo:"):
-        return url
     with _demo_lock:
         if _demo_server is None:
             _demo_server = DemoServer().__enter__()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
+from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.failure_causes import shortened
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.endpoint.admission import Admission
-from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.connection import connections_to
 from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
@@ -22,6 +22,7 @@ PROMPT = "ping"
 TIMEOUT_S = 10.0
 FEW_TOKENS, MORE_TOKENS = 1, 512
 """One is the cheapest; models that think first, and gateways that have a least number, refuse so few."""
+OTHERS = "the other servers answer: without this URL in the list, the run goes on with them and what they answered"
 STATUSES_OF_A_BODY = frozenset({400, 422})
 
 _OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
@@ -34,24 +35,43 @@ def probe(
     say: Callable[[str], None],
     admission: Admission | None = None,
 ) -> str | None:
-    """Ask for one token. Returns a warning where no answer came, but may later: the endpoint is slow or busy.
+    """Ask each server for one token. Returns a warning where no answer came, but may later: it is slow or busy.
 
     `say` is told how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
 
     Raises:
         PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
-            that another try cannot change.
+            that another try cannot change. Of several servers, each has to answer: one that does not is more likely
+            a slip of the keyboard than an outage.
     """
     settings = replace(
         endpoint, request_timeout=min(TIMEOUT_S, endpoint.request_timeout), max_retries=0, parallelism=1,
         requests_per_minute=None, tokens_per_minute=None,
     )  # fmt: skip
-    connection = connection_to(settings, env=env, redactor=redactor, say=say)
-    client = RetryingClient(settings, connection, admission=admission)
-    failure = _failure_of(client, _body(settings, env, FEW_TOKENS))
-    if failure is not None and failure.status in STATUSES_OF_A_BODY:
-        failure = _failure_of(client, _body(settings, env, MORE_TOKENS))
-    return None if failure is None else _warning_of(failure, connection.messages, endpoint)
+    connections = connections_to(settings, env=env, redactor=redactor, say=say)
+    warnings, errors = [], []
+    for connection in connections:
+        try:
+            client = RetryingClient(settings, connection, admission=admission)
+            failure = _failure_of(client, _body(settings, env, FEW_TOKENS))
+            if failure is not None and failure.status in STATUSES_OF_A_BODY:
+                failure = _failure_of(client, _body(settings, env, MORE_TOKENS))
+            if failure is not None:
+                where = f"{connection.messages.url}: " if len(connections) > 1 else ""
+                warnings.append(where + _warning_of(failure, connection.messages, endpoint))
+        except PrerequisiteError as error:
+            errors.append(error)
+    if errors:
+        raise _together(errors, len(connections))
+    return "\n".join(warnings) or None
+
+
+def _together(errors: Sequence[PrerequisiteError], servers: int) -> PrerequisiteError:
+    """One error for all; of several servers, what to do with one that is gone for good."""
+    refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
+    told = "\n".join(map(str, errors))
+    hint = "" if servers == len(errors) else f"\n  {OTHERS}"
+    return errors[0] if servers == 1 else type((refused or errors)[0])(f"{told}{hint}")
 
 
 def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFailed | None:

@@ -7,7 +7,7 @@ another order, with one more or one less, is the same target, and so is a single
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
@@ -39,7 +39,7 @@ class SameServers:
 def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
     """Role -> the servers of the folder's last run; nothing where neither this run nor that one has several."""
     endpoint, judges = evaluation.run.target.api_endpoint, evaluation.run.config.params.extra.judges or []
-    several = any(len(urls_in(one.url)) > 1 for one in (endpoint, *judges))
+    several = any(len(urls_in(url)) > 1 for url in (endpoint.url, *(judge.url for judge in judges)))
     try:
         text = rundir.run_config.read_text(encoding="utf-8")
         if not several and f"\n{KEPT_BY}:" not in text:
@@ -49,9 +49,8 @@ def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServ
             return {role: SameServers(one["url"], tuple(one["servers"])) for role, one in document[KEPT_BY].items()}
         roles = [MODEL_ROLE, *evaluation.task.helm.judges, *evaluation.task.helm.prescribed_judges]
         asked = urls_in(document["target"]["api_endpoint"]["url"])
-        own = {
-            judge["name"]: urls_in(judge.get("url")) for judge in document["config"]["params"]["extra"]["judges"] or ()
-        }
+        judges_before = document["config"]["params"]["extra"]["judges"] or ()
+        own = {judge["name"]: urls_in(judge.get("url")) for judge in judges_before}
         before = {**dict.fromkeys((*roles, *own), asked), **{role: urls for role, urls in own.items() if urls}}
         return {role: SameServers(urls[0], urls) for role, urls in before.items()}
     except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
@@ -66,12 +65,10 @@ def named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[s
 
 def kept_by(endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]) -> dict[str, Any]:
     """The section of run_config.yml; empty where each endpoint is one server, as it always was."""
-    several = {one.role: one for one in endpoints if one.servers}
-    earlier = {
-        role: before[role].servers for role, one in several.items() if role in before and before[role].url == one.url
-    }
-    found = {
-        role: SameServers(one.url, tuple(dict.fromkeys((*earlier.get(role, ()), *one.urls))))
-        for role, one in several.items()
-    }
-    return {role: {**asdict(same), "servers": list(same.servers)} for role, same in found.items()}
+    found = {}
+    for one in endpoints:
+        if one.servers:
+            known = before.get(one.role)
+            earlier = known.servers if known is not None and known.url == one.url else ()
+            found[one.role] = {"url": one.url, "servers": list(dict.fromkeys((*earlier, *one.urls)))}
+    return found

@@ -163,7 +163,11 @@ def _clinicians(result: TaskResult) -> dict[str, Any]:
 
 
 def _provenance(record: Provenance) -> dict[str, Any]:
-    written: dict[str, Any] = laid_out(without_nulls(asdict(record)))
+    told = without_nulls(asdict(record))
+    for asked in told["endpoints"].values():
+        if asked["servers"] is None:  # there is one, as there was before there could be several
+            del asked["servers"]
+    written: dict[str, Any] = laid_out(told)
     return written
 
 
@@ -214,7 +218,7 @@ def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> 
 
 
 def run_config(
-    config: Mapping[str, Any], command: str, framework_name: str, pkg_name: str, more: Mapping[str, Any]
+    config: Mapping[str, Any], command: str, framework_name: str, pkg_name: str, more: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The full merged configuration that is run. `more`: sections that few runs have."""
     return {
@@ -223,7 +227,7 @@ def run_config(
         "pkg_name": pkg_name,
         "config": config["config"],
         "target": config["target"],
-        **more,
+        **(more or {}),
     }
 
 

@@ -74,7 +74,9 @@ def collect(
     main_split = run.main_split(entry.main_split)
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, main_split))
     corrections = Corrections.of(plan, metrics)
-    stated = StatedModels(plan.endpoints, response_cache.used_keys(plan.rundir.cache_db, run_id))
+    cache_db = plan.rundir.cache_db
+    servers = response_cache.read_servers(cache_db)
+    stated = StatedModels(plan.endpoints, response_cache.used_keys(cache_db, run_id), servers)
     answers = KeptAnswers.of(plan, stated.add)
     readability = Readability.of(plan, run, metrics, answers.raw_to)
     trivial = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))

@@ -12,10 +12,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
+from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, AskedServer
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
@@ -73,36 +73,51 @@ def _fixed(release: str) -> str:
 
 
 @dataclass
+class _AtServer:
+    """What the answers of one server say."""
+
+    answers: int = 0
+    stated: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
 class _Seen:
     """What the answers in one role say."""
 
     answers: int = 0
     other: int = 0
+    at_servers: dict[str, _AtServer] = field(default_factory=lambda: defaultdict(_AtServer))
     stated: Counter[str] = field(default_factory=Counter)
     sampling: Counter[str] = field(default_factory=Counter)
     """As JSON."""
     first: float = math.inf
     last: float = -math.inf
 
-    def add(self, answer: Answer, asked: str) -> None:
+    def add(self, answer: Answer, asked: str, server: str) -> None:
         self.answers += 1
+        self.at_servers[server].answers += 1
         came = answer.created + answer.latency_s
         self.first, self.last = min(self.first, came), max(self.last, came)
         self.sampling[json.dumps(openai_api.sampling_of(answer.request), sort_keys=True)] += 1
         stated = openai_api.stated_model(answer.response)
         if stated is not None:
-            self.stated[one_line(stated, LONGEST_MODEL)] += 1
+            for counted in (self.stated, self.at_servers[server].stated):
+                counted[one_line(stated, LONGEST_MODEL)] += 1
             self.other += not same_model(asked, stated)
 
 
 class StatedModels:
     """Role by role what was asked for, and what the answers of a result state."""
 
-    def __init__(self, endpoints: Iterable[EndpointSettings], used: Collection[str]) -> None:
+    def __init__(
+        self, endpoints: Iterable[EndpointSettings], used: Collection[str], servers: Mapping[str, str] | None = None
+    ) -> None:
         """
         Args:
             used: keys of the answers that the result is made of, of all roles.
+            servers: key -> URL of the server that answered, where there were several.
         """
+        self._servers = servers or {}
         self._asked = {endpoint.role: endpoint for endpoint in endpoints}
         self._used = used
         self._seen: dict[str, _Seen] = defaultdict(_Seen)
@@ -110,7 +125,9 @@ class StatedModels:
     def add(self, answer: Answer) -> None:
         """One kept answer; others than the used ones do not count."""
         if answer.role in self._asked and answer.key in self._used:
-            self._seen[answer.role].add(answer, self._asked[answer.role].model_id)
+            asked = self._asked[answer.role]
+            server = _shown_url(self._servers.get(answer.key, asked.url))
+            self._seen[answer.role].add(answer, asked.model_id, server)
 
     def endpoints(self, judge_prompts: Mapping[str, tuple[str, ...] | None]) -> dict[str, AskedEndpoint]:
         """
@@ -128,9 +145,21 @@ class StatedModels:
                 prompt_sha256=judge_prompts.get(role),
                 first_answer=utc_of(self._seen[role].first),
                 last_answer=utc_of(self._seen[role].last),
+                servers=self._servers_of(endpoint),
             )
             for role, endpoint in self._asked.items()
         }
+
+    def _servers_of(self, endpoint: EndpointSettings) -> tuple[AskedServer, ...] | None:
+        found = self._seen[endpoint.role].at_servers
+        if not endpoint.servers and found.keys() <= {_shown_url(endpoint.url)}:
+            return None
+        seen = sorted(found.items())
+        return tuple(AskedServer(url, one.answers, dict(one.stated.most_common(MOST_LISTED))) for url, one in seen)
+
+
+def _shown_url(url: str) -> str:
+    return urlunsplit(urlsplit(openai_api.base_of(url))._replace(query="", fragment=""))
 
 
 def host_in(url: str) -> str:

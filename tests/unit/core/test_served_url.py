@@ -5,7 +5,7 @@ import re
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.served_url import SERVED_AT, is_served, reached, served_url
+from eval_factory.core.served_url import SERVED_AT, is_at_a_server, is_served, reached, served_url
 
 
 def test_it_names_the_command_and_not_where_it_runs() -> None:
@@ -21,7 +21,12 @@ def test_it_names_the_command_and_not_where_it_runs() -> None:
 def test_where_it_is_reached() -> None:
     assert is_served("served://x/v1")
     assert not is_served("https://served.example/v1")
-    assert reached("https://host.example/v1", {SERVED_AT: "http://127.0.0.1:1"}) == "https://host.example/v1"
-    assert reached("served://x-1/api/v1", {SERVED_AT: "http://127.0.0.1:1"}) == "http://127.0.0.1:1/api/v1"
+    one, two = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    assert reached("https://host.example/v1", {SERVED_AT: one}) == ("https://host.example/v1",)
+    assert reached("served://x-1/api/v1", {SERVED_AT: one}) == (f"{one}/api/v1",)
+    assert reached("served://x-1/v1", {SERVED_AT: f"{one} {two}"}) == (f"{one}/v1", f"{two}/v1")
+    assert is_at_a_server(f"{two}/v1", {SERVED_AT: f"{one} {two}"})
+    assert not is_at_a_server("http://127.0.0.1:3/v1", {SERVED_AT: one})
+    assert not is_at_a_server("http://127.0.0.1:3/v1", {})
     with pytest.raises(PrerequisiteError, match=r"served://x-1/v1 is a model that its suite serves.*\n.*run_suite"):
         reached("served://x-1/v1", {SERVED_AT: ""})
