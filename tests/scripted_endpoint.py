@@ -49,6 +49,11 @@ class ScriptedEndpoint:
         self._server.server_close()
         self._thread.join()
 
+    def listen_again(self) -> None:
+        """At the same port, after its end."""
+        self._server = _Server(self._server.server_address, _handler(self))
+        self._thread = serving(self._server)
+
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         chat = "messages" in body
         prompt = body["messages"][-1]["content"] if chat else body["prompt"]

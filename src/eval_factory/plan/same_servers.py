@@ -67,8 +67,9 @@ def kept_by(endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServ
     """The section of run_config.yml; empty where each endpoint is one server, as it always was."""
     found = {}
     for one in endpoints:
-        if one.servers:
-            known = before.get(one.role)
-            earlier = known.servers if known is not None and known.url == one.url else ()
-            found[one.role] = {"url": one.url, "servers": list(dict.fromkeys((*earlier, *one.urls)))}
+        known = before.get(one.role)
+        earlier = known.servers if known is not None and known.url == one.url else ()
+        servers = list(dict.fromkeys((*earlier, *one.urls)))
+        if servers != [one.url]:
+            found[one.role] = {"url": one.url, "servers": servers}
     return found

@@ -1,0 +1,158 @@
+"""One client and several servers of the same model: the real program and helm-run, three endpoints on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory import api
+from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.response_cache import read_attempts
+from integration.support import CANARY, Outcome
+from scripted_endpoint import PROBE
+from several_servers import ModelServer, write_questions
+
+QUESTIONS = 200
+AT_ONCE = 12
+
+Ask = Callable[..., Outcome]
+
+
+@pytest.fixture
+def servers() -> Iterator[list[ModelServer]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(ModelServer(delay_s=0.01)) for _ in range(3)]
+
+
+@pytest.fixture
+def ask(run_program: Any, tmp_path: Path) -> Ask:
+    """Runs the program at these servers."""
+
+    def run(servers: Sequence[ModelServer], *arguments: str, questions: int = QUESTIONS, **params: Any) -> Outcome:
+        folder = tmp_path / "benchmark"
+        benchmark = folder / "benchmark.yaml" if folder.exists() else write_questions(folder, questions)
+        urls = [server.url for server in servers]
+        params = {"parallelism": AT_ONCE, **params, "extra": {"benchmark": str(benchmark), **params.get("extra", {})}}
+        outcome: Outcome = run_program("custom", urls if len(urls) > 1 else urls[0], *arguments, params=params)
+        return outcome
+
+    return run
+
+
+def asked(servers: Sequence[ModelServer]) -> Counter[str]:
+    return Counter(prompt for server in servers for prompt in server.prompts)
+
+
+def endpoint_of(outcome: Outcome, role: str = "model") -> dict[str, Any]:
+    found: dict[str, Any] = outcome.document()["provenance"]["endpoints"][role]
+    return found
+
+
+def test_requests_are_spread_and_the_result_says_who_answered(servers: list[ModelServer], ask: Ask) -> None:
+    servers[1].model = "test/model-2024-08-06"
+    outcome = ask(servers)
+    assert outcome.returncode == 0, outcome.stderr
+    assert set(asked(servers).values()) == {1}
+    assert asked(servers).total() == QUESTIONS
+    assert all(len(server.answered) > QUESTIONS / 5 for server in servers)
+    assert [server.probes for server in servers] == [1, 1, 1]
+    assert sum(server.most for server in servers) <= AT_ONCE + 3
+    told = {one["url"]: one for one in endpoint_of(outcome)["servers"]}
+    assert {url: one["answers"] for url, one in told.items()} == {one.url: len(one.answered) for one in servers}
+    assert told[servers[1].url]["stated_models"] == {"test/model-2024-08-06": len(servers[1].answered)}
+    page = (outcome.output_dir / "report.html").read_text("utf-8")
+    assert f"{servers[2].url}: {len(servers[2].answered)} answers of test/model" in page
+    assert {server.keys == {f"Bearer {CANARY}"} for server in servers} == {True}
+    assert api.load_result(outcome.output_dir).result.provenance.endpoints["model"].servers is not None
+
+
+def test_the_list_may_change_without_anything_being_asked_again(servers: list[ModelServer], ask: Ask) -> None:
+    one, two, three = servers
+    first = ask([one], questions=40)
+    assert first.returncode == 0, first.stderr
+    assert "servers" not in endpoint_of(first)
+    assert "answers_kept_by" not in (first.output_dir / "run_config.yml").read_text("utf-8")
+    identity = first.document()["provenance"]["run_identity"]
+    for those in ([two, one], [one, two], [three, two], [two], [three, one], [one]):
+        again = ask(those)
+        assert again.returncode == 0, again.stderr
+        assert again.document()["provenance"]["run_identity"] == identity
+        assert "this run is complete already" in again.stderr + again.stdout
+        assert [len(server.requests) for server in servers] == [40, 0, 0]
+        assert api.verify(again.output_dir).findings == ()
+    (again.output_dir / ".run_state.json").unlink()  # helm-run, too, finds every answer
+    again = ask([three, two])
+    assert again.returncode == 0, again.stderr
+    assert [len(server.requests) for server in servers] == [40, 0, 0]
+    assert again.document()["usage"]["cached"] == 40
+    with ModelServer() as another:
+        other = ask([another])
+        assert other.document()["provenance"]["run_identity"] != identity
+        assert len(another.requests) == 40
+
+
+def test_one_of_three_dies_in_the_middle(servers: list[ModelServer], ask: Ask) -> None:
+    servers[0].dies_after = 150
+    outcome = ask(servers, questions=1000, max_retries=0, parallelism=32)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.document()["validity"]["instances"] | {"scored": 1000, "failed": 0} == (
+        outcome.document()["validity"]["instances"]
+    )
+    counts = asked(servers)
+    twice = {prompt for prompt, times in counts.items() if times > 1}
+    assert len(counts) == 1000
+    assert max(counts.values()) <= 2
+    assert twice <= set(servers[0].lost)
+    assert 0 < len(servers[0].lost) <= 32
+    assert len(servers[0].answered) == 150
+    assert min(len(server.answered) for server in servers[1:]) > 300
+
+
+def test_all_die_and_the_same_command_goes_on(
+    servers: list[ModelServer], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for server in servers:
+        server.dies_after = 30
+    outcome = ask(servers, max_retries=1)
+    assert outcome.returncode == 3, outcome.stderr
+    assert "no longer answer: no connection could be made" in outcome.stderr
+    assert all(server.url in outcome.stderr for server in servers)
+    answered = [prompt for server in servers for prompt in server.answered]
+    assert len(answered) == len(set(answered)) == 90
+    for server in servers:
+        server.come_back()
+    again = ask(servers, max_retries=1)
+    assert again.returncode == 0, again.stderr
+    answered = [prompt for server in servers for prompt in server.answered]
+    assert len(answered) == len(set(answered)) == QUESTIONS
+
+
+def test_one_has_too_many(servers: list[ModelServer], ask: Ask) -> None:
+    """It is asked now and then, and no request is lost or waits for it."""
+    outcome = ask(servers, "--no_preflight", max_retries=0)
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_one_that_is_wrong_is_named_before_anything_is_asked(servers: list[ModelServer], ask: Ask) -> None:
+    one, two, three = servers
+    two.status = 401
+    refused = ask(servers)
+    assert refused.returncode == 3
+    assert f"Authentication error detected: {two.url}/chat/completions answers 401" in refused.stderr
+    two.status = 404
+    assert f"{two.url}/chat/completions answers 404" in ask(servers).stderr
+    two.status = None
+    three.die()
+    gone = ask(servers)
+    assert gone.returncode == 3
+    assert f"cannot reach {three.url}/chat/completions" in gone.stderr
+    assert "without this URL in the list, the run goes on" in gone.stderr
+    assert not asked(servers)
+    assert ask([one, two]).returncode == 0
