@@ -27,10 +27,13 @@ class ModelServer(ScriptedEndpoint):
         self.dead = False
         self.dies_after: int | None = None
         """So many answers."""
+        self.has_died = threading.Event()
         self.lost: list[str] = []
         """Prompts that it was at work on when it died."""
         self.answered: list[str] = []
         self.keys: set[str | None] = set()
+        self.status_of_questions: int | None = None
+        """In place of answers to all but the probe."""
         self.refused = 0
         self.now = self.most = 0
         self.model: str | None = None
@@ -51,6 +54,8 @@ class ModelServer(ScriptedEndpoint):
             self.most = max(self.most, self.now)
         try:
             status, answer = super().reply(path, headers, body)
+            if prompt != PROBE:
+                status = self.status_of_questions or status
             time.sleep(0.0 if prompt == PROBE else self.delay_s)
             with self._count:
                 if self.dies_after is not None and len(self.answered) >= self.dies_after:
@@ -72,6 +77,7 @@ class ModelServer(ScriptedEndpoint):
             self.dead = True
             self._dying = threading.Thread(target=super().__exit__)
             self._dying.start()
+            self.has_died.set()
 
     def __exit__(self, *_: object) -> None:
         if not self.dead:

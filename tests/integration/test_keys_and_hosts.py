@@ -182,6 +182,23 @@ WAYS: dict[str, tuple[Callable[[World], list[EndpointSettings]], set[str], set[s
     "judges here: a variable's default": (
         lambda w: w.run(NAMED, judges=[w.judge("x", api_key="${UNSET:-}")]), {OWN, NONE}, set()
     ),
+    "several servers: a name": (lambda w: w.run({**NAMED, "url": [w.a, w.b]}, **NO_JURY), {OWN, NONE}, {OWN, NONE}),
+    "several servers: null": (lambda w: w.run({**NULL, "url": [w.a, w.b]}, **NO_JURY), {NONE}, {NONE}),
+    "several servers: a judge at one of them": (
+        lambda w: w.run({**NAMED, "url": [w.a, w.b]}, judges=[w.judge("x", url=w.b)]), {OWN}, {OWN}
+    ),
+    "a judge's servers: one is not the target's": (lambda w: w.run(judges=[w.judge("x", url=[w.a, w.b])]), {MAIN, NONE}, {NONE}),
+    "a judge's servers: a name": (
+        lambda w: w.run(NULL, judges=[w.judge("x", url=[w.a, w.b], api_key=JUDGE)]), {NONE, JUDGE}, {JUDGE}
+    ),
+    "stored: several servers": (
+        lambda w: w.stored({"url": [w.a, w.b]}, judges=[w.judge("x"), w.judge("y", url=w.b)]), {MAIN}, {MAIN}
+    ),
+    "job: several servers": (lambda w: w.as_job({**NAMED, "url": [w.a, w.b]}, **NO_JURY), {OWN, NONE}, {OWN, NONE}),
+    "suite: several servers": (
+        lambda w: w.suite({"evaluations": ["pubmed_qa"], "targets": [w.target(url=[w.a, w.b], api_key=OWN)]}), {OWN}, {OWN}
+    ),
+    "leaderboard: several servers": (lambda w: w.leaderboard(url=[w.a, w.b], **NAMED), {OWN, *JURY}, {OWN, *JURY}),
     "stored: null": (lambda w: w.stored(NULL, **NO_JURY), {NONE}, set()),
     "stored: absent": (lambda w: w.stored({}, judges=[w.judge("x"), w.judge("y", url=w.b)]), {MAIN}, {NONE}),
     "stored: judges null": (lambda w: w.stored({}, judges=[w.judge("x", **NULL)]), {MAIN, NONE}, set()),

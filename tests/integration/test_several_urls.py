@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from eval_factory import api
-from eval_factory.core.rundir import RunDir
-from eval_factory.endpoint.response_cache import read_attempts
-from integration.support import CANARY, Outcome
+from faults.test_matrix import IMPATIENT
+from integration.jury_endpoint import judgement
+from integration.support import CANARY, TIMEOUT_S, Outcome, Run
+from integration.test_juries import medication_questions
 from scripted_endpoint import PROBE
 from several_servers import ModelServer, write_questions
 
 QUESTIONS = 200
 AT_ONCE = 12
+JUDGES_KEY = "sk-canary-of-the-judge-0123456789"
 
 Ask = Callable[..., Outcome]
 
@@ -32,15 +33,16 @@ def servers() -> Iterator[list[ModelServer]]:
 
 
 @pytest.fixture
-def ask(run_program: Any, tmp_path: Path) -> Ask:
+def ask(run_program: Run, tmp_path: Path) -> Ask:
     """Runs the program at these servers."""
 
     def run(servers: Sequence[ModelServer], *arguments: str, questions: int = QUESTIONS, **params: Any) -> Outcome:
         folder = tmp_path / "benchmark"
         benchmark = folder / "benchmark.yaml" if folder.exists() else write_questions(folder, questions)
         urls = [server.url for server in servers]
+        env = params.pop("env", {})
         params = {"parallelism": AT_ONCE, **params, "extra": {"benchmark": str(benchmark), **params.get("extra", {})}}
-        outcome: Outcome = run_program("custom", urls if len(urls) > 1 else urls[0], *arguments, params=params)
+        outcome: Outcome = run_program("custom", urls if len(urls) > 1 else urls[0], *arguments, params=params, env=env)
         return outcome
 
     return run
@@ -102,8 +104,9 @@ def test_one_of_three_dies_in_the_middle(servers: list[ModelServer], ask: Ask) -
     servers[0].dies_after = 150
     outcome = ask(servers, questions=1000, max_retries=0, parallelism=32)
     assert outcome.returncode == 0, outcome.stderr
-    assert outcome.document()["validity"]["instances"] | {"scored": 1000, "failed": 0} == (
-        outcome.document()["validity"]["instances"]
+    assert (
+        outcome.document()["validity"]["instances"] | {"scored": 1000, "failed": 0}
+        == (outcome.document()["validity"]["instances"])
     )
     counts = asked(servers)
     twice = {prompt for prompt, times in counts.items() if times > 1}
@@ -115,12 +118,12 @@ def test_one_of_three_dies_in_the_middle(servers: list[ModelServer], ask: Ask) -
     assert min(len(server.answered) for server in servers[1:]) > 300
 
 
-def test_all_die_and_the_same_command_goes_on(
-    servers: list[ModelServer], ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_die_and_the_same_command_goes_on(servers: list[ModelServer], ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "impatient").mkdir()
+    (tmp_path / "impatient" / "sitecustomize.py").write_text(IMPATIENT)
     for server in servers:
         server.dies_after = 30
-    outcome = ask(servers, max_retries=1)
+    outcome = ask(servers, max_retries=1, env={"PYTHONPATH": str(tmp_path / "impatient")})
     assert outcome.returncode == 3, outcome.stderr
     assert "no longer answer: no connection could be made" in outcome.stderr
     assert all(server.url in outcome.stderr for server in servers)
@@ -134,10 +137,50 @@ def test_all_die_and_the_same_command_goes_on(
     assert len(answered) == len(set(answered)) == QUESTIONS
 
 
-def test_one_has_too_many(servers: list[ModelServer], ask: Ask) -> None:
-    """It is asked now and then, and no request is lost or waits for it."""
-    outcome = ask(servers, "--no_preflight", max_retries=0)
+def test_one_that_comes_back_is_asked_again(servers: list[ModelServer], ask: Ask) -> None:
+    servers[0].dies_after = 20
+    servers[1].delay_s = servers[2].delay_s = 0.05
+    back = threading.Thread(target=lambda: (servers[0].has_died.wait(TIMEOUT_S), servers[0].come_back()))
+    back.start()
+    outcome = ask(servers)
+    back.join()
     assert outcome.returncode == 0, outcome.stderr
+    assert len(servers[0].answered) > 50
+
+
+def test_one_has_too_many(servers: list[ModelServer], ask: Ask) -> None:
+    """Nothing is lost, though nothing is tried again, and the others do not wait for it."""
+    servers[0].status_of_questions = 429
+    outcome = ask(servers, max_retries=0)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.document()["validity"]["instances"]["scored"] == QUESTIONS
+    assert 0 < servers[0].refused <= AT_ONCE + 5
+    assert len(servers[1].answered) + len(servers[2].answered) == QUESTIONS
+    assert outcome.document()["usage"]["retries"] == servers[0].refused
+
+
+def test_judges_at_two_servers(servers: list[ModelServer], run_program: Run, tmp_path: Path) -> None:
+    """The judge's own key goes to its servers, the model's to the model's; neither goes to the other's."""
+    medication_questions(tmp_path / "out" / "helm", 20)
+    model, *judges = servers
+    for judge in judges:
+        judge.answer = lambda prompt: judgement(prompt, 4) if prompt != PROBE else "."
+    judge = {"name": "own", "model_id": "j", "url": [one.url for one in judges], "api_key": "JUDGE_KEY"}
+    params = {"limit_samples": 20, "parallelism": 4, "extra": {"judges": [judge], "num_train_trials": 1}}
+    env = {"JUDGE_KEY": JUDGES_KEY, "HF_HUB_OFFLINE": "1"}
+    outcome = run_program("medication_qa", model.url, params=params, env=env)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.document()["validity"]["judges"]["own"]["scored"] == 20
+    assert all(len(judge.answered) >= 5 for judge in judges)
+    assert sum(len(judge.answered) for judge in judges) == 20
+    assert [one.keys for one in servers] == [{f"Bearer {CANARY}"}, *[{f"Bearer {JUDGES_KEY}"}] * 2]
+    assert len(endpoint_of(outcome, "own")["servers"]) == 2
+    previewed = run_program("medication_qa", model.url, "--dry_run", params=params, env=env).stdout
+    assert [f"#   own at {one.url.removesuffix('/v1')}: JUDGE_KEY" in previewed for one in servers] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_one_that_is_wrong_is_named_before_anything_is_asked(servers: list[ModelServer], ask: Ask) -> None:
