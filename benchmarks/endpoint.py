@@ -12,7 +12,9 @@ import asyncio
 import json
 import re
 import time
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 
@@ -55,6 +57,22 @@ class Stats:
     last: float = 0.0
     now: int = 0
     most: int = 0
+    at_once: int = 10**9
+    """So many requests are worked on; others wait."""
+    waiting: deque[Callable[[], object]] = field(default_factory=deque)
+
+    def begin(self, work: Callable[[], object]) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        if self.now > self.at_once:
+            self.waiting.append(work)
+        else:
+            work()
+
+    def end(self) -> None:
+        self.now -= 1
+        if self.waiting:
+            self.waiting.popleft()()
 
 
 _numbers = count(1)
@@ -94,30 +112,31 @@ class Connection(asyncio.Protocol):
             self.transport.write(_http(json.dumps(figures).encode()))
             return
         if path == b"/reset":
-            stats.__init__()  # type: ignore[misc]
+            stats.__init__(at_once=stats.at_once)  # type: ignore[misc]
             self.transport.write(_http(b"{}"))
             return
         is_probe = b'"ping"' in body
         if not is_probe:
             stats.first = stats.first or time.monotonic()
             stats.requests += 1
-            stats.now += 1
-            stats.most = max(stats.most, stats.now)
         answer = _answer(b"chat" in path, _model_of(body)).replace(b"%032d" % 0, b"%032d" % next(_numbers))
-        if self.latency_s:
+        if not self.latency_s:
+            self.reply(answer, is_probe)
+        elif is_probe:
             asyncio.get_running_loop().call_later(self.latency_s, self.reply, answer, is_probe)
         else:
-            self.reply(answer, is_probe)
+            stats.begin(lambda: asyncio.get_running_loop().call_later(self.latency_s, self.reply, answer, is_probe))
 
     def reply(self, answer: bytes, is_probe: bool) -> None:
         if not is_probe:
-            self.stats.now -= 1
+            if self.latency_s:
+                self.stats.end()
             self.stats.last = time.monotonic()
         self.transport.write(answer)
 
 
-async def serve(latency_s: float) -> None:
-    stats = Stats()
+async def serve(latency_s: float, at_once: int) -> None:
+    stats = Stats(at_once=at_once)
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(stats, latency_s), "127.0.0.1", 0, backlog=1024
     )
@@ -128,4 +147,6 @@ async def serve(latency_s: float) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--latency-ms", type=float, default=0.0)
-    asyncio.run(serve(parser.parse_args().latency_ms / 1000))
+    parser.add_argument("--at-once", type=int, default=Stats.at_once)
+    arguments = parser.parse_args()
+    asyncio.run(serve(arguments.latency_ms / 1000, arguments.at_once))

@@ -68,10 +68,13 @@ ENV = {"GATEWAY_KEY": "k-1", "HOST": "host", "ID": "i", "TOKEN": "t"}
 def test_a_secret_in_a_url_is_filled_in_by_who_sends_it(url: str, expected: str) -> None:
     tree = {
         "target": {"api_endpoint": {"url": url}},
-        "config": {"params": {"extra": {"judges": [{"url": url}]}}},
+        "config": {"params": {"extra": {"judges": [{"url": url}, {"url": ["http://h", url]}]}}},
+        "suite": {"targets": [{"api_endpoint": {"url": [url]}}]},
     }
     problems: list[str] = []
     done = interpolate(tree, ENV, "", problems)
+    assert done["config"]["params"]["extra"]["judges"][1]["url"] == ["http://h", expected]
+    assert done["suite"]["targets"][0]["api_endpoint"]["url"] == [expected]
     assert done["target"]["api_endpoint"]["url"] == expected
     assert done["config"]["params"]["extra"]["judges"][0]["url"] == expected
     assert problems == []

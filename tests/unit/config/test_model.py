@@ -25,6 +25,7 @@ from eval_factory.config.model import (
     TopP,
     Url,
     VariableName,
+    urls_in,
 )
 from eval_factory.core.errors import ConfigError
 from unit.builders import evaluation
@@ -70,6 +71,41 @@ def test_urls_that_are_none(url: str, said: str) -> None:
     told = refusal(Url, url)
     assert said in told
     assert "CANARY" not in told
+    assert "word@" not in told
+
+
+def test_several_servers_of_one_model() -> None:
+    assert taken(Url, ["https://a/v1"]) == "https://a/v1"
+    assert taken(Url, ["https://a/v1", "http://b"]) == ["https://a/v1", "http://b"]
+    assert taken(Url, ["https://a/v1/chat/completions", "http://b/v1"]) != []
+    assert taken(Url, ["https://a/one/v1", "https://a/two/v1"]) != []
+    assert Judge(name="j", model_id="m", url=["https://a", "https://b"]).url == ["https://a", "https://b"]
+    assert [urls_in(url) for url in (None, "a", ["a", "b"])] == [(), ("a",), ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("urls", "said"),
+    [
+        ([], "is an empty list; it needs the URL of at least one server"),
+        (
+            ["https://a", "https://b", "https://A/chat/completions/"],
+            "the same server twice: https://a and https://A/chat",
+        ),
+        (
+            ["https://a/chat/completions", "https://b/completions"],
+            "URLs of chat and completions; all have to be of one",
+        ),
+        (["https://a", "host/v1"], "number 2 of the list: needs a scheme"),
+        (["https://a", "https://me:word@host/v1"], "number 2 of the list: must hold no user name or password"),
+        (["https://a", 5], "must be a URL, or a list of URLs; number 2 of the list is none"),
+        (["https://a", "demo://baseline"], "holds http:// and https:// URLs only"),
+        ({"a": "https://a"}, "must be text"),
+        (7, "must be text"),
+    ],
+)
+def test_lists_of_servers_that_are_none(urls: object, said: str) -> None:
+    told = refusal(Url, urls)
+    assert said in told
     assert "word@" not in told
 
 

@@ -64,3 +64,26 @@ def test_a_name_that_is_given_is_the_models_and_no_judges() -> None:
     found = limits_of(runs)
     assert found.of_runs == ({"model": "cluster", "gpt": f"judge g at {A}"}, {"model": "cluster"}, {})
     assert found.limits["cluster"] == LimitOf(2)
+
+
+def test_each_of_several_servers_has_limits_of_its_own_and_all_have_the_number_at_once() -> None:
+    several = endpoint_settings(url=B, servers=(B, A), parallelism=8, requests_per_minute=60)
+    alone = endpoint_settings(url=A, parallelism=4)
+    found = limits_of([RunEndpoints([several]), RunEndpoints([alone])])
+    both = f"{A}, {B}"
+    assert found.of_runs == ({"model": both, "model at server 1": B, "model at server 2": A}, {"model": A})
+    assert found.limits == {both: LimitOf(8), B: LimitOf(8, 60), A: LimitOf(4, 60)}
+
+
+def test_a_judge_at_several_servers() -> None:
+    (groups,) = limits_of([RunEndpoints([endpoint_settings(role="gpt", model_id="g", servers=(A, B))])]).of_runs
+    judges = [f"judge g at {A}", f"judge g at {B}"]
+    assert groups == {"gpt": ", ".join(judges), "gpt at server 1": judges[0], "gpt at server 2": judges[1]}
+
+
+def test_servers_that_no_url_names() -> None:
+    run = RunEndpoints([endpoint_settings(url="served://x/v1", parallelism=6)], "server of own", model_servers=2)
+    found = limits_of([run])
+    one, two = "server of own: server 1", "server of own: server 2"
+    assert found.of_runs == ({"model": "server of own", "model at server 1": one, "model at server 2": two},)
+    assert found.limits == {"server of own": LimitOf(6), one: LimitOf(6), two: LimitOf(6)}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""One target at several URLs beside one: three endpoints with a latency against one, and one of three that is killed.
+
+Each endpoint is a process of its own that takes so many requests at once and lets others wait, as a GPU does. The runs
+take turns; what is printed are medians. At a third of the requests one of three is killed with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from integration.support import program_environment
+from several_servers import write_questions
+
+ENV = program_environment(OPENAI_API_KEY="sk-0123456789abcdef0123")
+ENDPOINT = Path(__file__).with_name("endpoint.py")
+POLL_S = 0.02
+ONE, THREE, KILLED = "one URL", "three URLs", "three URLs, one killed"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run."""
+
+    phase_s: float
+    """From the first request to the last answer, as the endpoints saw it."""
+    wall_s: float
+    requests: int
+
+
+class Endpoint:
+    """A process of `endpoint.py`."""
+
+    def __init__(self, latency_ms: float, at_once: int) -> None:
+        argv = [sys.executable, str(ENDPOINT), "--latency-ms", str(latency_ms), "--at-once", str(at_once)]
+        self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._process.wait()
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+
+    def stats(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.url}/stats") as answer:  # noqa: S310 - loopback
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def run(folder: Path, benchmark: Path, endpoints: Sequence[Endpoint], at_once: int, *, kill_after: int | None) -> Ran:
+    urls = [f"{one.url}/v1" for one in endpoints]
+    params = {"parallelism": at_once, "extra": {"benchmark": str(benchmark)}}
+    config = {"type": "custom", "output_dir": str(folder / "out"), "params": params}
+    target = {"api_endpoint": {"url": urls, "model_id": "m", "type": "chat"}}
+    folder.mkdir()
+    file = folder / "run.yml"
+    file.write_text(yaml.safe_dump({"config": config, "target": target}), encoding="utf-8")
+    seen: list[dict[str, Any]] = []
+    killer = threading.Thread(target=kill_one, args=(endpoints, kill_after, seen))
+    if kill_after is not None:
+        killer.start()
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file)],
+        env=ENV, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    wall = time.monotonic() - began
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    if kill_after is not None:
+        killer.join()
+        endpoints = endpoints[1:]
+    stats = [*seen, *(one.stats() for one in endpoints)]
+    phase = max(one["last"] for one in stats) - min(one["first"] for one in stats)
+    return Ran(phase, wall, sum(one["requests"] for one in stats))
+
+
+def kill_one(endpoints: Sequence[Endpoint], after: int, seen: list[dict[str, Any]]) -> None:
+    while sum(one.stats()["requests"] for one in endpoints) < after:
+        time.sleep(POLL_S)
+    seen.append(endpoints[0].stats())
+    endpoints[0].kill()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--instances", type=int, default=1000)
+    parser.add_argument("--latency-ms", type=float, default=500.0)
+    parser.add_argument("--at-once", type=int, default=32, help="requests that each endpoint answers at once")
+    parser.add_argument("--repeat", type=int, default=5)
+    arguments = parser.parse_args()
+    number, room, latency = arguments.instances, arguments.at_once, arguments.latency_ms / 1000
+    found: dict[str, list[Ran]] = {ONE: [], THREE: [], KILLED: []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        benchmark = write_questions(folder / "benchmark", number)
+        for turn in range(arguments.repeat):
+            for label, runs in found.items():
+                servers = 1 if label == ONE else 3
+                with ExitStack() as stack:
+                    endpoints = [stack.enter_context(Endpoint(arguments.latency_ms, room)) for _ in range(servers)]
+                    kill_after = number // 3 if label == KILLED else None
+                    part = folder / f"{turn}-{len(runs)}-{servers}-{label == KILLED}"
+                    runs.append(run(part, benchmark, endpoints, servers * room, kill_after=kill_after))
+    print("| run | requests | request phase | of the ideal | whole process |\n|---|---|---|---|---|")
+    for label, runs in found.items():
+        phase, wall = (statistics.median(getattr(one, part) for one in runs) for part in ("phase_s", "wall_s"))
+        ideal = number / ((1 if label == ONE else 2 if label == KILLED else 3) * room / latency)
+        requests = max(one.requests for one in runs)
+        print(f"| {label} | {requests:,} | {phase:.1f} s | {phase / ideal:.2f} | {wall:.1f} s |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Which of several servers is asked next."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from eval_factory.core.redaction import Redactor
+from eval_factory.endpoint import retrying_client, servers
+from eval_factory.endpoint.admission import LocalAdmission
+from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, RequestFailed
+from eval_factory.endpoint.rate_limits import Patience
+from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import FIRST_ABSENCE_S, LONGEST_ABSENCE_S, Server, Servers, servers_at
+from eval_factory.endpoint.sign_in import KeySignIn
+from eval_factory.endpoint.stop_messages import StopMessages
+from eval_factory.endpoint.transport import Reply, Transport, TransportError
+from unit.builders import endpoint_settings
+
+GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
+BODY = {"model": "m", "messages": [], "max_tokens": 5}
+UNREACHABLE = TransportError("no connection could be made", unreachable=True)
+CUT = TransportError("the connection was closed", silent=True)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(servers, "time", clock)
+    return clock
+
+
+class Replies(Transport):
+    """What it says now: a status, or why there is none."""
+
+    timeout_s = 10.0
+
+    def __init__(self) -> None:
+        self.says: int | TransportError = 200
+        self.headers: dict[str, str] = {}
+        self.asked = 0
+
+    def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
+        self.asked += 1
+        if isinstance(self.says, TransportError):
+            raise self.says
+        return Reply(self.says, self.headers, json.dumps(GOOD if self.says == 200 else {"error": "no"}).encode())
+
+
+SETTINGS = endpoint_settings(servers=("http://a/v1", "http://b/v1", "http://c/v1"), max_retries=0, parallelism=6)
+
+
+def connection(transport: Transport, name: str) -> Connection:
+    url = f"http://{name}/v1/chat/completions"
+    return Connection(
+        url, transport, KeySignIn(None), StopMessages(SETTINGS, url, None), Redactor(), f"http://{name}/v1"
+    )
+
+
+def three(*transports: Transport, has_answered: bool = True) -> Servers:
+    given = transports or [Replies() for _ in range(3)]
+    made = [connection(transport, name) for transport, name in zip(given, "abc", strict=False)]
+    return servers_at(made, SETTINGS, has_answered=has_answered)
+
+
+def name_of(server: Server) -> str:
+    return server.connection.name[7]
+
+
+def chosen(found: Servers, times: int, avoid: Server | None = None) -> str:
+    """Who is asked when so many requests come at once."""
+    with ExitStack() as stack:
+        return "".join(name_of(stack.enter_context(found.turn(avoid)).server) for _ in range(times))
+
+
+def test_the_fewest_under_way_and_in_turn(clock: Clock) -> None:
+    found = three()
+    assert Counter(chosen(found, 6)) == {"a": 2, "b": 2, "c": 2}
+    assert {chosen(found, 1) for _ in range(3)} == {"a", "b", "c"}
+    with found.turn() as first, found.turn() as second:
+        (third,) = set(found.all) - {first.server, second.server}
+        assert chosen(found, 1) == name_of(third)
+    assert [server.under_way for server in found.all] == [0, 0, 0]
+
+
+def test_a_place_that_cannot_be_had_is_given_back() -> None:
+    found = three()
+
+    class Lost(Exception):
+        pass
+
+    def slot() -> Any:
+        raise Lost
+
+    for server in found.all:
+        server.admission.slot = slot  # type: ignore[method-assign]
+    for _ in range(10):  # more than places altogether
+        with pytest.raises(Lost), found.turn():
+            pass
+    assert [server.under_way for server in found.all] == [0, 0, 0]
+
+
+def test_one_that_failed_is_left_out_for_longer_each_time_and_asked_by_one(clock: Clock) -> None:
+    found = three()
+    a = found.all[0]
+    absences = []
+    for _ in range(8):
+        assert found.failed(a, clock.now, None), "others are well"
+        absences.append(a.absent_until - clock.now)
+        clock.now = a.absent_until - 0.01
+        assert "a" not in chosen(found, 6)
+        clock.now = a.absent_until
+        assert chosen(found, 6).count("a") == 1
+    assert absences[:3] == [FIRST_ABSENCE_S, 2 * FIRST_ABSENCE_S, 4 * FIRST_ABSENCE_S]
+    assert max(absences) == absences[-1] == LONGEST_ABSENCE_S
+    found.answered(a)
+    assert chosen(found, 6).count("a") == 2
+
+
+def test_requests_that_fail_together_are_one_failure(clock: Clock) -> None:
+    found = three()
+    began = clock.now
+    for _ in range(20):
+        clock.now += 0.01
+        found.failed(found.all[0], began, None)
+    assert found.all[0].failures == 1
+
+
+def test_a_pause_that_was_asked_for_is_kept_whatever_else_is_answered(clock: Clock) -> None:
+    found = three()
+    a = found.all[0]
+    found.failed(a, clock.now, 30.0)
+    found.answered(a)  # of a request that was under way
+    clock.now += 29.9
+    assert "a" not in chosen(found, 6)
+    clock.now += 0.2
+    assert "a" in chosen(found, 6)
+
+
+def test_one_that_has_too_many_gets_fewer(clock: Clock) -> None:
+    found = three()
+    for _ in range(5):
+        with found.turn() as turn:
+            pass
+        while turn.server is not found.all[0]:
+            with found.turn() as turn:
+                pass
+        clock.now += 1
+        turn.since = clock.now
+        found.too_many(turn, None)
+    assert found.all[0].limit.places == 1
+    assert chosen(found, 5).count("a") == 1
+
+
+def test_where_all_failed_all_are_asked(clock: Clock) -> None:
+    found = three()
+    assert [found.failed(server, clock.now, None) for server in found.all] == [True, True, False]
+    assert set(chosen(found, 3)) == {"a", "b", "c"}
+
+
+def test_one_server_is_asked_as_ever(clock: Clock) -> None:
+    found = servers_at([connection(Replies(), "a")], SETTINGS)
+    assert not found.failed(found.all[0], clock.now, 60.0)
+    assert chosen(found, 2) == "aa"
+    assert found.most_moves == 0
+
+
+def test_all_together_are_no_more_than_the_limit() -> None:
+    shared: dict[str, LocalAdmission] = {}
+
+    def limits(name: str) -> LocalAdmission:
+        return shared.setdefault(name, LocalAdmission(SETTINGS))
+
+    found = servers_at([connection(Replies(), name) for name in "abc"], SETTINGS, shared=limits)
+    assert list(shared) == ["model at server 1", "model at server 2", "model at server 3", "model"]
+    with ExitStack() as stack:
+        for _ in range(6):
+            stack.enter_context(found.turn())
+        assert shared["model"]._concurrency._inside == 6
+    assert shared["model"]._concurrency._inside == 0
+
+
+def client(*transports: Transport, has_answered: bool = True) -> RetryingClient:
+    return RetryingClient(SETTINGS, three(*transports, has_answered=has_answered))
+
+
+def ask(asking: RetryingClient) -> tuple[str, list[str]]:
+    outcomes: list[str] = []
+    answered = asking.ask(BODY, lambda _n, outcome, _e, _s, _l: outcomes.append(outcome))
+    return answered.server, outcomes
+
+
+@pytest.mark.parametrize("lost", [UNREACHABLE, CUT])
+def test_a_lost_server_costs_no_retry(lost: TransportError) -> None:
+    transports = [Replies() for _ in range(3)]
+    transports[0].says = transports[1].says = lost
+    asking = client(*transports)
+    for _ in range(6):
+        assert ask(asking)[0] == "http://c/v1"
+    assert transports[0].asked == transports[1].asked == 1, "left out after that"
+
+
+def test_what_comes_too_late_costs_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been answered, and would be so at every server."""
+    transports = [Replies() for _ in range(3)]
+    for transport in transports:
+        transport.says, transport.timeout_s = TransportError("no whole answer within 0 s", silent=True), 0.0
+    with pytest.raises(RequestFailed, match="no whole answer"):
+        ask(client(*transports))
+    assert sum(transport.asked for transport in transports) == 1
+
+
+def test_a_limit_of_one_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        retrying_client.waiting, "elsewhere", lambda wait, *args: wait(*args) if args != (30.0,) else 1 / 0
+    )
+    transports = [Replies() for _ in range(3)]
+    transports[0].says, transports[0].headers = 429, {"Retry-After": "30"}
+    asking = client(*transports)
+    found = [ask(asking) for _ in range(9)]
+    assert transports[0].asked == 1
+    assert sorted(outcomes for _, outcomes in found)[-1] == ["retried"]
+    assert Counter(server for server, _ in found).keys() == {"http://b/v1", "http://c/v1"}
+
+
+def test_a_refusal_names_its_server() -> None:
+    transports = [Replies() for _ in range(3)]
+    transports[1].says = 401
+    asking = client(*transports)
+    assert [ask(asking)[0]] == ["http://a/v1"]
+    with pytest.raises(EndpointUnusable, match=r"http://b/v1/chat/completions answers 401"):
+        ask(asking)
+
+
+def test_refusals_of_prompts_are_counted_for_each_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lost its model answers at once, and answers of the others do not hide it."""
+    transports = [Replies() for _ in range(3)]
+    asking = client(*transports)
+    for _ in range(3):
+        ask(asking)
+    transports[0].says = 404
+    ended: Exception | None = None
+    while not isinstance(ended, EndpointUnusable):
+        try:
+            ask(asking)
+        except (RequestFailed, EndpointUnusable) as error:
+            ended = error
+    assert "http://a/v1/chat/completions answers 404" in str(ended)
+    assert transports[0].asked - 1 == retrying_client.REFUSALS_IN_A_ROW
+
+
+def test_where_none_was_ever_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
+    transports = [Replies() for _ in range(3)]
+    for transport in transports:
+        transport.says = UNREACHABLE
+    with pytest.raises(EndpointGone, match=r"cannot reach http://a\S+, http://b\S+ and http://c\S+: no connection"):
+        ask(client(*transports, has_answered=False))
+
+
+def test_patience_is_each_servers_own() -> None:
+    found = three()
+    assert len({id(server.patience) for server in found.all}) == 3
+    assert all(isinstance(server.patience, Patience) for server in found.all)
