@@ -13,6 +13,8 @@ import yaml
 
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
+TIMEOUT_S = 60.0
+
 
 def model_answer(prompt: str) -> str:
     return "AB"[len(prompt) % 2]
@@ -82,6 +84,10 @@ class ModelServer(ScriptedEndpoint):
     def __exit__(self, *_: object) -> None:
         if not self.dead:
             super().__exit__()
+
+    def come_back_once_dead(self) -> None:
+        if self.has_died.wait(TIMEOUT_S):
+            self.come_back()
 
     def come_back(self) -> None:
         self._dying.join()

@@ -14,7 +14,7 @@ import pytest
 from eval_factory import api
 from faults.test_matrix import IMPATIENT
 from integration.jury_endpoint import judgement
-from integration.support import CANARY, TIMEOUT_S, Outcome, Run
+from integration.support import CANARY, Outcome, Run
 from integration.test_juries import medication_questions
 from scripted_endpoint import PROBE
 from several_servers import ModelServer, write_questions
@@ -140,7 +140,7 @@ def test_all_die_and_the_same_command_goes_on(servers: list[ModelServer], ask: A
 def test_one_that_comes_back_is_asked_again(servers: list[ModelServer], ask: Ask) -> None:
     servers[0].dies_after = 20
     servers[1].delay_s = servers[2].delay_s = 0.05
-    back = threading.Thread(target=lambda: (servers[0].has_died.wait(TIMEOUT_S), servers[0].come_back()))
+    back = threading.Thread(target=servers[0].come_back_once_dead)
     back.start()
     outcome = ask(servers)
     back.join()
@@ -165,8 +165,8 @@ def test_judges_at_two_servers(servers: list[ModelServer], run_program: Run, tmp
     model, *judges = servers
     for judge in judges:
         judge.answer = lambda prompt: judgement(prompt, 4) if prompt != PROBE else "."
-    judge = {"name": "own", "model_id": "j", "url": [one.url for one in judges], "api_key": "JUDGE_KEY"}
-    params = {"limit_samples": 20, "parallelism": 4, "extra": {"judges": [judge], "num_train_trials": 1}}
+    own = {"name": "own", "model_id": "j", "url": [one.url for one in judges], "api_key": "JUDGE_KEY"}
+    params = {"limit_samples": 20, "parallelism": 4, "extra": {"judges": [own], "num_train_trials": 1}}
     env = {"JUDGE_KEY": JUDGES_KEY, "HF_HUB_OFFLINE": "1"}
     outcome = run_program("medication_qa", model.url, params=params, env=env)
     assert outcome.returncode == 0, outcome.stderr
