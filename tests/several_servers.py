@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class ModelServer(ScriptedEndpoint):
         """Prompts that it was at work on when it died."""
         self.answered: list[str] = []
         self.keys: set[str | None] = set()
+        self.told: Callable[[], None] = lambda: None
+        """Called when a request has come."""
         self.status_of_questions: int | None = None
         """In place of answers to all but the probe."""
         self.refused = 0
@@ -54,6 +56,7 @@ class ModelServer(ScriptedEndpoint):
             self.keys.add(headers.get("Authorization"))
             self.now += 1
             self.most = max(self.most, self.now)
+        self.told()
         try:
             status, answer = super().reply(path, headers, body)
             if prompt != PROBE:
@@ -100,15 +103,27 @@ def _prompt(body: Mapping[str, Any]) -> str:
     return prompt
 
 
-def write_questions(folder: Path, number: int) -> Path:
+class MostTogether:
+    """How many requests were under way at all of these servers at once."""
+
+    def __init__(self, servers: Sequence[ModelServer]) -> None:
+        self._servers, self.most = servers, 0
+        for server in servers:
+            server.told = self._look
+
+    def _look(self) -> None:
+        self.most = max(self.most, sum(server.now for server in self._servers))
+
+
+def write_questions(folder: Path, number: int, name: str = "made_up") -> Path:
     """A custom benchmark of so many questions."""
     folder.mkdir(parents=True)
     (folder / "prompt.txt").write_text("{question}\nA. {a}\nB. {b}\nAnswer:", encoding="utf-8")
     with (folder / "data.csv").open("w", encoding="utf-8", newline="") as file:
-        rows = ([f"question {row}", f"one {row}", "two", "AB"[row % 2]] for row in range(number))
+        rows = ([f"{name}: question {row}", f"one {row}", "two", "AB"[row % 2]] for row in range(number))
         csv.writer(file).writerows([["question", "a", "b", "correct_answer"], *rows])
     document = {
-        "name": "made_up", "description": "Made up", "prompt_file": "prompt.txt", "dataset_file": "data.csv",
+        "name": name, "description": "Made up", "prompt_file": "prompt.txt", "dataset_file": "data.csv",
         "max_tokens": 5, "metrics": [{"name": "exact_match"}],
     }  # fmt: skip
     (folder / "benchmark.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")

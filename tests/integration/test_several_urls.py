@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -10,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from eval_factory import api
 from faults.test_matrix import IMPATIENT
 from integration.jury_endpoint import judgement
-from integration.support import CANARY, Outcome, Run
+from integration.support import CANARY, TIMEOUT_S, Outcome, Run, program_environment
 from integration.test_juries import medication_questions
 from scripted_endpoint import PROBE
-from several_servers import ModelServer, write_questions
+from several_servers import ModelServer, MostTogether, write_questions
 
 QUESTIONS = 200
 AT_ONCE = 12
@@ -82,13 +85,14 @@ def test_the_list_may_change_without_anything_being_asked_again(servers: list[Mo
     assert "servers" not in endpoint_of(first)
     assert "answers_kept_by" not in (first.output_dir / "run_config.yml").read_text("utf-8")
     identity = first.document()["provenance"]["run_identity"]
-    for those in ([two, one], [one, two], [three, two], [two], [three, one], [one]):
+    for those in ([two, one], [three, two], [one]):
         again = ask(those)
         assert again.returncode == 0, again.stderr
         assert again.document()["provenance"]["run_identity"] == identity
         assert "this run is complete already" in again.stderr + again.stdout
         assert [len(server.requests) for server in servers] == [40, 0, 0]
-        assert api.verify(again.output_dir).findings == ()
+
+    assert api.verify(again.output_dir).findings == ()
     (again.output_dir / ".run_state.json").unlink()  # helm-run, too, finds every answer
     again = ask([three, two])
     assert again.returncode == 0, again.stderr
@@ -198,4 +202,32 @@ def test_one_that_is_wrong_is_named_before_anything_is_asked(servers: list[Model
     assert f"cannot reach {three.url}/chat/completions" in gone.stderr
     assert "without this URL in the list, the run goes on" in gone.stderr
     assert not asked(servers)
-    assert ask([one, two]).returncode == 0
+    assert ask(servers, "--no_preflight").returncode == 0
+    assert set(asked([one, two]).values()) == {1}
+
+
+def test_cells_of_a_suite_share_the_limits_of_each_server(servers: list[ModelServer], tmp_path: Path) -> None:
+    """Two cells at once: eight requests are under way at all servers, whoever asks."""
+    benchmarks = [write_questions(tmp_path / name, 60, name) for name in ("one", "two")]
+    evaluations = [
+        {"type": "custom", "name": path.parent.name, "params": {"extra": {"benchmark": str(path)}}}
+        for path in benchmarks
+    ]
+    endpoint = {"url": [server.url for server in servers], "model_id": "test/model", "api_key": None}
+    suite = {
+        "output_dir": str(tmp_path / "suite"), "max_processes": 2, "params": {"parallelism": 8},
+        "evaluations": evaluations, "targets": [{"name": "own", "api_endpoint": endpoint}],
+    }  # fmt: skip
+    servers[2].status_of_questions = 429
+    together = MostTogether(servers)
+    file = tmp_path / "suite.yml"
+    file.write_text(yaml.safe_dump({"suite": suite}), encoding="utf-8")
+    finished = subprocess.run(
+        [sys.executable, "-m", "eval_factory", "run_suite", "--run_config", str(file)],
+        env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert [len(server.answered) for server in servers][2] == 0
+    assert sum(len(server.answered) for server in servers) == 120
+    assert [server.probes for server in servers] == [1, 1, 1]
+    assert together.most <= 8
