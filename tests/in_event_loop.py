@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import pytest
-
-from eval_factory.endpoint import waiting
 from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.socket_calls import receive, send_all
+
+from eval_factory.endpoint import waiting
 
 T = TypeVar("T")
 LARGE = bytes(range(256)) * (1 << 14)

@@ -15,15 +15,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from eval_factory.endpoint.event_loop import EventLoop
+from eval_factory.endpoint.http_answers import LARGE_AT_ONCE, LARGEST_BODY, MAX_ANSWERS, NOT_UNIQUE
+from eval_factory.endpoint.transport import PAID_AGAIN
 
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_errors import RequestFailed
-from eval_factory.endpoint.event_loop import EventLoop
-from eval_factory.endpoint.http_answers import LARGE_AT_ONCE, LARGEST_BODY, MAX_ANSWERS, NOT_UNIQUE
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.transport import PAID_AGAIN
 from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
 from token_answers import forget_proxies_and_certificates
 from unit.builders import endpoint_settings

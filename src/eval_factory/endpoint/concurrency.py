@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
-from eval_factory.endpoint import waiting
+from eval_factory.endpoint import bridge
 
 DECREASE = 0.7
 
@@ -54,7 +56,8 @@ class AdaptiveConcurrency:
     def __init__(self, most: int) -> None:
         self._limit = AdaptiveLimit(most)
         self._inside = 0
-        self._condition = threading.Condition()
+        self._waiting: deque[Future[None]] = deque()
+        self._lock = threading.Lock()
 
     @property
     def allowed(self) -> float:
@@ -63,25 +66,32 @@ class AdaptiveConcurrency:
 
     def enter(self) -> float:
         """Waits for a place; the time at which it was given."""
-        with self._condition:
-            is_inside = self._takes_a_place()
-        if not is_inside:
-            waiting.elsewhere(self._wait_for_a_place)
+        with self._lock:
+            turn = None if self._inside < self._limit.places else Future[None]()
+            if turn is None:
+                self._inside += 1
+            else:
+                self._waiting.append(turn)
+        if turn is not None:
+            try:
+                bridge.result_of(turn)
+            except BaseException:
+                if not turn.cancel():
+                    self.leave()
+                raise
         return time.monotonic()
 
-    def _takes_a_place(self) -> bool:
-        free = self._inside < self._limit.places
-        self._inside += free
-        return free
-
-    def _wait_for_a_place(self) -> None:
-        with self._condition:
-            self._condition.wait_for(self._takes_a_place)
-
     def leave(self) -> None:
-        with self._condition:
+        with self._lock:
             self._inside -= 1
-            self._condition.notify()
+            self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._inside < self._limit.places:
+            turn = self._waiting.popleft()
+            if turn.set_running_or_notify_cancel():
+                self._inside += 1
+                turn.set_result(None)
 
     @contextmanager
     def slot(self) -> Iterator[float]:
@@ -94,15 +104,13 @@ class AdaptiveConcurrency:
 
     def too_many(self, since: float) -> None:
         """The endpoint refused a request that began at `since`."""
-        with self._condition:
+        with self._lock:
             self._limit.too_many(since, time.monotonic())
 
     def answered(self) -> None:
         """The endpoint answered a request."""
         if self._limit.is_whole:  # read without the lock: the usual case costs nothing
             return
-        with self._condition:
-            before = self._limit.places
+        with self._lock:
             self._limit.answered()
-            if self._limit.places > before:
-                self._condition.notify()
+            self._let_in()

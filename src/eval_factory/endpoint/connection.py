@@ -12,10 +12,10 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.secrets import filled
 from eval_factory.core.served_url import reached
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 from eval_factory.endpoint.stop_messages import StopMessages, messages_of
-from eval_factory.endpoint.transport import Transport
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,7 @@ def connections_to(
             made.append(
                 Connection(
                     url=url,
-                    transport=Transport(
-                        base, timeout_s=settings.request_timeout, connections=settings.parallelism, say=say
-                    ),
+                    transport=Transport(base, timeout_s=settings.request_timeout, say=say),
                     sign_in=signed,
                     messages=messages_of(settings, redactor.text(url), env),
                     redactor=redactor,

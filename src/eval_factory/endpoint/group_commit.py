@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from eval_factory.endpoint import waiting
+from eval_factory.endpoint import bridge
 
 Statement = tuple[str, tuple[Any, ...]]
 """SQL, and what its placeholders stand for."""
@@ -42,13 +42,10 @@ class GroupCommit:
         """
         job = _Job(statements)
         self._waiting.append(job)
-        loop = waiting.running_loop()
-        if loop is not None:
-            loop.at_end_of_round(self._write_what_is_left)
-        else:
-            with self._writing:
-                if not job.written and job.error is None:
-                    self._write_all_that_waits()
+        bridge.give_way()
+        with self._writing:
+            if not job.written and job.error is None:
+                self._write_all_that_waits()
         if job.error is not None:
             raise job.error
         if not job.written:
@@ -57,10 +54,6 @@ class GroupCommit:
     def close(self) -> None:
         with self._writing:
             self._connection.close()
-
-    def _write_what_is_left(self) -> None:
-        with self._writing:
-            self._write_all_that_waits()
 
     def _write_all_that_waits(self) -> None:
         """In one transaction; where that fails, each job in its own, so that one costs no other its answer."""

@@ -6,6 +6,7 @@ Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ra
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import threading
@@ -18,7 +19,7 @@ from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
 from eval_factory.core.cost import BYTES_PER_TOKEN
-from eval_factory.endpoint import waiting
+from eval_factory.endpoint import bridge
 
 WINDOW_S = 120.0
 """A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
@@ -161,7 +162,7 @@ class RateLimiter:
     def __init__(self, requests: int | None, tokens: int | None, *, per_ms: int = MINUTE_MS) -> None:
         """`requests`, `tokens`: so many in any interval of `per_ms`."""
         self._limits: list[tuple[Any, Callable[[int], int]]] = []
-        self._door = threading.Lock()
+        self._door = asyncio.Lock()
         self._counts_tokens = tokens is not None
         if requests is None and tokens is None:
             return
@@ -181,15 +182,15 @@ class RateLimiter:
 
     def wait(self, body: Mapping[str, Any], stop: threading.Event) -> None:
         """Return when the request may be sent, or when `stop` is set. In the order of coming: nobody starves."""
-        if not self._limits:
-            return
-        waiting.elsewhere(self._wait, estimated_tokens(body) if self._counts_tokens else 0, stop)
+        if self._limits:
+            bridge.wait_for(self._wait(estimated_tokens(body) if self._counts_tokens else 0, stop))
 
-    def _wait(self, tokens: int, stop: threading.Event) -> None:
-        with self._door:
+    async def _wait(self, tokens: int, stop: threading.Event) -> None:
+        async with self._door:
             for _ in self.tries(tokens):
-                if stop.wait(POLL_S):
+                if stop.is_set():
                     return
+                await asyncio.sleep(POLL_S)
 
     def tries(self, tokens: int) -> Iterator[None]:
         """Ends when a request of so many tokens may be sent; where it may not yet, each step asks once more.

@@ -10,9 +10,8 @@ from typing import Any
 from eval_factory.core import foreign_text
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.http_answers import LARGEST_BODY
+from eval_factory.endpoint.http_wire import LARGEST_BODY, Reply
 from eval_factory.endpoint.rate_limits import granted_tokens
-from eval_factory.endpoint.transport import Reply
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
 LARGEST_TOKEN = 256

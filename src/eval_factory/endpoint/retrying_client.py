@@ -18,9 +18,10 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
 from eval_factory.core.budget import AnyPurse
-from eval_factory.endpoint import openai_api, waiting
+from eval_factory.endpoint import bridge, openai_api
 from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_errors import (
     EndpointGone,
     EndpointUnusable,
@@ -32,13 +33,13 @@ from eval_factory.endpoint.endpoint_errors import (
 )
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
+from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
 from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
 from eval_factory.endpoint.rate_limits import Patience, asked_pause
 from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
 from eval_factory.endpoint.stop_messages import messages_together
-from eval_factory.endpoint.transport import MAX_MALFORMED, PROXY_LOGIN, Reply, Transport, TransportError
 from eval_factory.endpoint.unsupported_params import Changes, UnsupportedParams, changes_asked_for
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
@@ -260,7 +261,7 @@ class RetryingClient:
             if pause is None:
                 raise failed
             attempt += 1
-            waiting.elsewhere(self._stop.wait, pause)
+            bridge.pause(self._stop, pause)
 
     def _pause_after(self, error: TransientFailure, tries: _Tries, turn: Turn, latency: float) -> float | None:
         """Seconds to the next try, at once where another server is well; None where there is none."""
@@ -351,14 +352,14 @@ class RetryingClient:
         deadline, pause = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S
         if reply.status != 202:
             return reply
-        held = reply.headers.get("NVCF-REQID")
+        held = reply.headers.get("nvcf-reqid")
         if not held:
             raise TransientFailure("the cloud function answered 202 without NVCF-REQID", 202, {})
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
             self._raise_if_stopped()
             if time.monotonic() + pause > deadline:
                 raise TransientFailure(f"the cloud function gave no answer within {self._timeout_s:g} s", 202, {})
-            waiting.elsewhere(self._stop.wait, pause)
+            bridge.pause(self._stop, pause)
             pause = min(2 * pause, NVCF_LONGEST_PAUSE_S)
             with contextlib.suppress(TransportError):
                 reply = transport.get(f"{status_url}/{held}", headers)

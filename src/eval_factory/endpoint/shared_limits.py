@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from typing_extensions import Self
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint import waiting
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_errors import EndpointUnusable
 from eval_factory.endpoint.rate_limits import estimated_tokens
 
@@ -180,7 +180,7 @@ class _ServerConnection:
             if self._lost or stop.is_set():  # nobody would wake this one
                 answer.set_result(None)
         self.tell(message)
-        found = waiting.result_of(answer)
+        found = bridge.result_of(answer)
         with self._lock:
             self._waiting.pop(message["id"], None)
             if found is None and self._lost:

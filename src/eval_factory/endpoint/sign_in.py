@@ -32,9 +32,9 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
 from eval_factory.core.secrets import first_secret, secret_in, variable_of
 from eval_factory.core.user_paths import cache_folder
-from eval_factory.endpoint import waiting
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
-from eval_factory.endpoint.transport import certificates, certificates_hint, proxy_for
+from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
 
 RENEW_BEFORE_S = 60.0
 """A token is renewed so long before it expires: a request that is under way must not outlive it."""
@@ -134,7 +134,7 @@ class OAuthSignIn:
         token = self._token
         if token is not None and token.is_fresh and f"Bearer {token.value}" != refused and self._file.exists():
             return token.value
-        return waiting.elsewhere(self._renewed, refused)
+        return bridge.elsewhere(self._renewed, refused)
 
     def _renewed(self, refused: str | None) -> str:
         with self._lock:

@@ -11,7 +11,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import PATHS
-from eval_factory.endpoint.transport import proxy_variable
+from eval_factory.endpoint.proxies import proxy_variable
 
 REGARDLESS = "to ask on regardless: --overrides config.params.extra.stop_after_failures=0"
 SHOWN_CAUSES = 3

@@ -30,7 +30,7 @@ from eval_factory.core.hosts import place_of
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import openai_api, waiting
+from eval_factory.endpoint import bridge, openai_api
 from eval_factory.endpoint.connection import connections_to
 from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -199,7 +199,7 @@ class Endpoint:
             future = None if mine else self._in_flight[asked.key] or Future()
             self._in_flight[asked.key] = future
         if future is not None:
-            reply = replace(waiting.result_of(future), cached=True)
+            reply = replace(bridge.result_of(future), cached=True)
             self._note_cached(reply.key, reply.completion)
             return reply
         try:

@@ -7,7 +7,6 @@ HELM's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from helm.common.request import Request, RequestResult
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.jury_form import JuryForm
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.helm import names
 from eval_factory.helm.judge_output import Criteria, UnusableJudgeOutput, parse_judge_output, says_nothing
 from eval_factory.helm_plugin import judge_prompts
@@ -67,8 +67,7 @@ def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
     def rated_by(name: str) -> dict[str, Any] | _NotRated:
         return _ratings_of(judges[name], question, self._auto_client.make_request)
 
-    with ThreadPoolExecutor(max_workers=max(1, len(judges))) as pool:
-        outcomes = dict(zip(judges, pool.map(rated_by, judges), strict=True))
+    outcomes = dict(zip(judges, map_at_once(rated_by, list(judges), len(judges)), strict=True))
     rated = {name: ratings for name, ratings in outcomes.items() if not isinstance(ratings, _NotRated)}
     missing = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, _NotRated)}
     return {"prompt_text": question.prompt, **rated, **({names.NOT_JUDGED: missing} if missing else {})}

@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from eval_factory.endpoint.event_loop import EventLoop
 from helm.common.request import Request
 
 from eval_factory.core.budget import Budget, Purse
@@ -20,7 +21,6 @@ from eval_factory.core.events import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.shared_limits import SharedLimits

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError
 
 from eval_factory.data.failure import FetchError
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint.sign_in import SignInError
-from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError
 from loopback import serving
 from tls import certificate, served
 from token_answers import TOKEN, Answers, Server, forget_proxies_and_certificates, token_from

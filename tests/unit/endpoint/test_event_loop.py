@@ -11,9 +11,9 @@ from itertools import chain
 from typing import Any
 
 import pytest
+from eval_factory.endpoint.event_loop import ROUND, EventLoop
 
 from eval_factory.endpoint import waiting
-from eval_factory.endpoint.event_loop import ROUND, EventLoop
 
 ENOUGH_S = 60
 

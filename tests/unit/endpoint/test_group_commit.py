@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from eval_factory.endpoint.event_loop import ROUND, EventLoop
 
 from eval_factory.endpoint import waiting
-from eval_factory.endpoint.event_loop import ROUND, EventLoop
 from eval_factory.endpoint.group_commit import GroupCommit, Statement
 
 NUMBER = "INSERT INTO numbers VALUES (?, ?)"

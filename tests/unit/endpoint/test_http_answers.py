@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import urllib3
+from eval_factory.endpoint.transport import Transport, TransportError
 from urllib3.exceptions import HTTPError
 
 from eval_factory.endpoint import http_answers, transport
-from eval_factory.endpoint.transport import Transport, TransportError
 from token_answers import forget_proxies_and_certificates
 
 TIMEOUT_S = 20.0

@@ -11,9 +11,9 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+from eval_factory.endpoint.event_loop import EventLoop
 
 from eval_factory.endpoint import rate_limits
-from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.rate_limits import (
     MINUTE_MS,
     Patience,

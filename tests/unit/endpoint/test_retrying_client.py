@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from eval_factory.endpoint.transport import Reply, Transport, TransportError
 from urllib3.util.retry import Retry
 
 from eval_factory.core.budget import Budget, Purse, Spending
@@ -28,7 +29,6 @@ from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.sign_in import KeySignIn
 from eval_factory.endpoint.stop_messages import StopMessages
-from eval_factory.endpoint.transport import Reply, Transport, TransportError
 from eval_factory.endpoint.unsupported_params import described
 from unit.builders import endpoint_settings
 

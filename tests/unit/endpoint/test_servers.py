@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from eval_factory.endpoint.transport import Reply, Transport, TransportError
 
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import retrying_client, servers
@@ -21,7 +22,6 @@ from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import FIRST_ABSENCE_S, LONGEST_ABSENCE_S, Server, Servers, servers_at
 from eval_factory.endpoint.sign_in import KeySignIn
 from eval_factory.endpoint.stop_messages import StopMessages
-from eval_factory.endpoint.transport import Reply, Transport, TransportError
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}

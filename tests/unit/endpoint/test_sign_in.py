@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from eval_factory.endpoint.event_loop import EventLoop
 
 from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
-from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 

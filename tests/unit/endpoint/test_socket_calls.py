@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
-
-from eval_factory.endpoint import waiting
 from eval_factory.endpoint.event_loop import EventLoop
 from eval_factory.endpoint.socket_calls import receive, send_all
+
+from eval_factory.endpoint import waiting
 from in_event_loop import LARGE, RUN, WAYS, all_is_sent_and_the_answer_read
 
 

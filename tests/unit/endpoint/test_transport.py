@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.served_url import SERVED_AT
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint import transport
-from eval_factory.endpoint.transport import CERTIFICATE_VARIABLES, Transport, TransportError, certificates
 from loopback import serving
 from token_answers import Answers, Server, forget_proxies_and_certificates, token_from
 

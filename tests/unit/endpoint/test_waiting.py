@@ -6,9 +6,9 @@ import threading
 from concurrent.futures import Future
 
 import pytest
+from eval_factory.endpoint.event_loop import EventLoop
 
 from eval_factory.endpoint import waiting
-from eval_factory.endpoint.event_loop import EventLoop
 from in_event_loop import in_a_loop
 
 

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from eval_factory.endpoint.transport import Reply, Transport, TransportError
+from eval_factory.endpoint.watched_pools import Watch
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import ConnectTimeoutError
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from eval_factory.endpoint import transport as transport_module
-from eval_factory.endpoint.transport import Reply, Transport, TransportError
-from eval_factory.endpoint.watched_pools import Watch
 from in_event_loop import WAYS, runs_in
 from token_answers import forget_proxies_and_certificates
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from eval_factory.endpoint.transport import Transport, proxy_for
 
 from eval_factory.core.hosts import place_of
-from eval_factory.endpoint.transport import Transport, proxy_for
 from eval_factory.helm_plugin.mtsamples_listing import known_names
 from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Guard
 from scripted_endpoint import ScriptedEndpoint

@@ -13,7 +13,7 @@ def asked_in_one_thread() -> None:
     from helm.benchmark import executor
     from helm.common.hierarchical_logger import htrack_block
 
-    from eval_factory.endpoint.event_loop import EventLoop
+    from eval_factory.endpoint.bridge import map_at_once
 
     in_threads = executor.parallel_map
 
@@ -22,6 +22,6 @@ def asked_in_one_thread() -> None:
             return in_threads(process, items, parallelism)  # type: ignore[no-any-return]
         garbage.keep_what_there_is()  # or Python looks for 20 ms at what was loaded, while requests wait
         with htrack_block(f"Asking {len(items)} requests, at most {parallelism} at once"):
-            return EventLoop(parallelism).run(process, items)
+            return map_at_once(process, items, parallelism)
 
     executor.parallel_map = parallel_map

@@ -7,7 +7,6 @@ asked, whatever answer they are about; each goes through our client: kept, retri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from helm.clients.auto_client import AutoClient
 from helm.common.request import Request, RequestResult
 
 from eval_factory.core.foreign_text import one_line
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm.criterion_output import ERROR, parse_decisions
 from eval_factory.helm.criterion_prompt import criterion_prompt, template
@@ -100,21 +100,13 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         return [{ANNOTATION: annotation_of(of_answer)} for of_answer in said]
 
     def _judge_all(self, questions: Sequence[_Question], said: list[list[dict[str, Said]]]) -> None:
-        session = current_session()
-        pools = [ThreadPoolExecutor(max_workers=judge.parallelism) for judge in self._judges]
-        try:
-            futures: list[Future[None]] = []
-            for judge in self._judges:
-                session.expect(judge.role, len(questions))
-            for question in questions:
-                for judge, pool in zip(self._judges, pools, strict=True):
-                    futures.append(pool.submit(self._judge_one, judge, question, said))
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-        finally:
-            for pool in pools:
-                pool.shutdown(cancel_futures=True)
+        for judge in self._judges:
+            current_session().expect(judge.role, len(questions))
+
+        def ask(judge: _Judge) -> None:
+            map_at_once(lambda question: self._judge_one(judge, question, said), questions, judge.parallelism)
+
+        map_at_once(ask, self._judges, len(self._judges))
 
     def _judge_one(self, judge: _Judge, question: _Question, said: list[list[dict[str, Said]]]) -> None:
         for offset, one in enumerate(said_by(judge, question, self._ask)):

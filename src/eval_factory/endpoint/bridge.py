@@ -1,0 +1,185 @@
+"""Plain functions that wait: HELM calls ours so, and asyncio's loop does what they wait for.
+
+There is one loop in a process, in a thread of its own. Plain threads wait for it; what `map_at_once` calls runs in the
+loop's own thread, in greenlets that give way to each other while they wait (SQLAlchemy's pattern). Threads run one at
+a time too, and a hundred of them take as much of the processor for handing over as their requests do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, ParamSpec, TypeVar
+
+from greenlet import getcurrent, greenlet
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+LOOK_S = 0.1
+"""Who pauses looks so often whether it is to stop."""
+
+_begins = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def the_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process, which runs."""
+    global _loop
+    with _begins:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="requests", daemon=True).start()
+        return _loop
+
+
+def _forget() -> None:
+    """A process that was forked has no thread but one."""
+    global _loop, _begins
+    _loop, _begins = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+class _Inside(greenlet):  # type: ignore[misc]
+    """Runs a plain function in the loop's thread."""
+
+    came: Any = None
+    """What it waited for, and the error in its place. Taken at once: nobody else is to hold a large answer."""
+
+
+def is_inside() -> bool:
+    """Whether others go on in this thread meanwhile."""
+    return isinstance(getcurrent(), _Inside)
+
+
+def wait_for(awaitable: Coroutine[Any, Any, T]) -> T:
+    """What it comes to. Raises what it raises."""
+    here = getcurrent()
+    if not isinstance(here, _Inside):
+        future = asyncio.run_coroutine_threadsafe(awaitable, the_loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+    here.parent.switch(awaitable)
+    (value, error), here.came = here.came, None
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error
+    return value  # type: ignore[no-any-return]
+
+
+def elsewhere(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what may take long, and knows nothing of the loop."""
+    return wait_for(asyncio.to_thread(function, *args, **kwargs)) if is_inside() else function(*args, **kwargs)
+
+
+def result_of(future: Future[T]) -> T:
+    """The result, when there is one. Raises the future's exception."""
+    return wait_for(_result_of(future)) if is_inside() else future.result()
+
+
+async def _result_of(future: Future[T]) -> T:
+    return await asyncio.shield(asyncio.wrap_future(future))
+
+
+def give_way() -> None:
+    """Let all others that can go on do so first."""
+    if is_inside():
+        wait_for(asyncio.sleep(0))
+
+
+def pause(stop: threading.Event, seconds: float) -> None:
+    """Return after so many seconds, or soon after `stop` is set."""
+    if is_inside():
+        wait_for(_pause(stop, seconds))
+    else:
+        stop.wait(seconds)
+
+
+async def _pause(stop: threading.Event, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and not stop.is_set():
+        await asyncio.sleep(min(LOOK_S, left))
+
+
+def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: int) -> list[T]:
+    """The results of `process`, in the order of the items; it may call whatever waits by this module, and this too.
+
+    Raises:
+        Exception: what `process` raised first, by that order. No other item is begun then; those that are under way are
+            waited for.
+        BaseException: any other, or an interruption of this thread, at once; those that are under way are told to end.
+    """
+    results: list[Any] = [None] * len(items)
+    failures: dict[int, Exception] = {}
+    left = iter(enumerate(items))
+
+    def work() -> None:
+        for number, item in left:
+            if failures:
+                return
+            try:
+                results[number] = process(item)
+            except Exception as error:
+                failures[number] = error
+
+    ended = threading.Event()
+    try:
+        interruption = wait_for(_side_by_side(work, min(at_once, len(items)), ended))
+    except BaseException:
+        if not is_inside():
+            ended.wait()
+        raise
+    if interruption is not None:
+        raise interruption
+    if failures:
+        raise failures[min(failures)]
+    return results
+
+
+async def _side_by_side(work: Callable[[], None], times: int, ended: threading.Event) -> BaseException | None:
+    """What ended it before its time; to raise it here would end the loop."""
+    interruptions: list[BaseException] = []
+
+    def until_interrupted() -> None:
+        try:
+            work()
+        except (KeyboardInterrupt, SystemExit) as error:
+            interruptions.append(error)
+            raise asyncio.CancelledError from None
+
+    tasks = [asyncio.ensure_future(_run(until_interrupted)) for _ in range(times)]
+    try:
+        await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if not interruptions:
+            raise
+    finally:
+        ended.set()
+    return interruptions[0] if interruptions else None
+
+
+async def _run(function: Callable[[], None]) -> None:
+    """Call it, and await what it waits for."""
+    inside = _Inside(function)
+    awaited: Awaitable[Any] = inside.switch()
+    while not inside.dead:
+        try:
+            inside.came = (await awaited, None)
+        except BaseException as error:
+            inside.came = (None, error)
+        awaited = inside.switch()

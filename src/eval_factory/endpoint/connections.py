@@ -1,0 +1,347 @@
+"""One endpoint: connections to it that are kept, each attempt within its time, and proxies on the way.
+
+No request that may have been answered is sent a second time here: answers are paid for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+from typing_extensions import Self
+from urllib3.util import Url, parse_url
+
+from eval_factory import __version__
+from eval_factory.endpoint import bridge
+from eval_factory.endpoint.http_wire import CUT, WANTS_TLS, Hold, Reply, TransportError, Wire, tls_failed
+from eval_factory.endpoint.json_body import json_text
+from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
+
+CONNECT_TIMEOUT_S = 10.0
+OTHER_ADDRESS_S = 0.25
+"""A host's next address is tried beside the one before after so long (RFC 8305)."""
+TLS_TRIED_S = 1.0
+MAX_ANSWERS = 100
+"""Of one connection: where an answer that nobody asked for got past all checks, no more than these are shifted."""
+MAX_IDS = 10_000
+"""An answer that comes late comes soon: so many of the last ids are known."""
+PROXY_LOGIN = 407
+
+TOO_LATE = "no whole answer within {:g} s"
+NOT_IN_TIME = "no connection in time"
+STRAY = "an answer came that was given before, to another question"
+SPEAKS_NO_TLS = "what answers there speaks no TLS: the address has to begin with http://"
+PROXY_FAILED = "the proxy refused or could not be reached"
+NOT_UNIQUE = (
+    "the endpoint gives the same id to answers to different questions: answers that nobody asked for cannot be told"
+    " by it"
+)
+_ID = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)+)"')
+"""A field of a JSON document: within a text, its quotes would be escaped."""
+_PORTS = {"http": 80, "https": 443}
+
+
+class AnswerIds:
+    """Tells an answer that was given before from a new one, by the `id` of its completion.
+
+    A connection on which a second answer to one question comes late shifts all that follow: each is taken for the
+    answer to the next question.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._known: dict[int, tuple[int, int, bool]] = {}
+        """Hashes of id -> question and answer, and whether it came again."""
+        self._are_unique = True
+
+    def is_known(self, question: bytes, answer: bytes, *, first: bool) -> bool:
+        """Whether this was the answer to another question, as far as ids can tell. `first`: on its connection.
+
+        Servers that give one id to many answers, or random ones of few, are found out and believed: by a new
+        connection that brings a known id with another answer, or by an id that comes a third time.
+        """
+        ids = _ID.findall(answer) if self._are_unique else None
+        if not ids:
+            return False
+        name, asked, given = hash(tuple(ids)), hash(question), hash(answer)
+        before = self._known.setdefault(name, (asked, given, False))
+        if len(self._known) > MAX_IDS:
+            del self._known[next(iter(self._known))]
+        if before[0] == asked:
+            return False
+        if not before[2] and not (first and before[1] != given):
+            self._known[name] = (*before[:2], True)
+            return True
+        self._are_unique = False
+        self._known.clear()
+        self._say(NOT_UNIQUE)
+        return False
+
+
+class _Limit:
+    """What is waited for inside ends when its time is over, with this error (`asyncio.timeout` is of Python 3.11)."""
+
+    def __init__(self, seconds: float, error: Callable[[], TransportError]) -> None:
+        self._seconds, self._error, self._is_over = seconds, error, False
+
+    def __enter__(self) -> None:
+        self._task: Any = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._timer.cancel()
+        if self._is_over and kind is asyncio.CancelledError:
+            raise self._error() from None
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """A host that is asked, the proxy that leads there, and connections that wait for a request."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: Url | None
+    idle: list[Wire] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """
+        Raises:
+            PrerequisiteError: the variables name no usable proxy.
+        """
+        parts, proxy = parse_url(url), proxy_for(url)
+        return cls(*_place(parts), parse_url(proxy) if proxy else None)
+
+    @property
+    def is_plain(self) -> bool:
+        return self.scheme == "http" and self.proxy is None
+
+    @property
+    def proxy_fields(self) -> tuple[tuple[str, str], ...]:
+        if self.proxy is None or not self.proxy.auth:
+            return ()
+        login = base64.b64encode(unquote(self.proxy.auth).encode("latin-1")).decode()
+        return (("Proxy-Authorization", f"Basic {login}"),)
+
+    def kept(self) -> Wire | None:
+        """A connection that may be asked: the one that answered last, so that others are closed in time."""
+        while self.idle:
+            wire = self.idle.pop()
+            if wire.is_usable():
+                return wire
+            wire.close()
+        return None
+
+
+def _place(parts: Url) -> tuple[str, str, int]:
+    scheme = parts.scheme or "http"
+    return scheme, (parts.host or "").strip("[]").rstrip("."), parts.port or _PORTS[scheme]
+
+
+class Transport:
+    """Asks one endpoint, over as many connections as requests go on at once."""
+
+    def __init__(self, url: str, *, timeout_s: float, say: Callable[[str], None] = lambda _: None) -> None:
+        """
+        Args:
+            say: is told what is odd about the answers, but no hindrance.
+
+        Raises:
+            PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
+        """
+        self.timeout_s = timeout_s
+        """Of one attempt."""
+        certificates()
+        first = _Origin.of(url)
+        self._origins = {(first.scheme, first.host, first.port): first}
+        self._ids = AnswerIds(say)
+        self._anew: set[int] = set()
+        """Hashes of questions that lost a connection by what was no answer to them: the next try has a new one. Others
+        may bring the same."""
+        self._context: ssl.SSLContext | None = None
+        self._may_be_tls = first.is_plain
+        """No answer came over plain HTTP so far, and TLS was not tried."""
+
+    def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
+        """POST a JSON body.
+
+        Raises:
+            TransportError: within the attempt's time no whole answer came.
+        """
+        return self._ask("POST", url, json_text(body).encode("utf-8", "surrogatepass"), headers)
+
+    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
+        return self._ask("GET", url, b"", headers)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, RuntimeError):  # it was never made whole; the loop is closed
+            for wire in [wire for origin in self._origins.values() for wire in origin.idle]:
+                bridge.the_loop().call_soon_threadsafe(wire.close)
+
+    def _ask(self, method: str, url: str, data: bytes, headers: Mapping[str, str] | None) -> Reply:
+        parts = _parsed(url)
+        origin = self._origins.get(_place(parts))
+        if origin is None:
+            origin = self._origins[_place(parts)] = _Origin.of(url)
+        by_proxy = origin.proxy is not None and origin.scheme == "http"
+        fields = (*(headers or {}).items(), *(origin.proxy_fields if by_proxy else ()))
+        head = _head(method, parts, by_proxy, fields)
+        length = b"Content-Length: %d\r\n\r\n" % len(data) if method == "POST" else b"\r\n"
+        return bridge.wait_for(self._answered(origin, head + length + data, data))
+
+    async def _answered(self, origin: _Origin, request: bytes, question: bytes) -> Reply:
+        hold = Hold()
+        try:
+            reply = await self._attempt(origin, request, question, hold)
+        except _LoginWantedError:
+            return Reply(PROXY_LOGIN, {}, b"")
+        except BaseException as error:
+            hold.end()
+            is_cut = isinstance(error, TransportError) and error.silent and str(error) == CUT
+            if is_cut and self._may_be_tls and origin.is_plain:
+                self._may_be_tls = False
+                if await _speaks_tls(origin):
+                    raise TransportError(WANTS_TLS, unreachable=True) from None
+            raise
+        self._may_be_tls = False
+        return reply
+
+    async def _attempt(self, origin: _Origin, request: bytes, question: bytes, hold: Hold) -> Reply:
+        wire: Wire | None = None
+
+        def late() -> TransportError:
+            return TransportError(TOO_LATE.format(self.timeout_s), silent=wire is None or not wire.has_begun)
+
+        try:
+            with _Limit(self.timeout_s, late):
+                wire = origin.kept() if hash(question) not in self._anew else None
+                wire = wire or await self._connected(origin)
+                await wire.exchange(request, hold)
+                body = await wire.body(hold)
+                asked = question and wire.status < 300
+                if asked and self._ids.is_known(question, body, first=wire.answers == 1):
+                    wire.close()
+                    raise TransportError(STRAY, stray=True)
+                self._anew.discard(hash(question))
+                return Reply(wire.status, wire.headers(), body, hold)
+        except TransportError as error:
+            if (error.malformed or error.stray) and wire is not None and not wire.is_open:
+                self._anew.add(hash(question))
+            raise
+        finally:
+            if wire is not None:
+                if wire.is_open and wire.answers < MAX_ANSWERS:
+                    origin.idle.append(wire)
+                else:
+                    wire.close()
+
+    async def _connected(self, origin: _Origin) -> Wire:
+        wire = Wire()
+        with _Limit(min(CONNECT_TIMEOUT_S, self.timeout_s), lambda: TransportError(NOT_IN_TIME, unreachable=True)):
+            try:
+                if origin.proxy is not None:
+                    await self._reach_proxy(wire, origin, origin.proxy)
+                else:
+                    await _connect(wire, origin.host, origin.port)
+                if origin.scheme == "https":
+                    await self._speak_tls(wire, origin.host)
+                return wire
+            except BaseException:
+                wire.close()
+                raise
+
+    async def _reach_proxy(self, wire: Wire, origin: _Origin, proxy: Url) -> None:
+        scheme, host, port = _place(proxy)
+        try:
+            await _connect(wire, host, port)
+            if scheme == "https":
+                await self._speak_tls(wire, host)
+            if origin.scheme == "http":
+                return
+            name = f"[{origin.host}]" if ":" in origin.host else origin.host
+            target = f"{name}:{origin.port}"
+            lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *map(": ".join, origin.proxy_fields), "", ""]
+            await wire.exchange("\r\n".join(lines).encode("latin-1"), Hold(), tunnel=True)
+        except TransportError as error:
+            raise TransportError(PROXY_FAILED, unreachable=True) from error
+        if wire.status == PROXY_LOGIN:
+            raise _LoginWantedError
+        if wire.status >= 300 or not wire.is_open:
+            raise TransportError(PROXY_FAILED, unreachable=True)
+        wire.answers = 0
+
+    async def _speak_tls(self, wire: Wire, host: str) -> None:
+        try:
+            if self._context is None:
+                self._context = tls_context()
+            await wire.speak_tls(self._context, host)
+        except ConnectionError as error:
+            raise TransportError(CUT, silent=True) from error
+        except (OSError, ValueError) as error:
+            if "wrong version number" in str(error).lower().replace("_", " "):
+                raise TransportError(SPEAKS_NO_TLS, unreachable=True) from error
+            raise TransportError(tls_failed(error), unreachable=True) from error
+
+
+class _LoginWantedError(Exception):
+    """A proxy refused the tunnel with a 407; of a request that needs no tunnel, it is the reply's status."""
+
+
+async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:
+    try:
+        await asyncio.get_running_loop().create_connection(
+            lambda: wire, host, port, happy_eyeballs_delay=OTHER_ADDRESS_S
+        )
+    except (OSError, UnicodeError) as error:
+        raise TransportError("no connection could be made", unreachable=True) from error
+
+
+async def _speaks_tls(origin: _Origin) -> bool:
+    """Most servers of TLS hang up on whoever speaks plain HTTP."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    wire = Wire()
+    try:
+        with _Limit(TLS_TRIED_S, lambda: TransportError(NOT_IN_TIME)):
+            await _connect(wire, origin.host, origin.port)
+            await wire.speak_tls(context, origin.host)
+            return True
+    except (OSError, TransportError):
+        return False
+    finally:
+        wire.close()
+
+
+@lru_cache(64)
+def _parsed(url: str) -> Url:
+    return parse_url(url)
+
+
+@lru_cache(64)
+def _head(method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], ...]) -> bytes:
+    """A request's header, but for the length of its body. Raises ValueError where a line would be two."""
+    scheme, _, port = _place(url)
+    host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
+    target = f"{scheme}://{host}{url.request_uri}" if by_proxy else url.request_uri
+    own = {
+        "Host": host, "Accept-Encoding": "identity", "User-Agent": f"eval-factory/{__version__}",
+        "Content-Type": "application/json", "Accept": "application/json",
+    }  # fmt: skip
+    for name, value in fields:
+        if any(letter in f"{name}{value}" for letter in "\r\n\0"):
+            raise ValueError(f"Invalid header value of {name}")
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in {**own, **dict(fields)}.items())]
+    return "".join(f"{line}\r\n" for line in lines).encode("latin-1")

@@ -1,0 +1,332 @@
+"""One connection over asyncio, and whole HTTP answers, which llhttp (`httptools`) finds in what comes.
+
+An answer belongs to its request whatever comes: a connection that brings more than its answer, or brings something
+while nothing is asked, is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, cast
+
+import httptools
+import urllib3
+from urllib3.util.wait import wait_for_read
+
+from eval_factory.core.foreign_text import one_line
+from eval_factory.endpoint import bridge
+from eval_factory.endpoint.proxies import certificates_hint
+
+CHUNK = 1 << 16
+LARGEST_HEAD = 1 << 18
+LARGEST_BODY = 64 << 20
+"""No answer of a language model is that large; what is would fill the disk."""
+FREE_BODY, LARGE_AT_ONCE = 1 << 20, 2
+"""What is larger than the first is read, and handled, so many at a time in this process: 128 MiB together."""
+MAX_MALFORMED = 2
+"""So often a request is sent whose answers are malformed: the server of a gateway that answers next may do better."""
+
+CUT = "the connection was closed before the whole answer came"
+TOO_LARGE = f"the answer is larger than {LARGEST_BODY >> 20} MiB"
+TOO_LARGE_HEAD = f"the answer's header is larger than {LARGEST_HEAD >> 10} KiB"
+PAID_AGAIN = f"asked for {MAX_MALFORMED} times at most: the next would be paid, and most likely be the same"
+WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
+
+_LENIENT = {
+    # Both Content-Length and Transfer-Encoding: chunked. The chunks count, as the standard says, and the connection is
+    # not used again: whoever forwarded the answer may have thought that it ends elsewhere.
+    "lenient_chunked_length": True,
+    "lenient_optional_cr_before_lf": True,  # lines of a header that end in a bare LF
+}
+_LENGTHS = {b"content-length", b"transfer-encoding"}
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""An alert, a handshake: how a server speaks that expects TLS."""
+
+
+class TransportError(Exception):
+    """No whole answer came. `unreachable`: not even a connection. `silent`: not a byte of an answer. `malformed`: the
+    server makes it so. `stray`: it was another question's.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        unreachable: bool = False,
+        silent: bool = False,
+        malformed: bool = False,
+        stray: bool = False,
+    ) -> None:
+        super().__init__(f"{message}; {PAID_AGAIN}" if malformed else message)
+        self.unreachable, self.silent = unreachable, silent or unreachable
+        self.malformed, self.stray = malformed, stray
+
+
+class Hold:
+    """The place of a large answer among those that are held at once."""
+
+    _free: ClassVar[int] = LARGE_AT_ONCE
+    _waiting: ClassVar[deque[asyncio.Future[None]]] = deque()
+
+    def __init__(self) -> None:
+        self._has_place = False
+
+    async def take(self) -> None:
+        """Wait for a place."""
+        if self._has_place:
+            return
+        if Hold._free:
+            Hold._free -= 1
+        else:
+            turn = asyncio.get_running_loop().create_future()
+            Hold._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():
+                    Hold._give_back()
+                raise
+        self._has_place = True
+
+    def end(self) -> None:
+        """Whoever asked has read it, or it is given up."""
+        if self._has_place:
+            self._has_place = False
+            bridge.the_loop().call_soon_threadsafe(Hold._give_back)
+
+    __del__ = end
+
+    @staticmethod
+    def _give_back() -> None:
+        while Hold._waiting:
+            turn = Hold._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        Hold._free += 1
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in small letters; of lines with the same name the last."""
+    data: bytes
+    hold: Hold = field(default_factory=Hold, compare=False)
+    """Ended by whoever has read it."""
+
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+class Wire(asyncio.Protocol):
+    """One connection: one request at a time, and its answer as llhttp finds it in what comes."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.answers = 0
+        """So many came."""
+        self.has_begun = False
+        """Whether the status of an answer came."""
+        self._transport: asyncio.Transport | None = None
+        self._came: asyncio.Future[None] | None = None
+        """Of the request that is asked: something has to be done."""
+
+    async def exchange(self, request: bytes, hold: Hold, *, tunnel: bool = False) -> None:
+        """Send a request, and read its answer. `tunnel`: the answer has no body where it is good.
+
+        Raises:
+            TransportError: no whole one came.
+        """
+        loop = asyncio.get_running_loop()
+        self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
+        self._names: set[bytes] = set()
+        self._has_head = self._is_whole = self._has_place = self.has_begun = False
+        self._error: tuple[str, dict[str, bool]] | None = None
+        self._is_tunnel = tunnel
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(**_LENIENT)
+        self._came = loop.create_future()
+        try:
+            if self._transport is not None:
+                self._transport.write(request)
+            await self._came
+            if not self._is_over and self._transport is not None:  # it is large
+                await hold.take()
+                self._has_place = True
+                self._came = loop.create_future()
+                self._transport.resume_reading()
+                if not self._is_over:
+                    await self._came
+            if self._error is not None:
+                raise TransportError(self._error[0], **self._error[1])
+            self.answers += 1
+        finally:
+            self.has_begun = bool(self._parser.get_status_code())
+            self._came = None
+            del self._parser  # which refers to this: none of them has to wait for the garbage collector
+            if not self._is_whole or self._transport is None or self._transport.get_write_buffer_size():
+                self.is_open = False
+
+    async def body(self, hold: Hold) -> bytes:
+        """The body without its content coding, in which far more bytes may be hidden than came."""
+        parts, self._parts = self._parts, []
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        codings = [value for name, value in self.lines if name == b"content-encoding"]
+        if not codings:
+            return body
+        headers = {"Content-Encoding": b", ".join(codings).decode("latin-1")}
+        packed = urllib3.HTTPResponse(io.BytesIO(body), headers, self.status, preload_content=False)
+        parts, size = [], 0
+        try:
+            while chunk := packed.read1(CHUNK):
+                parts.append(chunk)
+                size += len(chunk)
+                if size > LARGEST_BODY:
+                    raise TransportError(TOO_LARGE, malformed=True)
+                if self.size + size > FREE_BODY:
+                    await hold.take()
+        except urllib3.exceptions.HTTPError as error:
+            raise TransportError("the answer is not in the Content-Encoding that it names", malformed=True) from error
+        return b"".join(parts)
+
+    def headers(self) -> dict[str, str]:
+        return {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in self.lines}
+
+    async def speak_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """
+        Raises:
+            OSError: the other end does not, or cannot be trusted.
+        """
+        loop, transport = asyncio.get_running_loop(), cast(asyncio.Transport, self._transport)
+        if isinstance(transport.get_extra_info("ssl_object"), ssl.SSLObject):
+            vars(transport)["_start_tls_compatible"] = True  # Python 3.10 is, and does not say so
+        self._transport = await loop.start_tls(transport, self, context, server_hostname=host)
+
+    def is_usable(self) -> bool:
+        """Whether the other end neither closed it nor said anything that nobody asked for."""
+        return self.is_open and not wait_for_read(self._transport.get_extra_info("socket"), timeout=0.0)  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio calls these.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._came is None or self._is_over:  # nothing was asked that this would answer
+            self.close()
+            return
+        self.size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail("the answer changes to another protocol", malformed=True)
+        except httptools.HttpParserError as error:
+            if self._is_whole:
+                self.is_open = False
+            elif self._parser.get_status_code():
+                self._fail(one_line(f"the answer is not valid HTTP: {error.__context__ or error}"), malformed=True)
+            elif data.startswith(_TLS_RECORDS):
+                self._fail(WANTS_TLS, unreachable=True)
+            else:
+                self._fail("what came is no HTTP", malformed=True, silent=True)
+        if self.size > (LARGEST_BODY if self._has_head else LARGEST_HEAD):
+            self._fail(TOO_LARGE if self._has_head else TOO_LARGE_HEAD, malformed=True)
+        if self._is_over:
+            self._tell()
+        elif self.size > FREE_BODY and not self._has_place:
+            cast(asyncio.Transport, self._transport).pause_reading()
+            self._tell()
+
+    def eof_received(self) -> None:
+        """An answer that says nowhere how long it is ends with its connection; llhttp is not told of that end."""
+        self.is_open = False
+        if self._came is not None and not self._is_over:
+            if self._has_head and not self._names & _LENGTHS:
+                self._is_whole = True
+            else:
+                self._fail(CUT, silent=not self._parser.get_status_code())
+            self._tell()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        if isinstance(error, ConnectionError):
+            self._hear_the_rest()
+        if self._came is not None and not self._is_over:
+            silent = not self._parser.get_status_code()
+            if isinstance(error, ssl.SSLError):
+                self._fail(tls_failed(error), unreachable=silent)
+            else:
+                self._fail(CUT, silent=silent)
+            self._tell()
+
+    # llhttp calls these.
+
+    def on_message_begin(self) -> None:
+        if self._is_whole:
+            raise ValueError("nothing was asked for that this would answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._has_head:  # or it is a trailer
+            self.lines.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+        self._has_head = self.status >= 200
+        if not self._has_head:
+            self.lines.clear()
+            return
+        self._names = {name for name, _ in self.lines}
+        if self._names >= _LENGTHS:
+            codings = [value for name, value in self.lines if name == b"transfer-encoding"]
+            if not codings[-1].strip().lower().endswith(b"chunked"):
+                raise ValueError("Content-Length stands beside a Transfer-Encoding that is not chunked")
+        self._is_whole = self._is_tunnel
+
+    def on_body(self, piece: bytes) -> None:
+        self._parts.append(piece)
+
+    def on_message_complete(self) -> None:
+        self._is_whole = self._has_head
+        if not self._parser.should_keep_alive() or self._names >= _LENGTHS:
+            self.is_open = False
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_whole or self._error is not None
+
+    def _fail(self, message: str, **kind: bool) -> None:
+        self.is_open = False
+        if self._error is None:
+            self._error = message, kind
+
+    def _tell(self) -> None:
+        if self._came is not None and not self._came.done():
+            self._came.set_result(None)
+
+    def _hear_the_rest(self) -> None:
+        """Whoever hangs up while we send may have answered; asyncio does not look then."""
+        with contextlib.suppress(OSError):
+            while self._came is not None and not self._is_over:
+                piece = os.read(cast(asyncio.Transport, self._transport).get_extra_info("socket").fileno(), CHUNK)
+                if not piece:
+                    return
+                self.data_received(piece)
+
+
+def tls_failed(error: Exception) -> str:
+    return f"TLS failed: {one_line(str(error))}\n{certificates_hint()}"
