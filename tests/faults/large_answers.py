@@ -13,9 +13,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from eval_factory.endpoint.event_loop import EventLoop
-
 from eval_factory.core.redaction import Redactor
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_errors import RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -47,7 +46,7 @@ def main(way: str, url: str) -> None:
 
     before = most_memory()
     if way == "loop":
-        came = EventLoop(AT_ONCE).run(ask, range(1, AT_ONCE + 1))
+        came = map_at_once(ask, range(1, AT_ONCE + 1), AT_ONCE)
     else:
         with ThreadPoolExecutor(AT_ONCE) as threads:
             came = list(threads.map(ask, range(1, AT_ONCE + 1)))

@@ -15,14 +15,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from eval_factory.endpoint.event_loop import EventLoop
-from eval_factory.endpoint.http_answers import LARGE_AT_ONCE, LARGEST_BODY, MAX_ANSWERS, NOT_UNIQUE
-from eval_factory.endpoint.transport import PAID_AGAIN
 
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import retrying_client
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
 from eval_factory.endpoint.endpoint_errors import RequestFailed
+from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, LARGEST_BODY, PAID_AGAIN
 from eval_factory.endpoint.retrying_client import RetryingClient
 from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
 from token_answers import forget_proxies_and_certificates
@@ -41,11 +41,15 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 class Asker:
     """Asks an endpoint for numbers."""
 
-    def __init__(self, endpoint: WireEndpoint, at_once: int = AT_ONCE, max_retries: int = 5) -> None:
+    def __init__(
+        self, endpoint: WireEndpoint, at_once: int = AT_ONCE, max_retries: int = 5, request_timeout: float = 60.0
+    ) -> None:
         self.said: list[str] = []
         self.notes: list[str] = []
         self.at_once = at_once
-        settings = endpoint_settings(url=endpoint.url, parallelism=at_once, max_retries=max_retries)
+        settings = endpoint_settings(
+            url=endpoint.url, parallelism=at_once, max_retries=max_retries, request_timeout=request_timeout
+        )
         self._client = RetryingClient(
             settings, connection_to(settings, env={}, redactor=Redactor(), say=self.said.append), has_answered=True
         )
@@ -59,7 +63,7 @@ class Asker:
 
     def ask_all(self, numbers: list[int], way: str) -> list[str]:
         if way == "loop":
-            return EventLoop(self.at_once).run(self.ask, numbers)
+            return map_at_once(self.ask, numbers, self.at_once)
         with ThreadPoolExecutor(self.at_once) as threads:
             return list(threads.map(self.ask, numbers))
 
@@ -99,6 +103,63 @@ def followed(answer: bytes, send: Send, later: Later, source: Random) -> None:
 
 def all_of_it(answer: bytes, send: Send, later: Later, source: Random) -> None:
     source.choice([late, soon, slow_and_late, double, followed])(answer, send, later, source)
+
+
+def cut(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    """Anywhere: in its status, its header or its body; the rest comes late, or never, or as the next one's beginning."""
+    place = source.randrange(1, len(answer))
+    send(answer[:place])
+    if source.random() < 0.8:
+        later(source.random() * 0.02, answer[place:])
+
+
+def early(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    """After hints, a pause, and an answer that goes on."""
+    send(b"HTTP/1.1 103 Early Hints\r\nX-A: 1\r\n\r\n")
+    later(source.random() * 0.01, b"HTTP/1.1 100 Continue\r\n\r\n" + answer)
+
+
+def no_answer(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    """Or one that is none, or cannot be read, or says that it was too much."""
+    send(source.choice([b"", JUNK, http(b"{}"), http(b"not packed", "Content-Encoding: gzip", "Content-Length: 10"),
+        http(b"", "Content-Length: 0").replace(b"200 OK", source.choice([b"429 Slow", b"500 Error"]))]))  # fmt: skip
+
+
+def every_fault(answer: bytes, send: Send, later: Later, source: Random) -> None:
+    usual = source.random() < 0.7
+    faults: list[Callable[[bytes, Send, Later, Random], None]] = [
+        late,
+        soon,
+        slow_and_late,
+        double,
+        followed,
+        cut,
+        early,
+        no_answer,
+        line_feeds,
+    ]
+    faults += [with_head(LENGTH, CHUNKED), with_head(CHUNKED), with_head(LENGTH, "Content-Length: {longer}")]
+    (the_answer_alone if usual else source.choice(faults))(answer, send, later, source)
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+def test_ten_thousand_questions_and_every_fault_at_once(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are given up, for what no retry mends; what is answered is answered with its own number."""
+    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
+    with WireEndpoint(every_fault) as endpoint:
+        asker = Asker(endpoint, at_once=64, request_timeout=1.0)
+        monkeypatch.setattr(asker, "ask", lambda number, ask=asker.ask: failed_or(ask, number))
+        answers = asker.ask_all(list(range(10_000)), way)
+    assert [int(answer or number) for number, answer in enumerate(answers)] == list(range(10_000))
+    assert answers.count("") < 1000
+    assert endpoint.requests == 10_000 + sum(note.startswith("retried") for note in asker.notes)
+
+
+def failed_or(ask: Callable[[int], str], number: int) -> str:
+    try:
+        return ask(number)
+    except RequestFailed:
+        return ""
 
 
 @pytest.mark.parametrize("way", ["loop", "thread"])

@@ -13,20 +13,20 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from eval_factory.endpoint.event_loop import EventLoop
 from helm.common.request import Request
 
 from eval_factory.core.budget import Budget, Purse
 from eval_factory.core.events import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin import client, session
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
-from in_event_loop import WAYS
+from in_the_loop import WAYS
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
 REQUEST = Request(model="m/m", model_deployment="m/m", prompt="p", max_tokens=5, temperature=0.0)
@@ -151,7 +151,7 @@ def test_in_an_event_loop_no_more_requests_go_on_than_there_are_places(
     server.answer = answer
     endpoint = endpoint_at(server, tmp_path, parallelism=places)
     requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(100)]
-    assert all(result.success for result in EventLoop(2 * places).run(endpoint.make_request, requests))
+    assert all(result.success for result in map_at_once(endpoint.make_request, requests, 2 * places))
     assert counts == [0, places]
     assert len(server.requests) == 100
     assert len(kept_in(tmp_path)) == 100
@@ -172,7 +172,7 @@ def test_in_an_event_loop_equal_requests_are_sent_once(server: ScriptedEndpoint,
     server.answer = answer
     endpoint = endpoint_at(server, tmp_path, parallelism=4)
     others = [dataclasses.replace(REQUEST, prompt=prompt) for prompt in ("other", "last")]
-    results = EventLoop(4).run(endpoint.make_request, [REQUEST, REQUEST, *others])
+    results = map_at_once(endpoint.make_request, [REQUEST, REQUEST, *others], 4)
     assert [result.completions[0].text for result in results] == ["p", "p", "other", "last"]
     assert sorted(asked) == ["last", "other", "p"]
     outcomes = [row["outcome"] for row in response_cache.read_attempts(tmp_path / "cache.db")]
@@ -193,7 +193,7 @@ def test_in_an_event_loop_others_go_on_while_one_is_tried_again(tmp_path: Path) 
     with OnceTooMany(lambda prompt: prompt) as server:
         endpoint = endpoint_at(server, tmp_path, max_retries=2, parallelism=2)
         requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(20)]
-        results = EventLoop(2).run(endpoint.make_request, requests)
+        results = map_at_once(endpoint.make_request, requests, 2)
         assert [result.completions[0].text for result in results] == [str(number) for number in range(20)]
         prompts = [body["messages"][-1]["content"] for body in server.requests]
         assert prompts[-1] == "0"
@@ -209,7 +209,7 @@ def test_the_model_is_unknown_however_it_is_asked(way: str, server: ScriptedEndp
 
     def ask_all() -> None:
         if way == "loop":
-            EventLoop(4).run(endpoint.make_request, requests)
+            map_at_once(endpoint.make_request, requests, 4)
         else:
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(endpoint.make_request, requests))

@@ -4,7 +4,7 @@ import threading
 import time
 
 from eval_factory.endpoint.concurrency import DECREASE, AdaptiveConcurrency, AdaptiveLimit
-from in_event_loop import insiders
+from in_the_loop import insiders
 
 
 def test_no_more_than_the_limit_are_inside() -> None:

@@ -4,13 +4,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from eval_factory.endpoint.event_loop import ROUND, EventLoop
 
-from eval_factory.endpoint import waiting
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.group_commit import GroupCommit, Statement
 
 NUMBER = "INSERT INTO numbers VALUES (?, ?)"
@@ -106,7 +104,7 @@ def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     assert committed(tmp_path / "a.db", "SELECT word FROM words") == [("a",)]
 
 
-def test_an_event_loop_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
+def test_the_loop_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
     group, seen = GroupCommit(connection_to(tmp_path / "a.db")), []
 
     def process(number: int) -> None:
@@ -119,32 +117,28 @@ def test_an_event_loop_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
 
     group._writing.acquire()
     threading.Timer(0.05, let_go).start()
-    EventLoop(1).run(process, [1])
+    bridge.map_at_once(process, [1], 1)
     assert seen == ["let go", "committed"]
 
 
-def test_in_an_event_loop_those_of_a_round_are_one_transaction(tmp_path: Path) -> None:
+def test_in_the_loop_those_that_come_together_are_one_transaction(tmp_path: Path) -> None:
     """One that cannot be written costs no other its place."""
     connection = connection_to(tmp_path / "a.db")
     statements: list[str] = []
-    connection.set_trace_callback(statements.append)
-    group, told, gate = GroupCommit(connection), [], Future[None]()
+    group, told = GroupCommit(connection), []
 
     def process(number: int) -> None:
-        if number == ROUND + 2:  # the last that begins: all others wait
-            gate.set_result(None)
-            return
-        waiting.result_of(gate)
-        if number == ROUND:
+        if number == 5:
             with pytest.raises(sqlite3.OperationalError, match="no such table"):
                 group.commit([("INSERT INTO nowhere VALUES (?)", (number,))])
         else:
             group.commit([(NUMBER, (None, number))])
         told.append(number)
-        assert number == ROUND or (number,) in committed(tmp_path / "a.db", "SELECT number FROM numbers")
+        assert number == 5 or (number,) in committed(tmp_path / "a.db", "SELECT number FROM numbers")
 
-    EventLoop(ROUND + 3).run(process, range(ROUND + 3))
-    assert sorted(told) == list(range(ROUND + 2))
-    first = [statement.split()[0] for statement in statements][: ROUND + 2]
-    assert first == ["BEGIN", *["INSERT"] * ROUND, "COMMIT"]
-    assert len(committed(tmp_path / "a.db", "SELECT * FROM numbers")) == ROUND + 1
+    bridge.map_at_once(process, range(20), 20)
+    assert sorted(told) == list(range(20))
+    assert len(committed(tmp_path / "a.db", "SELECT * FROM numbers")) == 19
+    connection.set_trace_callback(statements.append)
+    bridge.map_at_once(lambda number: group.commit([(NUMBER, (None, number))]), range(20), 20)
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", *["INSERT"] * 20, "COMMIT"]

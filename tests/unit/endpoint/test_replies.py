@@ -4,11 +4,10 @@ import base64
 import json
 
 import pytest
-from eval_factory.endpoint.http_answers import LARGEST_BODY
-from eval_factory.endpoint.transport import Reply
 
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import replies
+from eval_factory.endpoint.http_wire import LARGEST_BODY, Reply
 from eval_factory.endpoint.openai_api import UnusableAnswer
 from eval_factory.endpoint.replies import ReplyReader, largest_answer
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from eval_factory.endpoint.transport import Reply, Transport, TransportError
 from urllib3.util.retry import Retry
 
 from eval_factory.core.budget import Budget, Purse, Spending
@@ -17,6 +16,7 @@ from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
 from eval_factory.endpoint.admission import LocalAdmission
 from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_errors import (
     EndpointGone,
     EndpointUnusable,
@@ -25,6 +25,7 @@ from eval_factory.endpoint.endpoint_errors import (
     RequestFailed,
 )
 from eval_factory.endpoint.first_requests import FirstRequests
+from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.rate_limits import Patience
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.sign_in import KeySignIn
@@ -367,14 +368,14 @@ def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
 
 def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCF_STATUS_URL", "http://status/x/")
-    waiting = Reply(202, {"NVCF-REQID": "abc"}, b"")
+    waiting = Reply(202, {"nvcf-reqid": "abc"}, b"")
     transport = Replies(waiting, waiting, reply(200))
     ask(transport, use_nvcf=True)
     assert transport.sent[1:] == [{"GET": "http://status/x/abc"}] * 2
 
 
 def test_a_poll_that_fails_is_no_new_attempt() -> None:
-    waiting = Reply(202, {"NVCF-REQID": "abc"}, b"")
+    waiting = Reply(202, {"nvcf-reqid": "abc"}, b"")
     transport = Replies(waiting, reply(503), TransportError("cut off"), waiting, reply(200))
     answered, outcomes = ask(transport, use_nvcf=True)
     assert answered.attempt == 1
@@ -383,7 +384,7 @@ def test_a_poll_that_fails_is_no_new_attempt() -> None:
 
 
 def test_a_cloud_function_that_works_for_ever() -> None:
-    transport = Replies(Reply(202, {"NVCF-REQID": "abc"}, b""))
+    transport = Replies(Reply(202, {"nvcf-reqid": "abc"}, b""))
     transport.timeout_s = 0.05
     with pytest.raises(RequestFailed, match=r"no answer within 0\.05 s"):
         ask(transport, use_nvcf=True, max_retries=1)

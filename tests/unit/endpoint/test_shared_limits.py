@@ -21,7 +21,7 @@ from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.rate_limits import RateLimiter
 from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission, SharedLimits
-from in_event_loop import insiders
+from in_the_loop import insiders
 
 NOT_S = 0.1
 """So long nothing is to happen."""

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from eval_factory.endpoint.event_loop import EventLoop
 
 from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
@@ -217,7 +217,7 @@ def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpo
     def process(number: int) -> None:
         seen.append((number, sign_in.header() if number < 2 else None))
 
-    EventLoop(3).run(process, range(9))
+    map_at_once(process, range(9), 3)
     assert [number for number, _ in seen[:7]] == list(range(2, 9))
     assert {header for _, header in seen[7:]} == {f"Bearer {tokens.given[0]}"}
     assert len(tokens.given) == 1

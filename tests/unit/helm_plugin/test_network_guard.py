@@ -6,9 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from eval_factory.endpoint.transport import Transport, proxy_for
 
 from eval_factory.core.hosts import place_of
+from eval_factory.endpoint.connections import Transport
+from eval_factory.endpoint.proxies import proxy_for
 from eval_factory.helm_plugin.mtsamples_listing import known_names
 from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Guard
 from scripted_endpoint import ScriptedEndpoint
@@ -106,7 +107,7 @@ def test_the_endpoints_proxy_is_the_one_that_is_given(monkeypatch: pytest.Monkey
     assert proxy_for("http://host.example/v1") == "http://proxy.example:2"
     assert proxy_for("http://host.example:8/v1") is None
     with ScriptedEndpoint(lambda _: "yes") as endpoint:
-        transport = Transport(endpoint.url, timeout_s=5, connections=1)
+        transport = Transport(endpoint.url, timeout_s=5)
         assert transport.post(f"{endpoint.url}/completions", {"prompt": "p", "model": "m"}).status == 200
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +18,7 @@ from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.common.authentication import Authentication
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult
 
-from eval_factory.endpoint import waiting
+from eval_factory.endpoint import bridge
 from eval_factory.helm_plugin.patches.fast_asking import asked_in_one_thread
 
 
@@ -26,12 +27,12 @@ class Context:
 
     def __init__(self) -> None:
         self.threads: set[threading.Thread] = set()
-        self.loops: set[waiting.Loop | None] = set()
+        self.inside: set[bool] = set()
         self.asked = 0
 
     def make_request(self, request: Request) -> RequestResult:
         self.threads.add(threading.current_thread())
-        self.loops.add(waiting.running_loop())
+        self.inside.add(bridge.is_inside())
         self.asked += 1
         failed = request.prompt in ("5", "fatal")
         return RequestResult(
@@ -75,12 +76,11 @@ def test_the_result_is_that_of_threads(monkeypatch: pytest.MonkeyPatch, frozen: 
     prompts = [str(number) for number in range(40)]
     in_threads, of_threads = asked(4, prompts)
     assert threading.current_thread() not in of_threads.threads
-    assert (of_threads.loops, frozen) == ({None}, [])
+    assert (of_threads.inside, frozen) == ({False}, [])
     monkeypatch.setattr(executor, "parallel_map", executor.parallel_map)
     asked_in_one_thread()
     in_one, of_one = asked(4, prompts)
-    assert of_one.threads == {threading.current_thread()}
-    assert None not in of_one.loops
+    assert (len(of_one.threads), of_one.inside) == (1, {True})
     assert asdict(in_one) == asdict(in_threads)
     texts = [state.result.completions[0].text for state in in_one.request_states if state.result]
     assert texts == ["" if prompt == "5" else prompt for prompt in prompts]
@@ -91,7 +91,7 @@ def test_one_at_a_time_has_no_loop(monkeypatch: pytest.MonkeyPatch, frozen: list
     monkeypatch.setattr(executor, "parallel_map", executor.parallel_map)
     asked_in_one_thread()
     _, context = asked(1, ["a", "b"])
-    assert (context.loops, context.asked, frozen) == ({None}, 2, [])
+    assert (context.inside, context.asked, frozen) == ({False}, 2, [])
 
 
 def test_what_is_fatal_is_raised_as_helm_raises_it(monkeypatch: pytest.MonkeyPatch, frozen: list[str]) -> None:
@@ -105,10 +105,14 @@ def test_what_is_fatal_is_raised_as_helm_raises_it(monkeypatch: pytest.MonkeyPat
 def test_as_many_as_helm_is_told(monkeypatch: pytest.MonkeyPatch, frozen: list[str]) -> None:
     monkeypatch.setattr(executor, "parallel_map", executor.parallel_map)
     asked_in_one_thread()
-    everybody = threading.Barrier(6)
+    everybody: Future[None] = Future()
+    inside: list[int] = []
 
     def meet(number: int) -> int:
-        waiting.elsewhere(everybody.wait, 60)
+        inside.append(number)
+        if len(inside) == 6:
+            everybody.set_result(None)
+        bridge.result_of(everybody)
         return number
 
     run: Any = executor.parallel_map

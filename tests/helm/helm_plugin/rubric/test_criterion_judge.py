@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
 from helm.common.request import GeneratedOutput, Request, RequestResult
 
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm_plugin.rubric import criterion_judge
 from eval_factory.helm_plugin.rubric.criterion_judge import CriterionAnnotator
@@ -82,10 +83,14 @@ def test_each_criterion_is_asked_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    together = threading.Barrier(6, timeout=30)
+    together: Future[None] = Future()
+    inside: list[str] = []
 
-    def wait_for_the_others(_prompt: str) -> str:
-        together.wait()
+    def wait_for_the_others(prompt: str) -> str:
+        inside.append(prompt)
+        if len(inside) == 6:
+            together.set_result(None)
+        bridge.result_of(together)
         return MET
 
     judges = Judges(monkeypatch, parallelism=6, a=wait_for_the_others)

@@ -1,0 +1,235 @@
+"""Plain functions that wait: of many threads, and side by side in the loop's."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import time
+from concurrent.futures import Future
+
+import pytest
+
+from eval_factory.endpoint import bridge
+from eval_factory.endpoint.bridge import map_at_once
+from in_the_loop import in_the_loop
+
+ENOUGH_S = 60
+
+
+@pytest.mark.parametrize("items", [0, 1, 3, 100])
+def test_results_are_in_the_order_of_the_items(items: int) -> None:
+    """Whoever comes back first; and in one thread."""
+    threads = set()
+
+    def process(number: int) -> int:
+        threads.add(threading.current_thread())
+        if number % 3:
+            bridge.elsewhere(abs, number)
+        return number * number
+
+    assert map_at_once(process, range(items), 8) == [number * number for number in range(items)]
+    assert len(threads) == min(1, items)
+
+
+@pytest.mark.parametrize(("at_once", "items", "most"), [(1, 5, 1), (4, 20, 4), (8, 3, 3)])
+def test_so_many_go_on_at_once(at_once: int, items: int, most: int) -> None:
+    inside, seen = 0, []
+    all_are_in: Future[None] = Future()
+
+    def process(_: int) -> None:
+        nonlocal inside
+        inside += 1
+        seen.append(inside)
+        if inside == most and not all_are_in.done():
+            all_are_in.set_result(None)
+        bridge.result_of(all_are_in)
+        inside -= 1
+
+    map_at_once(process, range(items), at_once)
+    assert (len(seen), max(seen)) == (items, most)
+
+
+def test_the_first_failure_by_the_order_of_items_is_raised() -> None:
+    """Those that are under way are waited for; no other is begun."""
+    seen, late = [], Future[None]()
+
+    def process(number: int) -> None:
+        seen.append(f"begins {number}")
+        if number == 0:
+            bridge.result_of(late)
+            raise KeyError("the first item")
+        if number == 1:
+            bridge.result_of(late)
+        if number == 2:
+            threading.Timer(0.05, late.set_result, (None,)).start()
+            raise ValueError("failed first")
+        seen.append(f"ends {number}")
+
+    with pytest.raises(KeyError, match="the first item"):
+        map_at_once(process, range(10), 3)
+    assert seen == ["begins 0", "begins 1", "begins 2", "ends 1"]
+
+
+def test_after_a_failure_nothing_is_begun() -> None:
+    """Not by those either that have done nothing so far."""
+    begun = []
+
+    def process(number: int) -> None:
+        begun.append(number)
+        raise ValueError(number)
+
+    with pytest.raises(ValueError, match="0"):
+        map_at_once(process, range(20), 8)
+    assert begun == [0]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_ends_a_program_ends_it_at_once(kind: type[BaseException]) -> None:
+    """Nobody waits for what the others wait for, and what they hold is given back; the loop goes on."""
+    given_back = []
+
+    def process(number: int) -> None:
+        if number == 3:
+            raise kind
+        try:
+            bridge.result_of(Future[None]())
+        finally:
+            given_back.append(number)
+
+    with pytest.raises(kind):
+        map_at_once(process, range(10), 4)
+    assert sorted(given_back) == [0, 1, 2]
+    assert map_at_once(abs, [-1], 1) == [1]
+
+
+def test_the_main_thread_is_interrupted() -> None:
+    """As by Ctrl-C, while the loop's thread works."""
+    given_back = []
+
+    def process(number: int) -> None:
+        if number == 3:
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            bridge.result_of(Future[None]())
+        finally:
+            given_back.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        map_at_once(process, range(10), 4)
+    assert sorted(given_back) == [0, 1, 2, 3]
+
+
+def test_what_comes_after_an_interruption_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
+    late: Future[None] = Future()
+
+    def process(number: int) -> None:
+        if number == 1:
+            raise KeyboardInterrupt
+        bridge.result_of(late)
+
+    with pytest.raises(KeyboardInterrupt):
+        map_at_once(process, range(2), 2)
+    late.set_result(None)
+    gc.collect()
+    assert caplog.text == ""
+
+
+def test_what_is_called_side_by_side_may_call_others_so() -> None:
+    met = threading.Barrier(4)
+
+    def process(number: int) -> list[int]:
+        return map_at_once(lambda other: bridge.elsewhere(met.wait, ENOUGH_S) * 0 + number * other, range(2), 2)
+
+    assert map_at_once(process, range(2), 2) == [[0, 0], [0, 1]]
+
+
+def test_without_the_loop_it_is_done_here() -> None:
+    assert not bridge.is_inside()
+    assert bridge.elsewhere(threading.current_thread) is threading.current_thread()
+    done: Future[str] = Future()
+    done.set_result("done")
+    assert bridge.result_of(done) == "done"
+
+
+def test_in_the_loop_it_is_done_in_another_thread() -> None:
+    here, is_inside = in_the_loop(lambda: (threading.current_thread(), bridge.is_inside()))
+    there, too = in_the_loop(lambda: bridge.elsewhere(lambda: (threading.current_thread(), bridge.is_inside())))
+    assert (is_inside, too) == (True, False)
+    assert len({here, there, threading.current_thread()}) == 3
+
+
+def test_what_is_raised_comes_here() -> None:
+    failed: Future[str] = Future()
+    failed.set_exception(KeyError("future"))
+
+    async def fails() -> None:
+        raise LookupError("coroutine")
+
+    for run in (lambda function: function(), in_the_loop):
+        with pytest.raises(KeyError, match="future"):
+            run(lambda: bridge.result_of(failed))
+        with pytest.raises(ValueError, match="invalid literal"):
+            run(lambda: bridge.elsewhere(int, "x"))
+        with pytest.raises(LookupError, match="coroutine"):
+            run(lambda: bridge.wait_for(fails()))
+
+
+def test_nobody_holds_what_was_waited_for() -> None:
+    """An answer may be large, and who asked may pause after it."""
+
+    class Answer:
+        pass
+
+    async def answer() -> Answer:
+        return Answer()
+
+    def process(_: int) -> int:
+        bridge.wait_for(answer())
+        bridge.give_way()
+        return sum(isinstance(one, Answer) for one in gc.get_objects())
+
+    gc.disable()
+    try:
+        assert map_at_once(process, range(3), 3) == [0, 0, 0]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("way", ["thread", "loop"])
+def test_a_pause_ends_when_it_is_told_to(way: str) -> None:
+    stop = threading.Event()
+    run = in_the_loop if way == "loop" else (lambda function: function())
+    begun = time.monotonic()
+    run(lambda: bridge.pause(stop, 0.05))
+    assert time.monotonic() - begun >= 0.05
+    threading.Timer(0.05, stop.set).start()
+    run(lambda: bridge.pause(stop, ENOUGH_S))
+    assert time.monotonic() - begun < ENOUGH_S / 2
+
+
+def test_others_go_on_while_one_pauses() -> None:
+    seen: list[int] = []
+
+    def process(number: int) -> None:
+        if number == 0:
+            bridge.pause(threading.Event(), 0.2)
+        seen.append(number)
+
+    map_at_once(process, range(5), 2)
+    assert seen == [1, 2, 3, 4, 0]
+
+
+def test_there_is_one_loop_of_all_threads() -> None:
+    async def its() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    found: list[asyncio.AbstractEventLoop] = []
+    threads = [threading.Thread(target=lambda: found.append(bridge.wait_for(its()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {*found, in_the_loop(lambda: bridge.wait_for(its()))} == {bridge.the_loop()}

@@ -1,0 +1,258 @@
+"""Connections that are used again, and end in time; of a plain thread, and in the loop."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from eval_factory.endpoint import connections
+from eval_factory.endpoint.connections import Transport
+from eval_factory.endpoint.http_wire import CUT, Reply, TransportError
+from in_the_loop import WAYS, runs_in
+from loopback import serving
+from token_answers import Answers, Server, forget_proxies_and_certificates
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+TIMEOUT_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_proxies_and_certificates(monkeypatch)
+
+
+@pytest.fixture(autouse=True, params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    runs_in(request.param, Transport, "post", monkeypatch)
+    return str(request.param)
+
+
+class Scripted:
+    """Gives these answers in turn, on as many connections as it takes; an empty one hangs up."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1?a=b"
+        self.heads: list[bytes] = []
+        self.connections = 0
+        self.hung_up, self.ended = threading.Event(), threading.Event()
+        self._answers = list(answers)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while self._answers:
+            connection, _ = self._socket.accept()
+            self.connections += 1
+            with connection:
+                while self._answers and (head := self._head(connection)):
+                    self.heads.append(head)
+                    answer = self._answers.pop(0)
+                    connection.sendall(answer)
+                    if not answer.startswith(b"HTTP") or b"close" in answer or answer.endswith(b"..."):
+                        break
+            self.hung_up.set()
+        self._socket.close()
+        self.ended.set()
+
+    def _head(self, connection: socket.socket) -> bytes:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            piece = connection.recv(1 << 16)
+            if not piece:
+                return b""
+            data += piece
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        while len(body) < length:
+            body += connection.recv(1 << 16)
+        return head
+
+
+def asked(server: Scripted, times: int) -> list[Reply]:
+    transport = Transport(server.url, timeout_s=TIMEOUT_S)
+    return [transport.post(server.url, {"prompt": "x"}, {"Authorization": "Bearer k"}) for _ in range(times)]
+
+
+def test_a_request_is_sent_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a new connection, and on one that is used again."""
+    sent: list[bytes] = []
+
+    def noting(write: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(connected: socket.socket, data: bytes) -> Any:
+            if bytes(data).startswith(b"POST"):
+                sent.append(bytes(data))
+            return write(connected, data)
+
+        return noted
+
+    for name in ("sendall", "send"):
+        monkeypatch.setattr(socket.socket, name, noting(getattr(socket.socket, name)))
+    server = Scripted(PLAIN, PLAIN)
+    assert [(reply.status, reply.data) for reply in asked(server, 2)] == [(200, b"{}")] * 2
+    assert server.connections == 1
+    assert len(sent) == 2
+    assert sent[0] == sent[1]
+    assert sent[0].startswith(b"POST /v1?a=b HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert sent[0].endswith(b'\r\nAuthorization: Bearer k\r\nContent-Length: 14\r\n\r\n{"prompt":"x"}')
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "data"),
+    [
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", 200, b"abcde"),
+        (b"HTTP/1.1 429 No\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno", 429, b"no"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", 200, b"a"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end", 200, b"to the end"),
+        (b"HTTP/1.1 302 Go\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", 302, b""),
+    ],
+    ids=["chunked", "refused", "continue", "closes", "redirect"],
+)
+def test_other_forms_are_read_as_urllib3_reads_them(answer: bytes, status: int, data: bytes) -> None:
+    """On a connection that is used again, and the next request is answered too."""
+    server = Scripted(PLAIN, answer, PLAIN)
+    _, other, last = asked(server, 3)
+    assert (other.status, other.data) == (status, data)
+    assert other.headers.get("retry-after") == ("7" if status == 429 else None)
+    assert last.data == b"{}"
+    assert server.connections == (2 if b"close" in answer else 1)
+
+
+def test_a_connection_that_was_closed_meanwhile_costs_nothing() -> None:
+    server = Scripted(b"HTTP/1.1 200 OK\r\nX-Then: close\r\nContent-Length: 2\r\n\r\n{}", PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S)
+    transport.post(server.url, {})
+    assert server.hung_up.wait(60)
+    assert transport.post(server.url, {}).data == b"{}"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Slow: a", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", False),
+        (b"HTTP/1.1 200 OK\r\n\r\na", False),
+        (b"HTTP/1.1", True),
+    ],
+    ids=["header", "body", "no-length", "status"],
+)
+def test_an_answer_that_stops_half_way_ends_in_time(answer: bytes, silent: bool) -> None:
+    server = Scripted(PLAIN, answer, PLAIN)
+    transport = Transport(server.url, timeout_s=0.4)
+    transport.post(server.url, {})
+    with pytest.raises(TransportError, match=r"no whole answer within 0\.4 s") as raised:
+        transport.post(server.url, {})
+    assert raised.value.silent is silent
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "silent"),
+    [
+        (b"", CUT, True),
+        (b"nonsense", "what came is no HTTP", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na...", CUT, False),
+    ],
+    ids=["nothing", "no-http", "cut"],
+)
+def test_what_is_no_whole_answer(answer: bytes, said: str, silent: bool) -> None:
+    server = Scripted(PLAIN, answer)
+    with pytest.raises(TransportError, match=said) as raised:
+        asked(server, 2)
+    assert len(server.heads) == 2, "a request that may have been answered is not sent again"
+    assert (raised.value.silent, raised.value.unreachable) == (silent, False)
+
+
+def test_a_connection_that_gave_no_http_is_not_used_again() -> None:
+    """Although it is open."""
+    server = Scripted(PLAIN, b"HTTP/9 nonsense\r\n\r\n", PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S)
+    transport.post(server.url, {})
+    with pytest.raises(TransportError):
+        transport.post(server.url, {})
+    assert transport.post(server.url, {}).data == b"{}"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: b", "a\nX-Evil: b", "a\r\n\r\nb"])
+def test_a_header_with_lines_in_it_is_refused(value: str) -> None:
+    server = Scripted(PLAIN, PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S)
+    transport.post(server.url, {})
+    with pytest.raises(ValueError, match="Invalid header value"):
+        transport.post(server.url, {}, {"Authorization": value})
+    assert transport.post(server.url, {}).data == b"{}"
+    assert not any(b"Evil" in head for head in server.heads)
+
+
+def test_whoever_asks_no_more_leaves_no_connection(way: str) -> None:
+    """At once: Python looks for cycles seldom."""
+    server = Scripted(PLAIN, PLAIN)
+    transport = Transport(server.url, timeout_s=TIMEOUT_S)
+    transport.post(server.url, {})
+    gc.disable()
+    try:
+        del transport
+        assert server.hung_up.wait(60), way
+    finally:
+        gc.enable()
+
+
+def test_nobody_is_there_any_more() -> None:
+    server = Scripted(PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    transport = Transport(server.url, timeout_s=TIMEOUT_S)
+    transport.post(server.url, {})
+    assert server.hung_up.wait(60)
+    server.ended.wait(60)
+    with pytest.raises(TransportError, match="no connection could be made") as raised:
+        transport.post(server.url, {})
+    assert raised.value.unreachable
+
+
+class _SlowReader(Answers):
+    """Takes a request's body in pieces, with pauses between them."""
+
+    protocol_version = "HTTP/1.1"  # connections are used again
+    pause_s = 0.0
+
+    def do_POST(self) -> None:  # noqa: N802 - the name of http.server
+        left = int(self.headers["Content-Length"])
+        while left > 0:
+            piece = self.rfile.read(min(left, 1 << 20))
+            if not piece:
+                return
+            left -= len(piece)
+            time.sleep(self.pause_s)
+        super().do_POST()
+
+
+@pytest.fixture
+def slow() -> Iterator[str]:
+    server = Server(("127.0.0.1", 0), _SlowReader)
+    server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+    serving(server)
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+LARGE = {"prompt": "x" * (12 << 20)}
+
+
+def test_sending_has_the_time_of_the_whole_request(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of connecting; on a new connection and on one that is used again."""
+    monkeypatch.setattr(connections, "CONNECT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(_SlowReader, "pause_s", 0.03)
+    asked = Transport(slow, timeout_s=60)
+    assert [asked.post(slow, LARGE).status for _ in range(2)] == [200, 200]
+
+
+def test_sending_counts_within_that_time(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_SlowReader, "pause_s", 0.3)
+    with pytest.raises(TransportError, match=r"no whole answer within 0\.5 s"):
+        Transport(slow, timeout_s=0.5).post(slow, LARGE)

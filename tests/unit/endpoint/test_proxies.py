@@ -1,0 +1,54 @@
+"""Which proxy, which certificates; the wire itself is in tests/faults, HTTPS in tests/integration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.served_url import SERVED_AT
+from eval_factory.data.fetch import Fetcher
+from eval_factory.endpoint.connections import Transport
+from eval_factory.endpoint.proxies import CERTIFICATE_VARIABLES, certificates, proxy_from_environment
+from token_answers import forget_proxies_and_certificates, token_from
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_proxies_and_certificates(monkeypatch)
+
+
+def test_the_first_variable_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in reversed(CERTIFICATE_VARIABLES):
+        monkeypatch.setenv(name, str(tmp_path))
+        assert certificates() == (str(tmp_path), name)
+
+
+def test_certificates_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexist.pem")
+    for made in (lambda: Transport("https://host/v1", timeout_s=5), Fetcher):
+        with pytest.raises(PrerequisiteError, match=r"SSL_CERT_FILE: there is no file /nonexist\.pem"):
+            made()
+
+
+def test_a_proxy_of_another_kind_is_refused_by_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://u:proxy-password-1@127.0.0.1:1080")
+    for ask in (
+        lambda: Transport("https://host/v1", timeout_s=5),
+        lambda: Fetcher().file("https://host/data", tmp_path / "data"),
+        lambda: token_from("https://host/token", tmp_path),
+    ):
+        with pytest.raises(PrerequisiteError, match="ALL_PROXY: a proxy of the kind socks5://") as raised:
+            ask()
+        assert "proxy-password-1" not in str(raised.value)
+    monkeypatch.setenv("NO_PROXY", "host")
+    Transport("https://host/v1", timeout_s=5)
+
+
+def test_no_proxy_leads_to_a_server_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
+    assert proxy_from_environment("http://127.0.0.1:20001/v1") == "http://proxy.example:3128"
+    monkeypatch.setenv(SERVED_AT, "http://127.0.0.1:20001")
+    assert proxy_from_environment("http://127.0.0.1:20001/v1") is None
+    assert proxy_from_environment("http://127.0.0.2:20001/v1") == "http://proxy.example:3128"
