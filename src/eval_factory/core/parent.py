@@ -1,4 +1,7 @@
-"""helm-run ends when the eval-factory that started it is gone: it must not go on paying, with nobody to report to."""
+"""A process ends when the one that started it is gone, however that ended: with nobody to report to it does no more.
+
+It knows the standard library alone, for processes that have to be there within milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
-
-from eval_factory.core.helm_run_settings import HelmRunSettings
 
 PARENT_CHECK_S = 0.1
 
 
-def end_with_parent(env: Mapping[str, str]) -> None:
-    """End at once where the parent is gone already; else as soon as it is. Nothing where nobody is to be watched.
+def end_with_parent(parent: int | None) -> None:
+    """End at once where the parent is gone already; else as soon as it is.
 
-    A process whose parent ends is given to another one: its parent's id is no longer the one that `env` names.
+    A process whose parent ends is given to another one: its parent's id is no longer this one.
+
+    Args:
+        parent: the id of the process that started this one; None: nobody is watched.
     """
-    parent = HelmRunSettings.from_environment(env).parent
     if parent is None:
         return
     if os.getppid() != parent:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -129,16 +129,13 @@ def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -
         os.close(descriptor)
 
 
-def start_python(arguments: Sequence[str], *, said: str, inherited: Collection[int]) -> int:
+def start_python(arguments: Sequence[str], *, said: str) -> int:
     """Start this Python again with this environment, in a group of its own. Returns its pid; the caller waits for it.
 
     Args:
         said: what it reads on its standard input.
-        inherited: descriptors that it has too.
     """
-    process = subprocess.Popen(
-        [sys.executable, *arguments], stdin=subprocess.PIPE, pass_fds=tuple(inherited), start_new_session=True
-    )
+    process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, start_new_session=True)
     if process.stdin is not None:
         with process.stdin as source:
             source.write(said.encode())

@@ -17,7 +17,9 @@ import eval_factory.helm_plugin.conversation_scenario
 import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these five register run specs and an expander
 from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin import network_guard, parent, settings_file
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.parent import end_with_parent
+from eval_factory.helm_plugin import network_guard, settings_file
 from eval_factory.helm_plugin.patches.apply import apply_patches
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 
@@ -47,7 +49,7 @@ def patch_helm() -> None:
         sys.exit(1)
 
 
-parent.end_with_parent(os.environ)
+end_with_parent(HelmRunSettings.from_environment(os.environ).parent)
 settings_file.take_settings_of_the_file(sys.argv, os.environ)
 network_guard.guard_from_environment()
 patch_helm()

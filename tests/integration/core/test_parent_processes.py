@@ -1,4 +1,4 @@
-"""A process that the plug-in runs in ends with the one that started it."""
+"""A process ends with the one that started it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 CHILD = """
 import os, subprocess, sys, time
-from eval_factory.helm_plugin.parent import end_with_parent
-end_with_parent(os.environ)
+from eval_factory.core.parent import end_with_parent
+end_with_parent(int(os.environ["EVAL_FACTORY_PARENT"]))
 grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print("goes on", flush=True)
 time.sleep(60)

@@ -1,7 +1,8 @@
 """The process that executes queries for `sql.py`: a line of JSON in, a line of JSON out.
 
 SQLite can be busy inside one instruction for minutes, with gigabytes, and cannot be interrupted there; a process can be
-killed. This one is started by its path and knows the standard library only, so that it is there within milliseconds.
+killed. This one is started by its path and imports the standard library and `core/parent.py` only, so that it is there
+within milliseconds.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import resource
 import signal
 import sqlite3
 import sys
-import threading
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 TIME_LIMIT_S = 10.0
@@ -27,7 +28,6 @@ LARGEST_VALUE = 10_000_000
 """Bytes of one text or blob."""
 LONGEST_PATTERN = 1_000
 LONGEST_MESSAGE = 500
-PARENT_CHECK_S = 0.5
 SQLITE_MEMORY = 512_000_000
 PROCESS_MEMORY = 1_000_000_000
 
@@ -110,18 +110,6 @@ def _limit(what: int, most: int) -> None:
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def end_with_parent() -> None:
-    """A query goes on where helm-run was killed: the pipe is only looked at after it."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_CHECK_S)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def serve(questions: TextIO, answers: TextIO) -> None:
     """Until helm-run closes the pipe, or is gone."""
     for line in questions:
@@ -133,8 +121,11 @@ def serve(questions: TextIO, answers: TextIO) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[3]))
+    from eval_factory.core.parent import end_with_parent
+
     limit_process()
-    end_with_parent()
+    end_with_parent(os.getppid())  # the pipe is only looked at after a query
     sys.stdout.write(READY.decode())
     sys.stdout.flush()
     serve(sys.stdin, sys.stdout)

@@ -7,8 +7,8 @@ forks are not safe (macOS: its libraries use threads of their own) a new Python 
 standard input is a `CellSpec`; lines on standard output say which cell has begun (`number`, `pid`) and which has ended
 (`number`, `returncode`).
 
-Everything here ends with the suite: this process where its standard input ends, and a cell, with its helm-run, where
-the pipe ends whose other side only this process has.
+Everything here ends with the suite: this process where its standard input ends, and a cell, with its helm-run, when
+this process does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import os
 import select
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -28,13 +27,14 @@ from typing import TextIO
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.garbage import collect_rarely, keep_what_there_is
 from eval_factory.core.jsonl import json_line
+from eval_factory.core.parent import end_with_parent
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.served_url import SERVED_AT
 from eval_factory.workflows.suite.cell_spec import CellSpec
 
 MODULE = "eval_factory.workflows.suite.cell_process"
 ONE_CELL = "--one-cell"
-"""With the number of the descriptor that ends with the suite's process: one cell, whose spec is on standard input."""
+"""With the id of the process that starts it: one cell, whose spec is on standard input."""
 WITHOUT_FORK = "--without-fork"
 NEEDED = (
     "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.local",
@@ -86,17 +86,17 @@ def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
     screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
 
 
-def be_the_cell(spec: CellSpec, alive: int) -> int:
+def be_the_cell(spec: CellSpec, parent: int) -> int:
     """What the process of one cell does, from its first breath. Returns the exit code.
 
     Args:
-        alive: a descriptor to read from, which ends when the suite is gone.
+        parent: the id of the process that started it, and with which it ends.
     """
     from eval_factory.core.signals import interrupt_on_signals
 
     if os.getpgrp() != os.getpid():
         os.setsid()  # Ctrl-C in the terminal reaches the suite alone, which tells the cells
-    threading.Thread(target=end_with, args=(alive,), daemon=True).start()
+    end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
     log = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
@@ -108,17 +108,6 @@ def be_the_cell(spec: CellSpec, alive: int) -> int:
         return run_cell(spec, screen)
 
 
-def end_with(alive: int) -> None:
-    """End this process, and all of its group, where nobody is left who has the other side open.
-
-    helm-run, which has a group of its own, ends when the process that started it does.
-    """
-    with contextlib.suppress(OSError):
-        while os.read(alive, 1):
-            pass
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
 class CellServer:
     """Begins cells and says when they have ended; a single thread, so that its forks are whole."""
 
@@ -126,7 +115,6 @@ class CellServer:
         """`commands`, `told`: descriptors to read from and to write to."""
         self._commands, self._told = commands, told
         self._begin: Callable[[CellSpec], int] = self._forked if fork else self._started
-        self._alive, self._own_end = os.pipe()
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -154,6 +142,7 @@ class CellServer:
                     self._say(number=spec.number, pid=pid)
 
     def _forked(self, spec: CellSpec) -> int:
+        parent = os.getpid()
         pid = os.fork()
         if pid:
             return pid
@@ -161,17 +150,15 @@ class CellServer:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for descriptor in (self._own_end, self._woken):
-                os.close(descriptor)
-            code = be_the_cell(spec, self._alive)
+            os.close(self._woken)
+            code = be_the_cell(spec, parent)
         finally:
             os._exit(code)
 
     def _started(self, spec: CellSpec) -> int:
         from eval_factory.executors.process import start_python
 
-        argv = ["-m", MODULE, ONE_CELL, str(self._alive)]
-        return start_python(argv, said=spec.line(), inherited=(self._alive,))
+        return start_python(["-m", MODULE, ONE_CELL, str(os.getpid())], said=spec.line())
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
