@@ -2,7 +2,8 @@
 
 It answers as `varied_answer`, keeps a line for each request in FOLDER/requests.jsonl, and leaves FOLDER/pids. It can be
 `slow=SECONDS` to start, `exits=CODE` before it listens, `never` be ready, answer GETs with `gets=STATUS`, `die_after=N` or `hang_after=N` requests (once:
-FOLDER/lost says that it was), and have a `child` that ignores SIGTERM.
+FOLDER/lost says that it was), and have a `child` that ignores SIGTERM. A word with `@X` at its end holds where X is the
+port, or what `replica=` says.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def handler_of(server: ModelServer) -> type[BaseHTTPRequestHandler]:
 
 
 def main(port: int, folder: Path, words: list[str]) -> None:
-    told = dict(word.partition("=")[::2] for word in words)
+    who = {"", str(port), *(word.partition("=")[2] for word in words if word.startswith("replica="))}
+    told = dict(word.partition("@")[0].partition("=")[::2] for word in words if word.partition("@")[2] in who)
     pids = [os.getpid()]
     if "child" in told:
         ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"

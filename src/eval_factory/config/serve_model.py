@@ -7,17 +7,19 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from eval_factory.config.field_docstrings import describe_fields
 from eval_factory.config.model import Line, Number, VariableName
 from eval_factory.core.redaction import Redactor, looks_like_key
 from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.served_url import served_url
+from eval_factory.core.served_url import PORT, REPLICA, served_url
 from eval_factory.core.strict_model import StrictModel
 
-PORT = "{port}"
 MOST_RESTARTS = 100
+MOST_REPLICAS = 64
+LAUNCH = "launch"
+"""Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
 _OF_A_SHELL = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
 _PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
 _URL = re.compile(r"http://(127\.0\.0\.1|localhost):\{port\}(/[^\s]*)?")
@@ -50,6 +52,16 @@ def _base_path(text: str) -> str:
     return text.rstrip("/")
 
 
+def _variable(text: str) -> str:
+    name, given, value = text.partition("=")
+    if given and names_a_secret(name):
+        raise ValueError(f"has a value for {name}, which names a secret; write the NAME alone")
+    if looks_like_key(value):
+        raise ValueError("has what looks like a key as its value (it is not shown); write the NAME alone")
+    return f"{_name.validate_python(name)}{given}{value}"
+
+
+_name: TypeAdapter[str] = TypeAdapter(VariableName)
 Words = Annotated[Line, AfterValidator(_words)]
 Seconds = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
 
@@ -62,6 +74,8 @@ class ServeSection(StrictModel):
     command: Words | None = None
     """Starts the server, such as: vllm serve my/model --port {port}. {port} is a free port, another one each time.
     Another command is another run: its answers are not those of this one."""
+    replicas: Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)] | None = None
+    """How many such servers are started; requests go to the one with the fewest under way."""
     machine_options: Words | None = None
     """Further words of the command that change how fast it answers and not what, such as: --tensor-parallel-size 2."""
     health: Annotated[Line, AfterValidator(_health)] | None = None
@@ -76,8 +90,9 @@ class ServeSection(StrictModel):
     """Seconds between asking the server to end (SIGTERM) and making it (SIGKILL)."""
     max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
     """How often a server that was ready, and then ended or hung, is started again in one invocation."""
-    env: list[VariableName] | None = None
-    """NAMES of variables that the server gets, such as HF_TOKEN, beside those by which it finds programs and GPUs."""
+    env: list[Annotated[Line, AfterValidator(_variable)]] | None = None
+    """Variables that the server gets, beside those by which it finds programs and GPUs: NAMES, such as HF_TOKEN, or
+    NAME=value, such as CUDA_VISIBLE_DEVICES={replica}. {replica} is the server's number among the replicas, from 0."""
 
 
 def serve_of(defaults: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,15 +126,29 @@ def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dic
     return {**target, "api_endpoint": endpoint}
 
 
-def argv_of(serve: Mapping[str, Any], port: int) -> list[str]:
-    """The words of the command. `{port}` alone is replaced: braces may be the program's own."""
-    text = " ".join(part for part in (serve["command"], serve["machine_options"]) if part)
-    return [word.replace(PORT, str(port)) for word in shlex.split(text)]
+def words_of(serve: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of the command; `{port}` and `{replica}` stand in them."""
+    return tuple(shlex.split(_command(serve)))
 
 
-def health_url(serve: Mapping[str, Any], port: int) -> str:
+def health_url(serve: Mapping[str, Any]) -> str:
+    """`{port}` stands in it."""
     said = str(serve["health"])
-    return said.replace(PORT, str(port)) if said.startswith("http") else f"http://127.0.0.1:{port}{said}"
+    return said if said.startswith("http") else f"http://127.0.0.1:{PORT}{said}"
+
+
+def variables_of(serve: Mapping[str, Any]) -> list[str]:
+    """Names of the variables that a server gets from who starts it."""
+    return [entry for entry in serve["env"] if "=" not in entry]
+
+
+def settings_of(serve: Mapping[str, Any]) -> dict[str, str]:
+    """Variables that a server gets with the values that `serve` says."""
+    return dict(entry.split("=", 1) for entry in serve["env"] if "=" in entry)
+
+
+def _command(serve: Mapping[str, Any]) -> str:
+    return " ".join(part for part in (serve["command"], serve["machine_options"]) if part)
 
 
 def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -127,5 +156,6 @@ def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if served:
         yield "\n# servers; each is started for all cells of its target, and ended after them"
     for target, serve in served.items():
-        words = " ".join(part for part in (serve["command"], serve["machine_options"]) if part)
-        yield f"#   {target}: {words}  ({PORT}: one that is free; ready when {serve['health']} answers with 200)"
+        many = "" if serve["replicas"] == 1 else f"{serve['replicas']} servers, {REPLICA}: its number; "
+        told = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
+        yield f"#   {target}: {_command(serve)}  {told}"

@@ -66,7 +66,7 @@ class Suite:
     slurm: Mapping[str, Mapping[str, Any]]
     """Target -> what its cells ask of Slurm: every key of `SlurmSection`."""
     serve: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Target whose server is started for its cells -> every key of `ServeSection`."""
+    """Target whose servers are started for its cells -> every key of `ServeSection`, in a job with `LAUNCH`."""
 
 
 def usual_processes() -> int:

@@ -19,6 +19,8 @@ SERVED_SCHEME = "served"
 SERVED_AT = "EVAL_FACTORY_SERVED_AT"
 """The variable that says where the servers are: `http://127.0.0.1:PORT`, with blanks between several of one model.
 Only the processes of their cells have it."""
+PORT, REPLICA = "{port}", "{replica}"
+"""What stands in a command for the port, and for the number, from 0, of one of several servers."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 30
 

@@ -1,7 +1,12 @@
-"""The server of a model, for as long as it is asked: started, waited for, looked after, started again, ended.
+"""The servers of a model, for as long as they are asked: started, waited for, looked after, started again, ended.
 
-What becomes of it is told apart from what becomes of those who ask it. The server is ended with this process, however
-that ends: `executors/server_guard.py`. One thread uses a `ServedModel`; another one of its own asks the health URL.
+Each has a guard beside it, on the machine that it runs on:
+
+    python -m eval_factory.executors.served
+
+Standard input: a line of JSON says what to start, and its end says to end it; so it ends, too, with a process that
+nobody could tell anything (SIGKILL). Standard output: lines of JSON, of which `text` is to be shown, and `state` says
+what has become of it. What the server says goes into its log, redacted.
 """
 
 from __future__ import annotations
@@ -9,42 +14,49 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from typing_extensions import Self
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.secrets import names_a_secret
-from eval_factory.executors.environment import ALLOWED
-from eval_factory.executors.free_port import TOKEN, free_port, is_free, is_somebody_elses
+from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
+from eval_factory.core.redaction import Redactor
+from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.served_url import PORT, REPLICA
 from eval_factory.executors.process import start_listening
-from eval_factory.executors.server_guard import MODULE
 
+MODULE = "eval_factory.executors.served"
+LOOPBACK = "127.0.0.1"
 HEALTHY = 200
-ASKED_EVERY_S = 0.2
-WATCHED_EVERY_S = 2.0
-LONGEST_ANSWER_S = 10.0
-MOST_PORTS = 5
-LAST_LINES = 5
-READ_BYTES = 8192
+ASKED_EVERY_S, WATCHED_EVERY_S, LONGEST_ANSWER_S = 0.2, 2.0, 10.0
 TO_BE_GONE_S = 5.0
 """Beyond the grace that the server itself has."""
-OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
-"""Beginnings of variables by which a server finds GPUs."""
-Tick = Callable[[], None]
+COPY_S = 2.0
+"""For the last lines of a server that has ended."""
+MOST_PORTS, MOST_TRIES = 5, 200
+FIRST_PORT, LAST_PORT = 20_000, 32_000
+"""Below those that systems give to connections of their own, so that none takes it between now and its use."""
+LAST_LINES, READ_BYTES = 5, 8192
+TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
+"""By which the processes of a server are known again: they inherit it."""
+STARTING, READY, GONE, OUT = "starting", "ready", "gone", "out"
+"""What has become of a server. GONE: it was ready, and may be started again; OUT: it is not started again."""
+Say = Callable[[str], None]
 
 
 class ServerFailedError(PrerequisiteError):
@@ -53,37 +65,348 @@ class ServerFailedError(PrerequisiteError):
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What is served, and how."""
+    """What is served, and how. `{port}` and `{replica}` in words and settings are each server's own."""
 
     name: str
     """Of the target."""
-    argv: Callable[[int], list[str]]
-    """The command, for a port."""
-    health: Callable[[int], str]
-    """The URL that answers with 200 when the server is ready, for a port."""
+    words: tuple[str, ...]
+    """The command."""
+    health: str
+    """The URL, on the server's own machine, that answers with 200 when it is ready."""
     log: Path
     env: Mapping[str, str]
-    """All that the server gets to see."""
+    """All that the server gets to see, but for its settings."""
     secrets: tuple[str, ...]
     """Values that are not to stand in its log: requests bring keys to it, too."""
     start_time_limit_s: float
     hang_time_limit_s: float
     stop_grace_s: float
     max_restarts: int
+    """Of each server."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Variables with their values."""
+    replicas: int = 1
+    launch: tuple[str, ...] = ()
+    """Words that start a program on a machine for one of the servers; none: they run on this one."""
 
 
-def server_environment(env: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """What finds programs, files and GPUs, and the variables that are named: no key of a judge or a model."""
-    kept = {
-        name: value
-        for name, value in env.items()
-        if (name in ALLOWED or name.startswith(OF_THE_MACHINE)) and not names_a_secret(name)
-    }
-    return {**kept, "PYTHONUNBUFFERED": "1", **{name: env[name] for name in names if name in env}}
+class _Server:
+    """One of them, by its guard."""
+
+    def __init__(self, spec: ServerSpec, replica: int) -> None:
+        one = spec.replicas == 1
+        self._spec, self._replica = spec, replica
+        self.called = f"the server of {spec.name}" if one else f"the server of {spec.name} (replica {replica})"
+        self.log = spec.log if one else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
+        self.state, self.why = GONE, "does not run"
+        self.address, self.moved = "", False
+        self.restarts = 0
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._group: int | None = None
+        """Of the server's processes, while they are on this machine."""
+
+    def begin(self, *, same_port: bool = False) -> None:
+        """Whoever asks it finds it again at the same port."""
+        spec = self._spec
+        self.state, self._rest = STARTING, b""
+        self._guard = start_listening([*spec.launch, sys.executable, "-m", MODULE], spec.env, log=self.log)
+        told = {**asdict(spec), "called": self.called, "replica": self._replica, "log": str(self.log), "env": None}
+        told |= {"asked_from": socket.gethostname(), "port": urlsplit(self.address).port if same_port else None}
+        with suppress(OSError):
+            _pipe(self._guard.stdin).write((json.dumps(told) + "\n").encode())
+            _pipe(self._guard.stdin).flush()
+
+    def hear(self, say: Say, seconds: float = 0.0) -> str:
+        """Its state, by all that its guard has said; it is listened to until it says no more, or for so long."""
+        if self._guard is None:
+            return self.state
+        source, deadline = _pipe(self._guard.stdout), time.monotonic() + seconds
+        while select.select([source], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            data = os.read(source.fileno(), 65536)
+            if not data:
+                break
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line), say)
+        else:
+            return self.state
+        if self.state == STARTING:
+            self.state, self.why = OUT, f"{self.called} is gone before it was ready; see {self.log}"
+        elif self.state == READY:
+            self.state, self.why = GONE, "is gone: what looked after it was killed"
+        return self.state
+
+    def _take(self, said: Mapping[str, Any], say: Say) -> None:
+        if "text" in said:
+            say(said["text"])
+        if "group" in said and not self._spec.launch:
+            self._group = said["group"]
+        if "address" in said:
+            self.moved = self.address not in ("", said["address"])
+            self.address = said["address"]
+        self.state, self.why = said.get("state", self.state), said.get("why", self.why)
+
+    def close(self) -> None:
+        """Tell it to end."""
+        if self._guard is not None:
+            with suppress(OSError):
+                _pipe(self._guard.stdin).close()
+
+    def stop(self) -> None:
+        """Nothing of it is left when this returns."""
+        guard, before = self._guard, (self.state, self.why)
+        if guard is None:
+            return
+        self.close()
+        self.hear(lambda _: None, self._spec.stop_grace_s + TO_BE_GONE_S)
+        self._guard = None
+        self.state, self.why = (GONE, "does not run") if before[0] in (STARTING, READY) else before
+        if self._group is not None:  # its guard was killed
+            with suppress(OSError):
+                os.killpg(self._group, signal.SIGKILL)
+        guard.kill()
+        guard.wait()
+        _pipe(guard.stdout).close()
 
 
-def answers(url: str, timeout_s: float) -> bool:
-    """Whether a health URL answers with 200. No proxy is asked: it is on this machine."""
+class ServedModel:
+    """The servers of a target. What is started within its context ends with that. One thread uses it."""
+
+    def __init__(self, spec: ServerSpec, say: Say, tick: Callable[[], None] = lambda: None) -> None:
+        """
+        Args:
+            say: is told what becomes of them.
+            tick: is called now and then while they are waited for.
+        """
+        self._spec, self._say, self._tick = spec, say, tick
+        self._servers = [_Server(spec, number) for number in range(spec.replicas)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of those that are ready."""
+        return tuple(one.address for one in self._servers if one.state == READY)
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        return tuple(one.log for one in self._servers)
+
+    def is_ready(self) -> bool:
+        """Whether one of them answers now. Any thread may ask."""
+        return any(map(self._answers, self.addresses))
+
+    def start(self) -> None:
+        """Start them, and wait until each is ready, or is not going to be.
+
+        Raises:
+            ServerFailedError: none is ready.
+        """
+        for one in self._servers:
+            one.begin()
+        self._wait()
+
+    def lost(self) -> str | None:
+        """Why they can be asked no more: the last one has ended, or hangs. None where all is well."""
+        for one in self._servers:
+            if one.state == STARTING and one.hear(self._say) == OUT:
+                self._leave_out(one)
+            one.hear(self._say)
+        if any(one.moved for one in self._servers):
+            return "is at another port now"
+        gone = [one.why for one in self._servers if one.state == GONE] or [self._servers[0].why]
+        return None if self.addresses else gone[0]
+
+    def watch(self) -> str | None:
+        """As `lost`. One that is lost while others answer is started again meanwhile."""
+        why = self.lost()
+        for one in self._servers if why is None else ():
+            if one.state == GONE and not self._begin_again(one, same_port=True):
+                self._leave_out(one)
+        return why
+
+    def start_again(self) -> None:
+        """Start those that are lost, each if it has not been lost too often, and wait for them.
+
+        Raises:
+            ServerFailedError: none is ready, or none is started again.
+        """
+        for one in self._servers:
+            one.moved = False
+            if one.state == GONE:
+                self._begin_again(one)
+        self._wait()
+
+    def stop(self) -> None:
+        """End them, with all that they have started: asked first, then made to."""
+        for one in self._servers:
+            one.close()
+        for one in self._servers:
+            one.stop()
+
+    def _answers(self, address: str) -> bool:
+        port = urlsplit(address).port
+        asked = urlsplit(self._spec.health.replace(PORT, str(port)))
+        return answers(asked._replace(netloc=f"{urlsplit(address).hostname}:{asked.port}").geturl())
+
+    def _begin_again(self, one: _Server, *, same_port: bool = False) -> bool:
+        most, why = self._spec.max_restarts, one.why
+        one.stop()
+        if one.restarts >= most:
+            one.state, one.why = OUT, (
+                f"{one.called} {why}, and is not started again (serve.max_restarts: {most}); its log: {one.log};"
+                " what was answered is kept: mend it, then run the same command again"
+            )  # fmt: skip
+            return False
+        one.restarts += 1
+        self._say(f"{one.called} {why}; it is started again ({one.restarts} of {most})")
+        one.begin(same_port=same_port)
+        return True
+
+    def _leave_out(self, one: _Server) -> None:
+        if self.addresses:
+            self._say(f"{one.why}\n  the others go on: {len(self.addresses)} of {self._spec.replicas}")
+
+    def _wait(self) -> None:
+        while STARTING in [one.hear(self._say) for one in self._servers]:
+            self._tick()
+            time.sleep(ASKED_EVERY_S)
+        for one in self._servers:
+            one.moved = False
+            if one.state == READY and self._spec.launch and not self._answers(one.address):
+                one.stop()
+                one.state, one.why = OUT, (
+                    f"{one.called} is ready at {one.address}, and does not answer from here; have it listen on all"
+                    f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
+                )  # fmt: skip
+        out = [one for one in self._servers if one.state == OUT]
+        if not self.addresses and len(out) < len(self._servers):  # some were ready, and are gone again
+            return self.start_again()
+        if not self.addresses:
+            raise ServerFailedError(out[0].why)
+        for one in out:
+            self._leave_out(one)
+        return None
+
+
+class Guard:
+    """What is done on the server's machine: one start of it, from the choice of a port to its end."""
+
+    def __init__(self, told: Mapping[str, Any], log: IO[str]) -> None:
+        self._told, self._log, self._its = told, log, told["called"]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._over = False
+
+    def serve(self) -> None:
+        """Until the server has ended, with all of its group.
+
+        Raises:
+            PrerequisiteError: it did not get ready.
+        """
+        port = self._told["port"]
+        for _ in range(MOST_PORTS):
+            port = port or free_port()
+            if self._serves_at(port):
+                return
+            _say(text=f"{self._its}: somebody else has taken port {port}; another is tried")
+            port = None
+        raise PrerequisiteError(
+            f"{self._its} was not started: {MOST_PORTS} ports in a row, free before, were taken by other programs; run"
+            " the same command again"
+        )
+
+    def end_when_told(self, commands: IO[bytes]) -> None:
+        while commands.read(1):
+            pass
+        self._over = True
+        if self._process is not None:
+            end_group(self._process, self._told["stop_grace_s"])
+
+    def _serves_at(self, port: int) -> bool:
+        """False: somebody else has the port."""
+        log, token, began = Path(self._told["log"]), uuid.uuid4().hex, time.monotonic()
+        said, host = log.stat().st_size, socket.gethostname()
+        host, place = (LOOPBACK, "") if host == self._told["asked_from"] else (host, f" of {host}")
+        _say(text=f"starting {self._its} on port {port}{place}; its log: {log}")
+        process = self._process = self._started(port, token)
+        words = (process.stdout, self._log, Redactor(self._told["secrets"]))
+        copier = threading.Thread(target=copy_lines, args=words, daemon=True)
+        copier.start()
+        url = self._filled(self._told["health"], port)
+        why = self._until_ready(process, url, began)
+        was_ready, taken = False, why is None and is_somebody_elses(urlsplit(url).port or port, token)
+        if why is None and not taken:
+            text = f"{self._its} is ready after {time.monotonic() - began:.0f} s"
+            _say(text=text, state=READY, address=f"http://{host}:{port}")
+            was_ready, why = True, self._until_gone(process, url)
+        ended = process.poll() is not None
+        end_group(process, self._told["stop_grace_s"])  # what it has started is nothing without it
+        copier.join(COPY_S)
+        _say(group=None)
+        if was_ready or self._over:
+            _say(state=GONE, why=why)
+        elif taken or (ended and not is_free(port)):  # nothing of ours is left
+            return False
+        else:
+            raise PrerequisiteError(f"{self._its} {why}{_last_lines(log, said)}")
+        return True
+
+    def _started(self, port: int, token: str) -> subprocess.Popen[bytes]:
+        words = [self._filled(word, port) for word in self._told["words"]]
+        settings = {name: self._filled(value, port) for name, value in self._told["settings"].items()}
+        try:
+            process = subprocess.Popen(
+                words,
+                env={**os.environ, **settings, TOKEN: token},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PrerequisiteError(
+                f"{self._its} cannot be started: {error.strerror or error} ({words[0]}); install it, or write its whole"
+                " path in serve.command"
+            ) from error
+        _say(group=process.pid)
+        return process
+
+    def _until_ready(self, process: subprocess.Popen[bytes], url: str, began: float) -> str | None:
+        """Why it does not get ready; None: it is."""
+        log, limit = self._told["log"], self._told["start_time_limit_s"]
+        while process.poll() is None and not self._over:
+            if answers(url):
+                return None
+            if time.monotonic() - began >= limit:
+                return (
+                    f"did not get ready: {url} did not answer with {HEALTHY} within {limit:.0f} s; see {log}, or raise"
+                    " serve.start_time_limit_s"
+                )
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(ASKED_EVERY_S)
+        return f"{how_it_ended(process.wait())} before it was ready; see {log}, then run the same command again"
+
+    def _until_gone(self, process: subprocess.Popen[bytes], url: str) -> str:
+        answered, limit = time.monotonic(), self._told["hang_time_limit_s"]
+        while time.monotonic() - answered < limit:
+            with suppress(subprocess.TimeoutExpired):
+                return how_it_ended(process.wait(min(WATCHED_EVERY_S, limit / 4)))
+            if answers(url, min(LONGEST_ANSWER_S, limit)):
+                answered = time.monotonic()
+        return f"hangs: {url} has not answered for {time.monotonic() - answered:.0f} s"
+
+    def _filled(self, text: str, port: int) -> str:
+        """No other braces are replaced: they may be the program's own."""
+        return text.replace(PORT, str(port)).replace(REPLICA, str(self._told["replica"]))
+
+
+def answers(url: str, timeout_s: float = LONGEST_ANSWER_S) -> bool:
+    """Whether a health URL answers with 200. No proxy is asked."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
     try:
@@ -95,240 +418,123 @@ def answers(url: str, timeout_s: float) -> bool:
         connection.close()
 
 
+def free_port() -> int:
+    """
+    Raises:
+        PrerequisiteError: none was found.
+    """
+    for port in random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), MOST_TRIES):
+        if is_free(port):
+            return port
+    raise PrerequisiteError(
+        f"no free port was found from {FIRST_PORT} to {LAST_PORT} for a model's server\n  end what listens there"
+    )
+
+
+def is_free(port: int) -> bool:
+    """On this machine's own address and on all of its addresses: a server may choose either."""
+    try:
+        for host in (LOOPBACK, ""):
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are over do not count
+                one.bind((host, port))
+    except OSError:
+        return False
+    return True
+
+
+def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool:
+    """Whether a port that answers is known to be another program's. False where the system does not say.
+
+    Args:
+        token: what the server's processes have in their environment as TOKEN.
+    """
+    listeners = list(_listeners(port, proc))
+    if not listeners:
+        return False
+    sockets = {f"socket:[{inode}]" for uid, inode in listeners if uid == os.getuid()}
+    if not sockets:
+        return all(uid != 0 for uid, _ in listeners)  # root's may pass on to a container that is ours
+    environments = list(_environments(sockets, proc))
+    return bool(environments) and all(f"{TOKEN}={token}".encode() not in one.split(b"\0") for one in environments)
+
+
+def _listeners(port: int, proc: Path) -> Iterator[tuple[int, str]]:
+    """(user, inode of the socket)."""
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in (proc / "net" / name).read_text("ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # it listens
+                    yield int(fields[7]), fields[9]
+
+
+def _environments(sockets: set[str], proc: Path) -> Iterator[bytes]:
+    """Of the processes that have one of the sockets open."""
+    for process in proc.glob("[0-9]*"):
+        with suppress(OSError):
+            if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
+                yield (process / "environ").read_bytes()
+
+
 def how_it_ended(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-class HealthWatch:
-    """Asks a health URL now and then, in a thread of its own."""
-
-    def __init__(self, url: str, *, ask: Callable[[str, float], bool], clock: Callable[[], float]) -> None:
-        self._url, self._ask, self._clock = url, ask, clock
-        self._last = clock()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="server-health", daemon=True)
-        self._thread.start()
-
-    def silent_s(self) -> float:
-        """Seconds since it answered."""
-        return self._clock() - self._last
-
-    def end(self) -> None:
-        self._over.set()
-
-    def look(self) -> None:
-        if self._ask(self._url, LONGEST_ANSWER_S):
-            self._last = self._clock()
-
-    def _watch(self) -> None:
-        while not self._over.wait(WATCHED_EVERY_S):
-            self.look()
+def copy_lines(source: IO[bytes], log: IO[str], redactor: Redactor) -> None:
+    """Until nobody has the other end open. A full disk does not block the server."""
+    for line in source:
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        with suppress(OSError):
+            log.write(printable(redactor.text(text))[:LONGEST_LOG_LINE] + "\n")
 
 
-class _Guarded:
-    """A server's process, by its guard."""
-
-    def __init__(self, spec: ServerSpec, port: int, token: str) -> None:
-        env = {**spec.env, TOKEN: token}
-        self._grace_s = spec.stop_grace_s
-        self._guard = start_listening([sys.executable, "-m", MODULE], env, log=spec.log)
-        self._rest = b""
-        self._said: dict[str, Any] = {}
-        told = {"argv": spec.argv(port), "log": str(spec.log), "grace_s": spec.stop_grace_s, "secrets": spec.secrets}
-        if self._guard.stdin is not None:
-            with suppress(OSError):
-                self._guard.stdin.write((json.dumps(told) + "\n").encode())
-                self._guard.stdin.flush()
-
-    def why_it_is_gone(self) -> str | None:
-        """None while it runs."""
-        over = self._listen(0.0)
-        if "failed" in self._said:
-            return f"cannot be started: {self._said['failed']}"
-        if "returncode" in self._said:
-            return how_it_ended(self._said["returncode"])
-        return "is gone: what looked after it was killed" if over else None
-
-    @property
-    def never_began(self) -> bool:
-        return "failed" in self._said
-
-    def stop(self) -> None:
-        """Nothing of it is left when this returns."""
-        if self._guard.stdin is not None:
-            with suppress(OSError):
-                self._guard.stdin.close()
-        self._listen(self._grace_s + TO_BE_GONE_S)
-        if "pid" in self._said and "returncode" not in self._said:  # its guard was killed
-            with suppress(OSError):
-                os.killpg(self._said["pid"], signal.SIGKILL)
-        try:
-            self._guard.wait(TO_BE_GONE_S)
-        except subprocess.TimeoutExpired:
-            self._guard.kill()
-            self._guard.wait()
-        if self._guard.stdout is not None:
-            self._guard.stdout.close()
-
-    def _listen(self, seconds: float) -> bool:
-        """Hear what is said until it says nothing more, or for so long. Whether it will say nothing more."""
-        source = self._guard.stdout
-        if source is None or source.closed:
-            return True
-        deadline = time.monotonic() + seconds
-        while select.select([source], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            data = os.read(source.fileno(), 65536)
-            if not data:
-                return True
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            for line in lines:
-                self._said |= json.loads(line)
-        return False
+def end_group(leader: subprocess.Popen[bytes], grace_s: float) -> None:
+    """Ask every process of the group to end, then make those that are left."""
+    deadline = time.monotonic() + grace_s
+    with suppress(ProcessLookupError, PermissionError):  # none is left
+        os.killpg(leader.pid, signal.SIGTERM)
+        while time.monotonic() < deadline:
+            leader.poll()
+            os.killpg(leader.pid, 0)
+            time.sleep(0.05)
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
 
 
-class ServedModel:
-    """The server of a target. What is started within its context ends with that."""
-
-    def __init__(
-        self,
-        spec: ServerSpec,
-        say: Callable[[str], None],
-        tick: Tick = lambda: None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """
-        Args:
-            say: is told what becomes of it.
-            tick: is called now and then while it is waited for.
-        """
-        self._spec, self._say, self._tick = spec, say, tick
-        self._clock, self._sleep = clock, sleep
-        self._process: _Guarded | None = None
-        self._watch: HealthWatch | None = None
-        self._port = 0
-        self.restarts = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    def is_ready(self) -> bool:
-        """Whether it answers now. Any thread may ask."""
-        return answers(self._spec.health(self._port), LONGEST_ANSWER_S)
-
-    def lost(self) -> str | None:
-        """Why it can be asked no more: it has ended, or it hangs. None where all is well."""
-        if self._process is None or self._watch is None:
-            return "does not run"
-        gone = self._process.why_it_is_gone()
-        if gone is not None:
-            return gone
-        silent_s = self._watch.silent_s()
-        if silent_s >= self._spec.hang_time_limit_s:
-            return f"hangs: {self._spec.health(self._port)} has not answered for {silent_s:.0f} s"
-        return None
-
-    def start_again(self, why: str) -> None:
-        """End what is left of it and start it, if it has not been lost too often.
-
-        Raises:
-            ServerFailedError: it is not ready, or is not started again.
-        """
-        spec = self._spec
-        self.stop()
-        if self.restarts >= spec.max_restarts:
-            raise ServerFailedError(
-                f"the server of {spec.name} {why}, and is not started again (serve.max_restarts: {spec.max_restarts});"
-                f" its log: {spec.log}; what was answered is kept: mend it, then run the same command again"
-            )
-        self.restarts += 1
-        self._say(f"the server of {spec.name} {why}; it is started again ({self.restarts} of {spec.max_restarts})")
-        self.start()
-
-    def stop(self) -> None:
-        """End it, with all that it has started: asked first, then made to."""
-        if self._watch is not None:
-            self._watch.end()
-        process, self._process, self._watch = self._process, None, None
-        if process is not None:
-            process.stop()
-
-    def start(self) -> None:
-        """Start it, and wait until it is ready.
-
-        Raises:
-            ServerFailedError: it is not ready.
-        """
-        for _ in range(MOST_PORTS):
-            if self._is_ready_at(free_port()):
-                return
-            self._say(f"the server of {self._spec.name}: somebody else has taken port {self._port}; another is tried")
-            self.stop()
-        raise ServerFailedError(
-            f"the server of {self._spec.name} was not started: {MOST_PORTS} ports in a row, free before, were taken by"
-            " other programs; run the same command again"
-        )
-
-    def _is_ready_at(self, port: int) -> bool:
-        """False: somebody else has the port. Raises ServerFailedError."""
-        spec, token, started = self._spec, uuid.uuid4().hex, self._clock()
-        self._port = port
-        said = _size(spec.log)
-        self._say(f"starting the server of {spec.name} on port {port}; its log: {spec.log}")
-        self._process = _Guarded(spec, port, token)
-        url = spec.health(port)
-        while True:
-            gone = self._process.why_it_is_gone()
-            if gone is not None:
-                if not self._process.never_began and not is_free(port):  # nothing of ours is left
-                    return False
-                raise ServerFailedError(self._why_not_ready(gone, said))
-            if answers(url, LONGEST_ANSWER_S):
-                break
-            if self._clock() - started >= spec.start_time_limit_s:
-                raise ServerFailedError(
-                    f"the server of {spec.name} did not get ready: {url} did not answer with {HEALTHY} within"
-                    f" {spec.start_time_limit_s:.0f} s; see {spec.log}, or raise serve.start_time_limit_s"
-                    f"{_last_lines(spec.log, said)}"
-                )
-            self._tick()
-            self._sleep(ASKED_EVERY_S)
-        if is_somebody_elses(urlsplit(url).port or port, token):
-            return False
-        self._say(f"the server of {spec.name} is ready after {self._clock() - started:.0f} s")
-        self._watch = HealthWatch(url, ask=answers, clock=self._clock)
-        return True
-
-    def _why_not_ready(self, gone: str, said: int) -> str:
-        spec = self._spec
-        program = spec.argv(self._port)[0]
-        if self._process is not None and self._process.never_began:
-            return f"the server of {spec.name} {gone} ({program}); install it, or write its whole path in serve.command"
-        return (
-            f"the server of {spec.name} {gone} before it was ready; see {spec.log}, then run the same command again"
-            f"{_last_lines(spec.log, said)}"
-        )
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # noqa: S101 - it was asked for
+    return pipe
 
 
-def _size(log: Path) -> int:
-    return log.stat().st_size if log.is_file() else 0
+def _say(**fields: Any) -> None:
+    with suppress(OSError):  # nobody listens any more
+        os.write(1, (json.dumps(fields) + "\n").encode())
 
 
 def _last_lines(log: Path, since: int) -> str:
     """What the server said last, of this start."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(since, _size(log) - READ_BYTES))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
+    with log.open("rb") as file:
+        file.seek(max(since, log.stat().st_size - READ_BYTES))
+        text = file.read().decode("utf-8", "replace")
     lines = deque((line for line in text.splitlines() if line.strip()), LAST_LINES)
     return "".join(["\n  its last lines:", *(f"\n    {line}" for line in lines)]) if lines else ""
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # whoever asked for the server gets it too, and says what follows
+    told = json.loads(sys.stdin.buffer.readline())
+    descriptor = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as log:
+        guard = Guard(told, log)
+        threading.Thread(target=guard.end_when_told, args=(sys.stdin.buffer,), daemon=True).start()
+        try:
+            guard.serve()
+        except PrerequisiteError as error:
+            _say(state=OUT, why=str(error))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

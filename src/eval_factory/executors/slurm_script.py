@@ -33,6 +33,8 @@ class BatchJob:
     """Every key of suite.slurm."""
     argv: Sequence[str]
     """What each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0."""
+    servers: int = 1
+    """Of a model, that each task starts as steps; the resources are asked for each of them."""
 
 
 def batch_script(job: BatchJob) -> str:
@@ -47,18 +49,37 @@ def _options(job: BatchJob) -> Iterator[str]:
     asked = job.resources
     yield f"--job-name={job.name}"
     yield f"--array=0-{job.tasks - 1}%{min(job.at_once, job.tasks)}"
-    yield "--nodes=1"
-    yield "--ntasks=1"
+    yield from ("--nodes=1", "--ntasks=1") if job.servers == 1 else (f"--ntasks={job.servers}",)
     yield f"--cpus-per-task={asked['cpus']}"
-    for name in ("account", "partition", "qos", "time", "mem", "gpus"):
+    for name in ("account", "partition", "qos", "time"):
         if asked[name] is not None:
             yield f"--{name}={asked[name]}"
+    if asked["mem"] is not None:  # Slurm's own is of a node, which may have several servers
+        each = asked["mem"] if job.servers == 1 else _part_of_memory(asked["mem"], asked["cpus"])
+        yield f"--{'mem' if job.servers == 1 else 'mem-per-cpu'}={each}"
+    if asked["gpus"] is not None:
+        yield f"--{'gpus' if job.servers == 1 else 'gpus-per-task'}={asked['gpus']}"
     yield f"--output={_file_pattern(job.log, '%a.log')}"
     yield "--open-mode=append"
     yield "--requeue"
     yield f"--signal=B:TERM@{WARNED_S}"
     yield "--export=NONE"
     yield from asked["extra"]
+
+
+def _part_of_memory(text: str, parts: int) -> str:
+    number, unit = (text[:-1], text[-1]) if text[-1].isalpha() else (text, "M")
+    return f"{-(-int(number) * 1024 ** ('KMGT'.index(unit)) // parts)}K"
+
+
+def step_words(asked: Mapping[str, Any]) -> list[str]:
+    """What starts a program as a step of the job that this is in, with the resources of one of its servers.
+
+    It shares the memory of the job on its node, and what goes into it, comes from it and ends it goes through srun.
+    """
+    gpus = [] if asked["gpus"] is None else [f"--gpus-per-task={asked['gpus']}"]
+    cpus = f"--cpus-per-task={asked['cpus']}"
+    return ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0", cpus, *gpus]
 
 
 def clean_up_script(job: BatchJob, file: Path) -> str:

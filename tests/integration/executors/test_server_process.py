@@ -14,10 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.executors import served_model
-from eval_factory.executors.free_port import free_port
-from eval_factory.executors.served_model import ServedModel, ServerFailedError, ServerSpec
-from scripted_endpoint import ScriptedEndpoint
+from eval_factory.executors.served import GONE, READY, ServedModel, ServerFailedError, ServerSpec, answers, free_port
 
 TESTS = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
@@ -25,7 +22,7 @@ KEY = "a-known-key-value-1"
 OWNER = """
 import sys, time
 from integration.executors.test_server_process import spec_of
-from eval_factory.executors.served_model import ServedModel
+from eval_factory.executors.served import ServedModel
 from pathlib import Path
 with ServedModel(spec_of(Path(sys.argv[1]), "child"), print) as server:
     server.start()
@@ -37,8 +34,8 @@ with ServedModel(spec_of(Path(sys.argv[1]), "child"), print) as server:
 def spec_of(folder: Path, *words: str, **changes: object) -> ServerSpec:
     spec = ServerSpec(
         name="small",
-        argv=lambda port: [sys.executable, str(TESTS / "model_server.py"), str(port), str(folder), *words],
-        health=lambda port: f"http://127.0.0.1:{port}/health",
+        words=(sys.executable, str(TESTS / "model_server.py"), "{port}", str(folder), *words),
+        health="http://127.0.0.1:{port}/health",
         log=folder / "log" / "small.log",
         env={"PATH": os.environ["PATH"], "GIVEN": "x"},
         secrets=(KEY,),
@@ -87,7 +84,7 @@ def test_one_that_ends_before_it_is_ready(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    assert failure(tmp_path, argv=lambda _: ["no-such-program-xyz"]) == (
+    assert failure(tmp_path, words=("no-such-program-xyz",)) == (
         "the server of small cannot be started: No such file or directory (no-such-program-xyz); install it, or write"
         " its whole path in serve.command"
     )
@@ -108,49 +105,102 @@ def test_one_that_dies_is_started_again_so_often(tmp_path: Path) -> None:
         os.kill(first, signal.SIGKILL)
         until(lambda: server.lost() is not None)
         until(lambda: not is_alive(child))  # ignores SIGTERM
-        before = server.address
-        server.start_again(server.lost() or "")
+        before = server.addresses
+        server.start_again()
         assert said[-3].endswith("the server of small was ended by signal 9; it is started again (1 of 1)")
-        assert server.address != before
+        assert server.addresses != before
         assert server.is_ready()
         seen = json.loads((tmp_path / "environment.json").read_text())
         assert (seen["GIVEN"], "HOME" in seen) == ("x", False)
-        with pytest.raises(ServerFailedError, match=r"small hangs, and is not started again \(serve.max_restarts: 1\)"):
-            server.start_again("hangs")
+        os.kill(pids(tmp_path)[2], signal.SIGKILL)
+        until(lambda: server.lost() is not None)
+        at_last = r"small was ended by signal 9, and is not started again \(serve.max_restarts: 1\)"
+        with pytest.raises(ServerFailedError, match=at_last):
+            server.start_again()
     assert not any(map(is_alive, pids(tmp_path)))
 
 
-def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_model, "WATCHED_EVERY_S", 0.05)
-    monkeypatch.setattr(served_model, "LONGEST_ANSWER_S", 0.5)
+def test_one_that_hangs(tmp_path: Path) -> None:
     with ServedModel(spec_of(tmp_path, hang_time_limit_s=1.5), lambda _: None) as server:
         server.start()
-        time.sleep(1.6)
+        time.sleep(2.0)
         assert server.lost() is None
         os.kill(pids(tmp_path)[0], signal.SIGSTOP)
         until(lambda: server.lost() is not None)
         assert "hangs: http://127.0.0.1:" in (server.lost() or "")
-        server.start_again("hangs")
+        server.start_again()
         assert server.lost() is None
     assert not any(map(is_alive, pids(tmp_path)))
 
 
 @pytest.mark.parametrize("words", [["slow=0"], ["slow=30"]], ids=["which cannot have it", "which is slow"])
-def test_a_port_that_somebody_else_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
-    """The other one answers the health URL, too."""
+def test_a_port_that_somebody_else_takes(tmp_path: Path, words: list[str]) -> None:
+    """The other one answers the health URL, too. Nothing but the test has the server begin at a port that is taken."""
     said: list[str] = []
-    with ScriptedEndpoint(lambda prompt: prompt) as other:
-        taken = int(other.url.split(":")[2].partition("/")[0])
-        found = [taken, free_port()]
-        monkeypatch.setattr(served_model, "free_port", lambda: found.pop(0))
-        monkeypatch.setattr(served_model, "HEALTHY", 501)  # of the other one, which takes no GET
-        argv = spec_of(tmp_path).argv
-        changed = {"argv": lambda port: [*argv(port), *(words if port == taken else ["gets=501"])]}
-        with ServedModel(spec_of(tmp_path, **changed), said.append) as server:
-            server.start()
-            assert not server.address.endswith(str(taken))
+    taken, mine, others = free_port(), tmp_path / "mine", tmp_path / "others"
+    mine.mkdir()
+    others.mkdir()
+    with subprocess.Popen([sys.executable, str(TESTS / "model_server.py"), str(taken), str(others)]) as other:
+        try:
+            until(lambda: answers(f"http://127.0.0.1:{taken}/health"))
+            with ServedModel(spec_of(mine, *(f"{word}@{taken}" for word in words)), said.append) as server:
+                (one,) = server._servers
+                one.state, one.address = GONE, f"http://127.0.0.1:{taken}"
+                one.begin(same_port=True)
+                until(lambda: one.hear(said.append) == READY)
+                assert server.lost() == "is at another port now"
+                server.start_again()
+                assert server.lost() is None
+                assert not server.addresses[0].endswith(str(taken))
+            assert is_alive(other.pid)
+        finally:
+            other.kill()
     assert said[1] == f"the server of small: somebody else has taken port {taken}; another is tried"
+    assert not any(map(is_alive, pids(mine)))
+
+
+def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_asked_meanwhile(tmp_path: Path) -> None:
+    said: list[str] = []
+    with ServedModel(spec_of(tmp_path, replicas=3, settings={"NUMBER": "{replica}"}), said.append) as server:
+        server.start()
+        addresses = server.addresses
+        assert len({*addresses}) == 3
+        assert server.watch() is None
+        os.kill(pids(tmp_path)[0], signal.SIGKILL)
+        until(lambda: server.watch() is not None or len(server.addresses) < 3)
+        assert server.lost() is None
+        assert server.is_ready()
+        until(lambda: server.watch() is None and len(server.addresses) == 3)
+        assert server.addresses == addresses
+        os.kill(pids(tmp_path)[3], signal.SIGKILL)
+        until(lambda: server.watch() is None and "others go on" in said[-1])
+        assert len(server.addresses) == 2
+        for pid in pids(tmp_path)[1:3]:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: server.lost() is not None)
+        server.start_again()
+        assert len(server.addresses) == 2
+    again = [line for line in said if "started again" in line]
+    number = again[0].partition("(replica ")[2][0]
+    assert again[0] == f"the server of small (replica {number}) was ended by signal 9; it is started again (1 of 1)"
+    assert again[1].startswith(
+        f"the server of small (replica {number}) was ended by signal 9, and is not started again (serve.max_restarts: 1);"
+        f" its log: {tmp_path}/log/small@{number}.log"
+    )
+    assert again[1].endswith("\n  the others go on: 2 of 3")
+    assert [log.name for log in server.logs] == ["small@0.log", "small@1.log", "small@2.log"]
+    seen = json.loads((tmp_path / "environment.json").read_text())
+    assert seen["NUMBER"] in {"0", "1", "2"}
     assert not any(map(is_alive, pids(tmp_path)))
+
+
+def test_one_of_two_that_does_not_start_is_left_out(tmp_path: Path) -> None:
+    said: list[str] = []
+    with ServedModel(spec_of(tmp_path, "exits=3@1", "replica={replica}", replicas=2), said.append) as server:
+        server.start()
+        assert len(server.addresses) == 1
+    assert "the server of small (replica 1) ended with exit code 3 before it was ready; see" in said[-1]
+    assert said[-1].endswith("the others go on: 1 of 2")
 
 
 def test_nothing_is_left_when_its_owner_is_killed(tmp_path: Path) -> None:

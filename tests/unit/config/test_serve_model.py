@@ -7,12 +7,14 @@ from pydantic import ValidationError
 
 from eval_factory.config.serve_model import (
     ServeSection,
-    argv_of,
     health_url,
     problems_of_serve,
     serve_of,
     served_lines,
     served_target,
+    settings_of,
+    variables_of,
+    words_of,
 )
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.suite_dir import SuiteDir
@@ -46,6 +48,10 @@ def test_every_key_has_a_default_and_a_null_leaves_it() -> None:
         ({"health": "http://example.org:{port}/health"}, "must be a path"),
         ({"base_path": "v1"}, "must be a path, such as /v1"),
         ({"env": ["A B"]}, "must be the NAME of an environment variable"),
+        ({"env": ["MY_TOKEN=x"]}, "has a value for MY_TOKEN, which names a secret; write the NAME alone"),
+        ({"env": ["A=sk-0123456789abcdefghij01"]}, "has what looks like a key as its value (it is not shown)"),
+        ({"replicas": 0}, "greater than or equal to 1"),
+        ({"replicas": 65}, "less than or equal to 64"),
         ({"max_restarts": -1}, "greater than or equal to 0"),
         ({"stop_grace_s": 0}, "greater than 0"),
     ],
@@ -92,18 +98,26 @@ def test_the_target_gets_a_url() -> None:
     assert served_target(plain, DEFAULTS) == plain
 
 
-def test_words_of_the_command_for_a_port() -> None:
+def test_words_of_the_command() -> None:
     serve = serve_of(DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"})
-    assert argv_of(serve, 81) == ["a", "--json", '{"x": 1}', "--url=h:81", "--gpus", "2"]
-    assert argv_of({**serve, "machine_options": None}, 81)[-1] == "--url=h:81"
-    assert health_url(serve, 81) == "http://127.0.0.1:81/health"
-    assert health_url({**serve, "health": "http://localhost:{port}/x"}, 81) == "http://localhost:81/x"
+    assert words_of(serve) == ("a", "--json", '{"x": 1}', "--url=h:{port}", "--gpus", "2")
+    assert words_of({**serve, "machine_options": None})[-1] == "--url=h:{port}"
+    assert health_url(serve) == "http://127.0.0.1:{port}/health"
+    assert health_url({**serve, "health": "http://localhost:{port}/x"}) == "http://localhost:{port}/x"
+
+
+def test_variables_of_a_server_are_named_or_said() -> None:
+    serve = ServeSection.model_validate({"env": ["HF_TOKEN", "CUDA_VISIBLE_DEVICES={replica}", "X="]}).model_dump()
+    assert variables_of(serve) == ["HF_TOKEN"]
+    assert settings_of(serve) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
 
 
 def test_a_dry_run_shows_it() -> None:
     assert list(served_lines({})) == []
     _, line = served_lines({"small": serve_of(DEFAULTS, {"command": "a {port}", "machine_options": "--b"})})
     assert line.strip("# ") == "small: a {port} --b  ({port}: one that is free; ready when /health answers with 200)"
+    _, line = served_lines({"small": serve_of(DEFAULTS, {"command": "a {port}", "replicas": 3})})
+    assert "(3 servers, {replica}: its number; {port}: one that is free; ready" in line
 
 
 def identities(**changes: Any) -> set[str]:
@@ -115,7 +129,10 @@ def test_the_identity_of_a_run_is_of_the_command_and_neither_of_the_port_nor_of_
     usual = identities()
     assert len(usual) == 2
     assert identities() == usual
-    same = {"machine_options": "--gpus 2", "health": "/x", "env": ["A"], "start_time_limit_s": 5, "max_restarts": 9}
+    same = {
+        "machine_options": "--gpus 2", "health": "/x", "env": ["A"], "start_time_limit_s": 5, "max_restarts": 9,
+        "replicas": 3,
+    }  # fmt: skip
     assert identities(**same) == usual
     assert not identities(command=f"{COMMAND} --revision b") & usual
     assert not identities(base_path="/v2") & usual

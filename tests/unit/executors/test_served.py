@@ -1,9 +1,11 @@
-"""The life of a server whose guard is the test: it says what it likes, and the health URL answers as the test wants."""
+"""The life of servers whose guards are the test: they say what it likes; and what a guard finds on its machine."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,33 +13,51 @@ from typing import Any
 
 import pytest
 
-from eval_factory.executors import served_model
-from eval_factory.executors.free_port import TOKEN
-from eval_factory.executors.served_model import (
-    HealthWatch,
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.executors import served
+from eval_factory.executors.served import (
+    FIRST_PORT,
+    LAST_PORT,
+    TOKEN,
+    Guard,
     ServedModel,
     ServerFailedError,
     ServerSpec,
     answers,
-    how_it_ended,
-    server_environment,
+    free_port,
+    is_free,
+    is_somebody_elses,
 )
 from scripted_endpoint import ScriptedEndpoint
 
+Said = dict[str, Any]
 
-class Guard:
+
+def ready(port: int, host: str = "127.0.0.1") -> Said:
+    return {"text": "it is ready", "state": "ready", "address": f"http://{host}:{port}"}
+
+
+def gone(why: str) -> Said:
+    return {"state": "gone", "why": why}
+
+
+def out(why: str) -> Said:
+    return {"state": "out", "why": why}
+
+
+class GuardProcess:
     """As a process that was started; it says `words` at once, and its pipes are files."""
 
-    def __init__(self, words: list[dict[str, Any]]) -> None:
+    def __init__(self, words: list[Said]) -> None:
         source, self._own = os.pipe()
         told, into = os.pipe()
         self.stdout, self.stdin, self._told = os.fdopen(source, "rb"), os.fdopen(into, "wb"), os.fdopen(told, "rb")
         self.waited = 0
         for one in words:
-            self.say(**one)
+            self.say(one)
 
-    def say(self, **fields: Any) -> None:
-        os.write(self._own, (json.dumps(fields) + "\n").encode())
+    def say(self, said: Said) -> None:
+        os.write(self._own, (json.dumps(said) + "\n").encode())
 
     def end(self) -> None:
         if self._own:
@@ -53,61 +73,53 @@ class Guard:
         found: dict[str, Any] = json.loads(self._told.readline())
         return found
 
-    def wait(self, _seconds: float | None = None) -> int:
+    def wait(self) -> int:
         self.waited += 1
         return 0
 
     def kill(self) -> None:
-        raise AssertionError
+        """It has ended."""
 
 
 @dataclass
 class World:
-    """What happens around a server."""
+    """What happens around servers."""
 
     folder: Path
-    starts: list[list[dict[str, Any]]] = field(default_factory=list)
-    """What the guard of each start says; `pid` alone where nothing is left."""
-    healthy: list[bool] = field(default_factory=list)
-    """What the health URL says, one after another; it answers where nothing is left."""
-    foreign: list[bool] = field(default_factory=list)
-    busy: set[int] = field(default_factory=set)
-    """Ports that are not free any more when a server has ended."""
-    now: float = 0.0
-    guards: list[Guard] = field(default_factory=list)
-    envs: list[dict[str, str]] = field(default_factory=list)
+    starts: list[list[Said]] = field(default_factory=list)
+    """What the guard of each start says; that the server is ready where nothing is left."""
+    healthy: bool = True
+    guards: list[GuardProcess] = field(default_factory=list)
+    argvs: list[list[str]] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     killed: list[int] = field(default_factory=list)
     ports: int = 20_000
     ticks: int = 0
 
-    def start(self, _argv: list[str], env: dict[str, str], *, log: Path) -> Guard:
-        assert log == self.folder / "small.log"
-        self.envs.append(env)
-        guard = Guard(self.starts.pop(0) if self.starts else [{"pid": 77}])
+    def start(self, argv: list[str], env: dict[str, str], *, log: Path) -> GuardProcess:
+        assert env == {"A": "b"}
+        self.argvs.append(argv)
+        self.logs.append(log.name)
+        self.ports += 1
+        guard = GuardProcess(self.starts.pop(0) if self.starts else [{"group": 77}, ready(self.ports)])
         self.guards.append(guard)
         return guard
 
-    def port(self) -> int:
-        self.ports += 1
-        return self.ports
-
-    def answers(self, url: str, _seconds: float) -> bool:
+    def answers(self, url: str) -> bool:
         self.asked.append(url)
-        return self.healthy.pop(0) if self.healthy else True
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+        return self.healthy
 
     def tick(self) -> None:
         self.ticks += 1
+        self.guards[-1].say(ready(self.ports))
 
     def server(self, **changes: Any) -> ServedModel:
         spec = ServerSpec(
             name="small",
-            argv=lambda port: ["serve", str(port)],
-            health=lambda port: f"http://127.0.0.1:{port}/health",
+            words=("serve", "{port}"),
+            health="http://127.0.0.1:{port}/health",
             log=self.folder / "small.log",
             env={"A": "b"},
             secrets=("hidden",),
@@ -116,21 +128,16 @@ class World:
             stop_grace_s=0.0,
             max_restarts=1,
         )
-        return ServedModel(
-            replace(spec, **changes), self.said.append, self.tick, clock=lambda: self.now, sleep=self.sleep
-        )
+        return ServedModel(replace(spec, **changes), self.said.append, self.tick)
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     world = World(tmp_path)
-    monkeypatch.setattr(served_model, "start_listening", world.start)
-    monkeypatch.setattr(served_model, "free_port", world.port)
-    monkeypatch.setattr(served_model, "is_free", lambda port: port not in world.busy)
-    monkeypatch.setattr(served_model, "is_somebody_elses", lambda *_: world.foreign.pop(0) if world.foreign else False)
-    monkeypatch.setattr(served_model, "answers", world.answers)
-    monkeypatch.setattr(served_model, "TO_BE_GONE_S", 0.0)
-    monkeypatch.setattr(served_model, "WATCHED_EVERY_S", 3600.0)
+    monkeypatch.setattr(served, "start_listening", world.start)
+    monkeypatch.setattr(served, "answers", world.answers)
+    monkeypatch.setattr(served, "TO_BE_GONE_S", 0.0)
+    monkeypatch.setattr(served, "ASKED_EVERY_S", 0.0)
     monkeypatch.setattr(os, "killpg", lambda group, _number: world.killed.append(group))
     yield world
     for guard in world.guards:
@@ -138,112 +145,60 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def test_it_is_started_waited_for_and_ended(world: World) -> None:
-    world.healthy = [False, False, True]
+    world.starts = [[{"group": 77}]]
     with world.server() as server:
         assert server.lost() == "does not run"
         server.start()
-        assert server.address == "http://127.0.0.1:20001"
-        assert (server.lost(), server.is_ready()) == (None, True)
+        assert server.addresses == ("http://127.0.0.1:20001",)
+        assert (server.lost(), server.watch(), server.is_ready()) == (None, None, True)
         (guard,) = world.guards
         told = guard.told()
-        guard.say(returncode=0)
+        guard.say({"group": None})
+        guard.say(gone("ended with exit code 0"))
         guard.end()
-    assert told["argv"] == ["serve", "20001"]
-    assert (told["secrets"], told["grace_s"], told["log"]) == (["hidden"], 0.0, str(world.folder / "small.log"))
+    assert told["words"] == ["serve", "{port}"]
+    assert (told["secrets"], told["stop_grace_s"], told["log"]) == (["hidden"], 0.0, str(world.folder / "small.log"))
+    assert (told["called"], told["port"], told["replica"]) == ("the server of small", None, 0)
     assert guard.stdin.closed
     assert guard.stdout.closed
     assert guard.waited == 1
     assert world.killed == []
-    assert world.envs[0]["A"] == "b"
-    assert len(world.envs[0][TOKEN]) == 32
-    assert world.ticks == 2
-    assert world.asked == ["http://127.0.0.1:20001/health"] * 4
-    assert world.said == [
-        f"starting the server of small on port 20001; its log: {world.folder}/small.log",
-        "the server of small is ready after 0 s",
-    ]
+    assert world.ticks == 1
+    assert world.asked == ["http://127.0.0.1:20001/health"]
+    assert world.said == ["it is ready"]
 
 
 def test_what_it_says_of_a_start_that_fails(world: World) -> None:
-    (world.folder / "small.log").write_text("of an earlier start\n")
-    world.starts, world.healthy = [[{"failed": "No such file or directory"}]], [False]
-    with world.server() as server, pytest.raises(ServerFailedError) as caught:
+    world.starts = [[out("the server of small cannot be started\n  its last lines:")]]
+    with world.server() as server, pytest.raises(ServerFailedError, match="cannot be started\n  its last") as caught:
         server.start()
-    assert str(caught.value) == (
-        "the server of small cannot be started: No such file or directory (serve); install it, or write its whole path"
-        " in serve.command"
-    )
     assert caught.value.exit_code == 3
+    assert world.said == []
 
 
-def test_one_that_ends_shows_its_last_lines(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = world.folder / "small.log"
-    log.write_text("of an earlier start\n")
-    start = world.start
-
-    def and_says(argv: list[str], env: dict[str, str], *, log: Path) -> Guard:
-        with log.open("a") as file:
-            file.write("".join(f"line {number}\n\n" for number in range(7)))
-        return start(argv, env, log=log)
-
-    monkeypatch.setattr(served_model, "start_listening", and_says)
-    world.starts = [[{"pid": 5}, {"returncode": 3}]]
-    with world.server() as server, pytest.raises(ServerFailedError) as caught:
-        server.start()
-    first, *lines = str(caught.value).splitlines()
-    assert first == (
-        f"the server of small ended with exit code 3 before it was ready; see {log}, then run the same command again"
-    )
-    assert lines == ["  its last lines:", *(f"    line {number}" for number in range(2, 7))]
+def test_one_whose_guard_never_ran(world: World) -> None:
+    world.starts = [[]]
+    with world.server() as server:
+        server._servers[0].begin()
+        world.guards[0].end()
+        with pytest.raises(ServerFailedError, match=r"of small is gone before it was ready; see .*small.log"):
+            server._wait()
 
 
-def test_one_that_is_never_ready(world: World) -> None:
-    world.healthy = [False] * 99
-    with world.server() as server, pytest.raises(ServerFailedError) as caught:
-        server.start()
-    assert "did not get ready: http://127.0.0.1:20001/health did not answer with 200 within 2 s; see" in str(
-        caught.value
-    )
-    assert 2.0 <= world.now < 2.3
-    assert world.killed == [77]  # its guard did not say that it ended
-
-
-def test_a_port_that_somebody_else_has_taken_is_left(world: World) -> None:
-    """The first before our server could have it, the second while our server loads its model."""
-    world.busy = {20_001}
-    world.starts = [[{"pid": 5}, {"returncode": 1}]]
-    world.foreign = [True]
+def test_one_that_ends_is_started_again_but_not_for_ever(world: World) -> None:
     with world.server() as server:
         server.start()
-        assert server.address == "http://127.0.0.1:20003"
-        assert server.restarts == 0
-    taken = [line for line in world.said if "somebody else" in line]
-    assert taken == [
-        f"the server of small: somebody else has taken port {port}; another is tried" for port in (20_001, 20_002)
-    ]
-
-
-def test_no_port_is_left_to_it_for_long(world: World) -> None:
-    world.foreign = [True] * 99
-    with world.server() as server, pytest.raises(ServerFailedError, match="5 ports in a row"):
-        server.start()
-    assert len(world.guards) == 5
-
-
-@pytest.mark.parametrize(
-    ("code", "said"), [(7, "ended with exit code 7"), (-9, "was ended by signal 9"), (0, "ended with exit code 0")]
-)
-def test_one_that_ends_is_started_again_but_not_for_ever(world: World, code: int, said: str) -> None:
-    with world.server() as server:
-        server.start()
-        world.guards[0].say(returncode=code)
-        assert server.lost() == how_it_ended(code) == said
-        server.start_again(said)
-        assert (server.lost(), server.restarts) == (None, 1)
-        assert world.said[2] == f"the server of small {said}; it is started again (1 of 1)"
+        world.guards[0].say(gone("ended with exit code 7"))
+        assert server.watch() == server.lost() == "ended with exit code 7"
+        assert len(world.guards) == 1
+        server.start_again()
+        assert server.lost() is None
+        assert world.said[1] == "the server of small ended with exit code 7; it is started again (1 of 1)"
+        assert world.guards[1].told()["port"] is None
+        world.guards[1].say(gone("hangs"))
+        assert server.watch() == "hangs"
         with pytest.raises(ServerFailedError) as caught:
-            server.start_again("hangs")
-        assert server.lost() == "does not run"
+            server.start_again()
     assert str(caught.value) == (
         "the server of small hangs, and is not started again (serve.max_restarts: 1); its log:"
         f" {world.folder}/small.log; what was answered is kept: mend it, then run the same command again"
@@ -251,52 +206,184 @@ def test_one_that_ends_is_started_again_but_not_for_ever(world: World, code: int
     assert len(world.guards) == 2
 
 
+def test_one_that_ends_while_it_is_waited_for(world: World) -> None:
+    world.starts = [[ready(1), gone("ended with exit code 7")]]
+    with world.server() as server:
+        server.start()
+        assert server.addresses == ("http://127.0.0.1:20002",)
+
+
 def test_a_guard_that_was_killed_takes_nobody_with_it(world: World) -> None:
     with world.server() as server:
         server.start()
-        assert server.lost() is None  # it has said its pid
+        assert server.lost() is None
         world.guards[0].end()
         assert server.lost() == "is gone: what looked after it was killed"
     assert world.killed == [77]
 
 
-def test_one_that_hangs(world: World) -> None:
-    with world.server() as server:
+def test_of_several_the_one_that_is_lost_is_started_again_at_its_port_and_nobody_waits(world: World) -> None:
+    with world.server(replicas=2) as server:
         server.start()
-        world.now += 59.0
-        assert server.lost() is None
-        world.now += 1.0
-        assert server.lost() == "hangs: http://127.0.0.1:20001/health has not answered for 60 s"
+        assert (world.logs, len(server.addresses)) == (["small@0.log", "small@1.log"], 2)
+        world.starts = [[]]
+        world.guards[1].say(gone("hangs"))
+        assert server.watch() is None
+        assert server.addresses == ("http://127.0.0.1:20001",)
+        assert world.said[-1] == "the server of small (replica 1) hangs; it is started again (1 of 1)"
+        told = world.guards[2].told()
+        assert (told["port"], told["replica"], told["called"]) == (20002, 1, "the server of small (replica 1)")
+        world.guards[2].say(ready(20002))
+        assert server.watch() is None
+        assert [*server.addresses] == ["http://127.0.0.1:20001", "http://127.0.0.1:20002"]
+        world.guards[2].say(gone("hangs"))
+        assert server.watch() is None
+        assert server.watch() is None
+        left_out = [line for line in world.said if "others go on" in line]
+        assert left_out[0].startswith("the server of small (replica 1) hangs, and is not started again")
+        assert left_out[0].endswith("\n  the others go on: 1 of 2")
+        assert len(left_out) == 1
+        world.guards[0].say(gone("ended"))
+        assert server.watch() == "ended"
+        server.start_again()
+        assert server.addresses == ("http://127.0.0.1:20004",)
 
 
-def test_the_watch_counts_from_the_last_answer(world: World) -> None:
-    watch = HealthWatch("http://h/x", ask=world.answers, clock=lambda: world.now)
-    world.now = 5.0
-    assert watch.silent_s() == 5.0
-    world.healthy = [False, True]
-    watch.look()
-    assert watch.silent_s() == 5.0
-    watch.look()
-    assert watch.silent_s() == 0.0
-    watch.end()
+def test_one_that_fails_to_come_back_is_left_out(world: World) -> None:
+    with world.server(replicas=2) as server:
+        server.start()
+        world.starts = [[out("the server of small (replica 0) has no GPU")]]
+        world.guards[0].say(gone("hangs"))
+        assert server.watch() is None
+        assert server.watch() is None
+        assert world.said[-1] == "the server of small (replica 0) has no GPU\n  the others go on: 1 of 2"
 
 
-def test_what_a_server_sees_of_the_environment() -> None:
-    env = {
-        "PATH": "/bin", "CUDA_HOME": "/cuda", "HF_TOKEN": "h", "OPENAI_API_KEY": "k", "GPT_JUDGE_API_KEY": "j",
-        "NCCL_SECRET": "n", "MINE": "m", "OTHER": "o",
-    }  # fmt: skip
-    assert server_environment(env, ("MINE", "ABSENT")) == {
-        "PATH": "/bin", "CUDA_HOME": "/cuda", "MINE": "m", "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
-    assert server_environment(env, ("HF_TOKEN",))["HF_TOKEN"] == "h"
+def test_one_that_comes_back_at_another_port_is_news_for_those_who_ask(world: World) -> None:
+    with world.server(replicas=2) as server:
+        server.start()
+        world.starts = [[ready(30000)]]
+        world.guards[0].say(gone("hangs"))
+        assert server.watch() is None
+        assert server.watch() == "is at another port now"
+        server.start_again()
+        assert server.watch() is None
+        assert server.addresses == ("http://127.0.0.1:30000", "http://127.0.0.1:20002")
+        assert len(world.guards) == 3
+
+
+def test_servers_elsewhere(world: World) -> None:
+    world.starts = [[{"group": 77}, ready(1, "n1")], [{"group": 77}, ready(2, "n2")]]
+    with world.server(replicas=2, launch=("srun", "--exact")) as server:
+        server.start()
+        assert world.asked == ["http://n1:1/health", "http://n2:2/health"]
+        assert server.is_ready()
+    assert [argv[:2] for argv in world.argvs] == [["srun", "--exact"]] * 2
+    assert world.killed == []  # of another machine
+
+
+def test_servers_elsewhere_that_cannot_be_asked_from_here(world: World) -> None:
+    world.starts, world.healthy = [[ready(1, "n1")]], False
+    with world.server(launch=("srun",)) as server, pytest.raises(ServerFailedError) as caught:
+        server.start()
+    assert "small is ready at http://n1:1, and does not answer from here; have it listen on all" in str(caught.value)
+
+
+def test_no_port_is_left_to_it_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    guard = Guard({"called": "the server of small", "port": 7}, io.StringIO())
+    monkeypatch.setattr(served, "free_port", lambda: 8 + len(tried))
+
+    def taken(port: int) -> bool:
+        tried.append(port)
+        return False
+
+    monkeypatch.setattr(guard, "_serves_at", taken)
+    monkeypatch.setattr(served, "_say", lambda **_: None)
+    with pytest.raises(PrerequisiteError, match="5 ports in a row"):
+        guard.serve()
+    assert tried == [7, 9, 10, 11, 12]
 
 
 def test_a_health_url_answers_with_200_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedEndpoint(lambda prompt: prompt) as endpoint:  # takes no GET
         address = endpoint.url.removesuffix("/v1")
         assert not answers(f"{address}/health", 5.0)
-        monkeypatch.setattr(served_model, "HEALTHY", 501)
+        monkeypatch.setattr(served, "HEALTHY", 501)
         assert answers(f"{address}/health?deep=1", 5.0)
         assert answers(address, 5.0)
     assert not answers(f"{address}/health", 5.0)
+
+
+PORT, INODE = 8000, 4711
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+
+
+def test_a_port_is_free_where_nobody_listens() -> None:
+    port = free_port()
+    assert FIRST_PORT <= port <= LAST_PORT
+    for host in ("127.0.0.1", ""):
+        with socket.socket() as one:
+            one.bind((host, 0))
+            one.listen()
+            assert not is_free(one.getsockname()[1])
+
+
+def test_none_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def taken(port: int) -> bool:
+        asked.append(port)
+        return False
+
+    monkeypatch.setattr(served, "is_free", taken)
+    with pytest.raises(PrerequisiteError, match="no free port was found from 20000 to 32000"):
+        free_port()
+    assert len(asked) == served.MOST_TRIES
+
+
+def proc_of(folder: Path, *, port: int = PORT, state: str = "0A", uid: int | None = None, environ: bytes = b"") -> Path:
+    """As /proc: one listener, and one process that has it open."""
+    (folder / "net").mkdir()
+    own = os.getuid() if uid is None else uid
+    line = f"   0: 0100007F:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {own} 0 {INODE} 1\n"
+    (folder / "net" / "tcp6").write_text(HEAD + line)
+    for number, (target, text) in enumerate([(f"socket:[{INODE}]", environ), ("socket:[1]", b"")]):
+        fds = folder / str(100 + number) / "fd"
+        fds.mkdir(parents=True)
+        (fds / "3").symlink_to(target)
+        (fds.parent / "environ").write_bytes(text)
+    (folder / "self").mkdir()
+    (folder / "102").mkdir()  # it has just ended
+    return folder
+
+
+OURS = f"A=b\0{TOKEN}=abc\0".encode()
+
+
+def test_ours_is_known_by_its_token(tmp_path: Path) -> None:
+    proc = proc_of(tmp_path, environ=OURS)
+    assert not is_somebody_elses(PORT, "abc", proc)
+    assert is_somebody_elses(PORT, "ab", proc)
+    assert not is_somebody_elses(PORT + 1, "ab", proc)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_so"),
+    [({"environ": b"A=b"}, True), ({"state": "01"}, False), ({"uid": os.getuid() + 1}, True)],
+    ids=["another program of this user", "a connection", "another user"],
+)
+def test_somebody_elses(tmp_path: Path, changes: dict[str, object], is_so: bool) -> None:
+    assert is_somebody_elses(PORT, "abc", proc_of(tmp_path, **changes)) is is_so  # type: ignore[arg-type]
+
+
+def test_what_root_has_may_lead_to_a_container_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1234)
+    assert not is_somebody_elses(PORT, "abc", proc_of(tmp_path, uid=0))
+
+
+def test_where_the_system_does_not_say(tmp_path: Path) -> None:
+    assert not is_somebody_elses(PORT, "abc", tmp_path / "absent")
+    proc = proc_of(tmp_path, environ=b"")
+    (proc / "100" / "environ").unlink()
+    assert not is_somebody_elses(PORT, "abc", proc)

@@ -12,7 +12,7 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.executors.served_model import ServedModel, ServerFailedError
+from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, Outcome, Then, Tried, outcome_of
@@ -162,7 +162,7 @@ class CellLoop:
             debug=self.options.debug,
             probed=None if probed is None else tuple(sorted(probed)),
             limits=self.limits.get(number),
-            served_at=None if self.server is None else self.server.address,
+            served_at=None if self.server is None else " ".join(self.server.addresses),
         )
         self.host.begin(spec)
 
@@ -250,15 +250,14 @@ class CellLoop:
                     self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
 
     def _look_at_server(self) -> None:
-        """Cells whose server is lost are ended, wait until it is there again, and go on with their answers."""
-        why = None if self.server is None else self.server.lost()
-        if self.server is None or why is None or not (self._waiting or self._running):
+        """Cells whose servers are all lost are ended, wait until one is there again, and go on with their answers."""
+        if self.server is None or not (self._waiting or self._running) or self.server.watch() is None:
             return
         self._without_server |= self._running.keys()
         for happened in self.host.interrupt():
             self._take(happened)
         try:
-            self.server.start_again(why)
+            self.server.start_again()
         except ServerFailedError as error:
             self.journal.say(str(error))
             reason = str(error).split("\n")[0]

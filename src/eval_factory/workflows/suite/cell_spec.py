@@ -28,7 +28,7 @@ class CellSpec:
     limits: SharedLimitsSettings | None = None
     """What the cell's requests share with those of others."""
     served_at: str | None = None
-    """The address of its model's server, where the suite has started one."""
+    """The addresses of its model's servers, with blanks between them, where the suite has started some."""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"

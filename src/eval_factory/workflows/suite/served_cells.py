@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_records import CellStatus
-from eval_factory.config.serve_model import argv_of, health_url
+from eval_factory.config.serve_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import NotReportableError
 from eval_factory.core.redaction import is_place
 from eval_factory.core.secrets import names_a_secret
-from eval_factory.executors.served_model import ServedModel, ServerFailedError, ServerSpec, server_environment
+from eval_factory.executors.environment import ALLOWED
+from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL
 from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
@@ -24,6 +24,10 @@ from eval_factory.workflows.suite.suite_probe import Answer
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.run_suite import Work
 
+OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
+"""Beginnings of variables by which a server finds GPUs."""
+OF_A_JOB = "SLURM_"
+"""Beginning of the variables by which Slurm knows whose steps are started."""
 RunCells = Callable[["Work", Sequence[PlannedCell], "ServedModel | None"], None]
 
 
@@ -52,7 +56,7 @@ def run_by_server(work: Work, run: RunCells) -> None:
 
 def _serve_and_run(work: Work, target: str, cells: Sequence[PlannedCell], run: RunCells) -> None:
     say = work.journal.say
-    for name in work.suite.serve[target]["env"]:
+    for name in variables_of(work.suite.serve[target]):
         if name not in work.env:
             say(f"warning: the server of {target}: the variable {name} (serve.env) is not set")
     with ServedModel(server_spec(work.suite, target, cells, work.env), say, work.journal.tick) as server:
@@ -72,27 +76,44 @@ def _name_its_log(work: Work, target: str, cells: Sequence[PlannedCell], server:
     if (FAILED in ended or PARTIAL in ended) and server.lost() is None:
         work.journal.say(
             f"the server of {target} answered its health URL to the end, and not all of its cells are complete; what it"
-            f" said stands in {work.suite.folder.server_log(target)}"
+            f" said stands in {' and '.join(map(str, server.logs))}"
         )
 
 
 def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> ServerSpec:
     serve = suite.serve[target]
-    names = {HUB_TOKEN, *filter(names_a_secret, serve["env"])}
+    variables, launch = variables_of(serve), tuple(serve.get(LAUNCH, ()))
+    names = {HUB_TOKEN, *filter(names_a_secret, variables)}
     for planned in cells:
         names.update(planned.plan.evaluation.key_names())
+    seen = server_environment(env, variables)
+    if launch:
+        seen |= {name: env[name] for name in env if name.startswith(OF_A_JOB) and not names_a_secret(name)}
     return ServerSpec(
         name=target,
-        argv=partial(argv_of, serve),
-        health=partial(health_url, serve),
+        words=words_of(serve),
+        health=health_url(serve),
         log=suite.folder.server_log(target),
-        env=server_environment(env, tuple(serve["env"])),
+        env=seen,
+        settings=settings_of(serve),
         secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
         start_time_limit_s=float(serve["start_time_limit_s"]),
         hang_time_limit_s=float(serve["hang_time_limit_s"]),
         stop_grace_s=float(serve["stop_grace_s"]),
         max_restarts=serve["max_restarts"],
+        replicas=serve.get("replicas", 1),  # a job that an earlier version submitted does not say it
+        launch=launch,
     )
+
+
+def server_environment(env: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """What finds programs, files and GPUs, and the variables that are named: no key of a judge or a model."""
+    kept = {
+        name: value
+        for name, value in env.items()
+        if (name in ALLOWED or name.startswith(OF_THE_MACHINE)) and not names_a_secret(name)
+    }
+    return {**kept, "PYTHONUNBUFFERED": "1", **{name: env[name] for name in names if name in env}}
 
 
 def leave(work: Work, cells: Sequence[PlannedCell], status: CellStatus, exit_code: int, reason: str) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 
+from eval_factory.config.serve_model import variables_of
 from eval_factory.config.suite import Suite
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.rundir import PRIVATE
@@ -36,7 +37,7 @@ def secrets_of(cells: Iterable[PlannedCell]) -> set[str]:
 
 def named_by_servers(suite: Suite) -> set[str]:
     """Names of variables that the servers of models get."""
-    return {name for serve in suite.serve.values() for name in serve["env"]}
+    return {name for serve in suite.serve.values() for name in variables_of(serve)}
 
 
 def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:

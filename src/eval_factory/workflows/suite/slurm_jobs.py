@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_factory.config.serve_model import LAUNCH
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.secrets import names_a_secret
-from eval_factory.executors.slurm_script import BatchJob, batch_script
+from eval_factory.executors.slurm_script import BatchJob, batch_script, step_words
 from eval_factory.executors.slurm_waves import Wanted
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT
@@ -24,6 +25,8 @@ from eval_factory.workflows.suite.slurm_store import PlanLine, SlurmStore
 
 MODULE = "eval_factory.workflows.suite.slurm_worker"
 MODULE_OF_SERVED = "eval_factory.workflows.suite.slurm_served"
+SERVERS = "servers"
+"""Beside what is asked of Slurm: for how many servers of a model."""
 _OF_ENDPOINTS = ("requests_per_minute", "tokens_per_minute")
 
 
@@ -59,6 +62,12 @@ def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
         f"suite.{name}: cannot be held by jobs on several machines together; suite.params.extra.{name} holds for"
         " each cell: give every cell its part there, or choose executor local"
         for name in limits
+    ]
+    problems += [
+        f"{target}: a job has no srun inside of suite.slurm.container, which starts each of its serve.replicas; put the"
+        " container into serve.command instead"
+        for target, serve in suite.serve.items()
+        if serve["replicas"] > 1 and suite.slurm[target]["container"]
     ]
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
     if redactor.tree(suite.slurm, known_only=True) != suite.slurm:
@@ -103,13 +112,17 @@ def served_of(suite: Suite, target: str) -> dict[str, Any] | None:
     if target not in suite.serve:
         return None
     at_once = min(suite.max_processes, suite.slurm[target]["cpus"])
-    return {"serve": suite.serve[target], "max_processes": at_once, "max_outage_s": suite.max_outage_s}
+    serve, resources = suite.serve[target], suite.slurm[target]
+    if serve["replicas"] > 1:
+        serve = {**serve, LAUNCH: step_words(resources)}
+    return {"serve": serve, "max_processes": at_once, "max_outage_s": suite.max_outage_s}
 
 
 def wanted(planned: PlannedCell, suite: Suite, tasks_at_once: int) -> Wanted:
     """The cell, as something to be submitted."""
-    resources = json.dumps(suite.slurm[planned.cell.target], sort_keys=True)
-    return Wanted(key_of(planned), planned.group, resources, tasks_at_once, planned.cell.target in suite.serve)
+    serve, asked = suite.serve.get(planned.cell.target), suite.slurm[planned.cell.target]
+    resources = json.dumps(asked if serve is None else {**asked, SERVERS: serve["replicas"]}, sort_keys=True)
+    return Wanted(key_of(planned), planned.group, resources, tasks_at_once, serve is not None)
 
 
 def script_of(array: Sequence[Wanted], name: str, number: int, store: SlurmStore) -> str:
@@ -117,6 +130,7 @@ def script_of(array: Sequence[Wanted], name: str, number: int, store: SlurmStore
     resources = json.loads(array[0].resources)
     resources["python"] = resources["python"] or sys.executable
     job = BatchJob(
+        servers=resources.pop(SERVERS, 1),
         name=name,
         tasks=1 if array[0].together else len(array),
         at_once=array[0].at_once,

@@ -14,7 +14,7 @@ from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.executors.served_model import ServedModel, ServerFailedError
+from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_spec import CellSpec
@@ -107,16 +107,17 @@ class Server:
     lost_now: str | None = None
 
     @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{20_000 + len(self.again)}"
+    def addresses(self) -> tuple[str, ...]:
+        return f"http://127.0.0.1:{20_000 + len(self.again)}", "http://127.0.0.1:9"
 
     def lose(self) -> None:
         self.lost_now = self.losses.pop(0) if self.losses else None
 
-    def lost(self) -> str | None:
+    def watch(self) -> str | None:
         return self.lost_now
 
-    def start_again(self, why: str) -> None:
+    def start_again(self) -> None:
+        why = self.lost_now or ""
         self.again.append(why)
         self.lost_now = None
         if len(self.again) > self.most:
@@ -386,7 +387,9 @@ def test_cells_whose_server_is_lost_wait_for_it_and_it_costs_them_no_attempt(tmp
     assert {name: one[:2] for name, one in came_to(loop).items()} == dict.fromkeys(
         ("a/1", "a/2", "a/3"), ("complete", 0)
     )
-    assert [spec.served_at for spec in host.begun[:3:2]] == ["http://127.0.0.1:20000", "http://127.0.0.1:20001"]
+    assert [spec.served_at for spec in host.begun[:3:2]] == [
+        f"http://127.0.0.1:{port} http://127.0.0.1:9" for port in (20000, 20001)
+    ]
     waits = [one for one in told(loop, "status", "reason", "again") if one[3]]
     assert set(waits) == {("cell_ended", "missing", "the server of its model was lost", True)}
 

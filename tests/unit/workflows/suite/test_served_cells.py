@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ import pytest
 
 from eval_factory.analysis.suite_records import CellStatus
 from eval_factory.core.redaction import Redactor
-from eval_factory.executors.served_model import ServedModel, ServerFailedError, ServerSpec
+from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.suite import served_cells
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.run_suite import Work
-from eval_factory.workflows.suite.served_cells import asks_server, run_by_server, server_spec
+from eval_factory.workflows.suite.served_cells import asks_server, run_by_server, server_environment, server_spec
 from eval_factory.workflows.suite.suite_journal import SuiteJournal
 from eval_factory.workflows.suite.suite_observer import NobodyLooks
 from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
@@ -40,6 +41,10 @@ class Server:
         if self.name in self.world.broken:
             raise ServerFailedError(f"the server of {self.name} is not ready\n  its last lines:")
 
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        return (self.spec.log,)
+
     def is_ready(self) -> bool:
         return self.ready
 
@@ -51,7 +56,11 @@ class World:
     """A suite of an endpoint that is there and of two models that are served."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
-        serve = {"command": "vllm serve m --port {port}", "env": ["MINE", "MY_TOKEN", "ABSENT"], "stop_grace_s": 3}
+        serve = {
+            "command": "vllm serve m --port {port}",
+            "env": ["MINE", "MY_TOKEN", "ABSENT", "CUDA_VISIBLE_DEVICES={replica}"],
+            "stop_grace_s": 3,
+        }
         targets = [
             {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
             {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
@@ -168,8 +177,9 @@ def test_where_no_more_is_asked_nothing_is_served(world: World) -> None:
 def test_what_is_served(world: World) -> None:
     suite, cells = world.work.suite, world.work.cells
     spec = server_spec(suite, "a", [one for one in cells if one.cell.target == "a"], ENV)
-    assert spec.argv(81) == ["vllm", "serve", "m", "--port", "81"]
-    assert spec.health(81) == "http://127.0.0.1:81/health"
+    assert spec.words == ("vllm", "serve", "m", "--port", "{port}")
+    assert spec.health == "http://127.0.0.1:{port}/health"
+    assert (spec.replicas, spec.launch, spec.settings) == (1, (), {"CUDA_VISIBLE_DEVICES": "{replica}"})
     assert spec.log == suite.folder.root / ".suite" / "servers" / "a.log"
     assert spec.env == {"PATH": "/bin", "MINE": "m", "MY_TOKEN": ENV["MY_TOKEN"], "PYTHONUNBUFFERED": "1"}
     assert (spec.name, spec.start_time_limit_s, spec.hang_time_limit_s) == ("a", 1800.0, 120.0)
@@ -177,6 +187,30 @@ def test_what_is_served(world: World) -> None:
     assert set(spec.secrets) == {ENV["MY_TOKEN"]}  # nobody named a key for it
     with_path = server_spec(suite, "c", [one for one in cells if one.cell.target == "c"], {"OPENAI_API_KEY": __file__})
     assert with_path.secrets == ()
+
+
+def test_what_is_served_by_the_steps_of_a_job(world: World) -> None:
+    """They find their job by Slurm's own variables. A job of an earlier version knows of no replicas."""
+    suite = world.work.suite
+    env = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_JWT_TOKEN": "hidden", "OTHER": "o"}
+    assert "SLURM_JOB_ID" not in server_spec(suite, "a", (), env).env
+    in_job = {key: value for key, value in suite.serve["a"].items() if key != "replicas"}
+    spec = server_spec(replace(suite, serve={"a": in_job}), "a", (), env)
+    assert (spec.replicas, spec.launch) == (1, ())
+    spec = server_spec(replace(suite, serve={"a": {**in_job, "replicas": 2, "launch": ["srun"]}}), "a", (), env)
+    assert (spec.replicas, spec.launch) == (2, ("srun",))
+    assert spec.env == {"PATH": "/bin", "SLURM_JOB_ID": "7", "PYTHONUNBUFFERED": "1"}
+
+
+def test_what_a_server_sees_of_the_environment() -> None:
+    env = {
+        "PATH": "/bin", "CUDA_HOME": "/cuda", "HF_TOKEN": "h", "OPENAI_API_KEY": "k", "GPT_JUDGE_API_KEY": "j",
+        "NCCL_SECRET": "n", "MINE": "m", "OTHER": "o",
+    }  # fmt: skip
+    assert server_environment(env, ("MINE", "ABSENT")) == {
+        "PATH": "/bin", "CUDA_HOME": "/cuda", "MINE": "m", "PYTHONUNBUFFERED": "1",
+    }  # fmt: skip
+    assert server_environment(env, ("HF_TOKEN",))["HF_TOKEN"] == "h"
 
 
 def test_whether_a_paused_endpoint_is_back_its_server_says(world: World) -> None:
