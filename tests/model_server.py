@@ -1,7 +1,7 @@
 """A model's server as a process, for tests: `model_server.py PORT FOLDER [what it does ...]`.
 
 It answers as `varied_answer`, keeps a line for each request in FOLDER/requests.jsonl, and leaves FOLDER/pids. It can be
-`slow=SECONDS` to start, `exits=CODE` before it listens, `never` be ready, answer GETs with `gets=STATUS`, `die_after=N` or `hang_after=N` requests (once:
+`slow=SECONDS` to start, `takes=SECONDS` for an answer, `exits=CODE` before it listens, `never` be ready, answer GETs with `gets=STATUS`, `die_after=N` or `hang_after=N` requests (once:
 FOLDER/lost says that it was), and have a `child` that ignores SIGTERM. A word with `@X` at its end holds where X is the
 port, or what `replica=` says.
 """
@@ -72,6 +72,7 @@ def handler_of(server: ModelServer) -> type[BaseHTTPRequestHandler]:
             print("asked with", self.headers.get("Authorization"), flush=True)
             if prompt != "ping":
                 server.count(prompt)
+            time.sleep(float(server.told.get("takes", 0)))
             choice = {
                 "index": 0,
                 "finish_reason": "stop",

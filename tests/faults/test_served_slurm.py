@@ -73,3 +73,41 @@ def test_no_server_and_no_key_is_left(served: Served) -> None:
     found = subprocess.run(["grep", "-rl", CANARY, str(folder)], capture_output=True, text=True, check=False)
     assert found.stdout == ""
     assert CANARY not in (folder / "environment.json").read_text()
+
+
+def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(tmp_path: Path) -> None:
+    """It is started again as another step, at its port; the cell goes on meanwhile."""
+    section = {
+        "output_dir": str(tmp_path / "out"), "executor": "slurm",
+        "slurm": {"time": "0:10:00", "cpus": 2, "mem": "500M"},  # a node has two
+        "params": {"limit_samples": 40, "parallelism": 4}, "evaluations": ["sample_medical_qa"],
+        "targets": [{
+            "name": "small", "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
+            "serve": {
+                "command": f"{sys.executable} {SERVER} {{port}} {tmp_path} child takes=0.3 die_after=3",
+                "stop_grace_s": 1, "replicas": 2, "env": ["NUMBER={replica}"],
+            },
+        }],
+    }  # fmt: skip
+    (tmp_path / "suite.yml").write_text(yaml.safe_dump({"suite": section}), "utf-8")
+    with virtual_slurm(tmp_path / "slurm") as cluster:
+        done = run_suite(tmp_path / "suite.yml", cluster, "--wait")
+        until(lambda: not cluster.tasks())
+        left = processes(SERVER.name, tmp_path)
+    log = (tmp_path / "out/.suite/slurm/logs/w1/0.log").read_text()
+    assert done.returncode == 0, done.stdout + done.stderr + log
+    assert [row["status"] for row in table(tmp_path / "out")] == ["complete"]
+    starts = [line for line in log.splitlines() if line.startswith("starting the server of small")]
+    assert len(starts) == 3
+    assert {" of n" in line for line in starts} == {True, False}, "one is where the task is, the other elsewhere"
+    assert log.count("exit code 7; it is started again (1 of 2)") == 1
+    assert "was lost" not in log
+    asked = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
+    assert len({one["prompt"] for one in asked}) <= len(asked) <= len({one["prompt"] for one in asked}) + 2
+    folder = next((tmp_path / "out/.suite/slurm/served/small").iterdir())
+    assert {path.name for path in (folder / ".suite/servers").iterdir()} == {"small@0.log", "small@1.log"}
+    assert left == []
+    found = subprocess.run(["grep", "-rl", CANARY, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert found.stdout == ""
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    assert environment["NUMBER"] in {"0", "1"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,19 +45,21 @@ def run_suite(file: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    folder = tmp_path_factory.mktemp("served")
-    command = f"{sys.executable} {SERVER} {{port}} {folder} child slow=0.5 die_after=2"
+def served_suite(folder: Path, words: str, params: dict[str, int], **serve: object) -> Served:
     target = {
         "name": "small", "api_endpoint": {"model_id": "my/model", "api_key": "OPENAI_API_KEY"},
-        "serve": {"command": command, "stop_grace_s": 0.5},
+        "serve": {"command": f"{sys.executable} {SERVER} {{port}} {folder} {words}", "stop_grace_s": 0.5, **serve},
     }  # fmt: skip
-    params = {"limit_samples": INSTANCES, "parallelism": 1}
     section = {"output_dir": str(folder / "out"), "evaluations": ["sample_medical_qa"], "params": params}
     file = folder / "suite.yml"
     file.write_text(yaml.safe_dump({"suite": {**section, "targets": [target]}}), "utf-8")
     return Served(folder, file, run_suite(file))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    params = {"limit_samples": INSTANCES, "parallelism": 1}
+    return served_suite(tmp_path_factory.mktemp("served"), "child slow=0.5 die_after=2", params)
 
 
 def test_what_was_answered_before_the_server_died_is_not_asked_again(served: Served) -> None:
@@ -86,3 +90,25 @@ def test_the_same_command_again_needs_no_server_though_the_port_would_be_another
     assert again.returncode == 0, again.stderr
     assert "starting the server" not in again.stderr
     assert (served.asked(), len(pids(served.folder))) == (asked, started)
+
+
+def test_of_three_servers_one_dies_in_the_middle_and_nothing_is_lost(tmp_path: Path) -> None:
+    """It comes back at its port. Nothing is asked twice but what was in flight there, and no cell is begun again."""
+    params = {"limit_samples": 40, "parallelism": 6}
+    served = served_suite(tmp_path, "takes=0.2 die_after=3", params, replicas=3)
+    said = served.done.stdout + served.done.stderr
+    assert served.done.returncode == 0, said
+    assert served.result()["status"] == "complete"
+    assert said.count("exit code 7; it is started again (1 of 2)") == 1
+    assert "the server of its model was lost" not in said
+    asked = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
+    prompts = {one["prompt"] for one in asked}
+    assert len(prompts) <= len(asked) <= len(prompts) + 2  # six go on at once, at three servers
+    counts = Counter(one["pid"] for one in asked)
+    assert {*counts} <= {*pids(tmp_path)}
+    assert len([pid for pid in counts if counts[pid] > 4]) >= 2
+    assert sorted(path.name for path in (tmp_path / "out/.suite/servers").iterdir()) == [
+        "small@0.log", "small@1.log", "small@2.log",
+    ]  # fmt: skip
+    assert not any(map(is_alive, pids(tmp_path)))
+    assert served.again().returncode == 0
