@@ -130,6 +130,7 @@ def status_lines(status: SuiteStatus, now: float) -> list[str]:
         *(f"  {row.name:<{name}}  {row.status:<8}  {row.what}".rstrip() for row in found),
         counts_line(status),
         spent_line(status),
+        *(f"  what a server says: {_clean(str(log))}" for log in status.folder.server_logs),
         *log_lines(status),
         *next_lines(status),
     ]

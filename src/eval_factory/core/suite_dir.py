@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +80,13 @@ class SuiteDir:
     def server_log(self, target: str) -> Path:
         """What the server of a target said, of all its starts."""
         return self.state / "servers" / f"{target}.log"
+
+    @property
+    def server_logs(self) -> tuple[Path, ...]:
+        """Of all servers that were started here, and by the last job of each target on Slurm."""
+        last = {start.parent: start for start in sorted(self.state.glob("slurm/served/*/*"), key=os.path.getmtime)}
+        folders = [self.state, *(start / self.state.name for start in last.values())]
+        return tuple(log for folder in folders for log in sorted(folder.glob("servers/*.log")))
 
     def cell_log(self, target: str, evaluation: str) -> Path:
         """What `run_eval` would have shown of the cell, of all its attempts."""

@@ -228,3 +228,10 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
     assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path / 'suite_config.yml'}"
     assert state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
+
+
+def test_what_servers_say_is_named(running: SuiteStatus) -> None:
+    log = running.folder.server_log("small@1")
+    log.parent.mkdir(parents=True)
+    log.touch()
+    assert f"  what a server says: {log}" in status_lines(running, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from eval_factory.core.suite_dir import RESERVED_NAMES, RunSuiteDir, SuiteDir, suite_dir
@@ -49,3 +50,17 @@ def test_what_is_read_of_a_suite_are_its_files_and_those_of_its_runs(tmp_path: P
     assert {tmp_path / "suite_config.yml", tmp_path / ".suite", *SuiteDir(tmp_path).table} < {*own}
     assert tmp_path / "a" / "x" / "results.jsonl" in own
     assert tmp_path / "a" / "x" / "logs" in RunSuiteDir(tmp_path / "a" / "x" / ".slurm").own
+
+
+def test_logs_of_servers_are_those_here_and_of_the_last_job_of_each_target(tmp_path: Path) -> None:
+    suite = SuiteDir(tmp_path)
+    assert suite.server_logs == ()
+    logs = [suite.server_log("a"), suite.server_log("a@1")]
+    for number, start in enumerate(("b/w1-x", "b/w2-x", "c/w1-x")):
+        logs.append(SuiteDir(suite.state / "slurm/served" / start).server_log("x"))
+        logs[-1].parent.mkdir(parents=True)
+        os.utime(suite.state / "slurm/served" / start, (number, number))
+    logs[0].parent.mkdir()
+    for log in logs:
+        log.touch()
+    assert {*suite.server_logs} == {*logs} - {logs[2]}
