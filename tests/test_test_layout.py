@@ -29,7 +29,6 @@ TESTED_ELSEWHERE = {
     "data/hub.py": "tests/unit/data/test_importing.py",
     "data/script_process.py": "tests/unit/data/test_pull.py",
     "demo/benchmark.py": "tests/integration/test_package_install.py",  # imports HELM
-    "executors/server_guard.py": "tests/integration/executors/test_server_process.py",
     "helm/disguised_text.py": "tests/unit/helm/test_judge_output_injections.py",
     "helm/programs.py": "tests/unit/helm/test_command.py",
     "helm_plugin/choice_scenario.py": "tests/integration/test_published_choices.py",  # imports HELM

@@ -23,15 +23,12 @@ import sys
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
-
-from typing_extensions import Self
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
@@ -41,17 +38,14 @@ from eval_factory.core.served_url import PORT, REPLICA
 from eval_factory.executors.process import start_listening
 
 MODULE = "eval_factory.executors.served"
-LOOPBACK = "127.0.0.1"
-HEALTHY = 200
+LOOPBACK, HEALTHY = "127.0.0.1", 200
 ASKED_EVERY_S, WATCHED_EVERY_S, LONGEST_ANSWER_S = 0.2, 2.0, 10.0
-TO_BE_GONE_S = 5.0
-"""Beyond the grace that the server itself has."""
-COPY_S = 2.0
-"""For the last lines of a server that has ended."""
+TO_BE_GONE_S, COPY_S = 5.0, 2.0
+"""Beyond the grace that the server itself has; for its last lines when it has ended."""
 MOST_PORTS, MOST_TRIES = 5, 200
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Below those that systems give to connections of their own, so that none takes it between now and its use."""
-LAST_LINES, READ_BYTES = 5, 8192
+LAST_LINES = 5
 TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
 """By which the processes of a server are known again: they inherit it."""
 STARTING, READY, GONE, OUT = "starting", "ready", "gone", "out"
@@ -82,7 +76,6 @@ class ServerSpec:
     hang_time_limit_s: float
     stop_grace_s: float
     max_restarts: int
-    """Of each server."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Variables with their values."""
     replicas: int = 1
@@ -99,8 +92,7 @@ class _Server:
         self.called = f"the server of {spec.name}" if one else f"the server of {spec.name} (replica {replica})"
         self.log = spec.log if one else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
         self.state, self.why = GONE, "does not run"
-        self.address, self.moved = "", False
-        self.restarts = 0
+        self.address, self.moved, self.restarts = "", False, 0
         self._guard: subprocess.Popen[bytes] | None = None
         self._rest = b""
         self._group: int | None = None
@@ -170,20 +162,13 @@ class _Server:
         _pipe(guard.stdout).close()
 
 
-class ServedModel:
+class ServedModel(AbstractContextManager["ServedModel"]):
     """The servers of a target. What is started within its context ends with that. One thread uses it."""
 
     def __init__(self, spec: ServerSpec, say: Say, tick: Callable[[], None] = lambda: None) -> None:
-        """
-        Args:
-            say: is told what becomes of them.
-            tick: is called now and then while they are waited for.
-        """
+        """`say` is told what becomes of them; `tick` is called now and then while they are waited for."""
         self._spec, self._say, self._tick = spec, say, tick
         self._servers = [_Server(spec, number) for number in range(spec.replicas)]
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -214,13 +199,12 @@ class ServedModel:
     def lost(self) -> str | None:
         """Why they can be asked no more: the last one has ended, or hangs. None where all is well."""
         for one in self._servers:
-            if one.state == STARTING and one.hear(self._say) == OUT:
+            before = one.state
+            if one.hear(self._say) == OUT and before == STARTING and self.addresses:
                 self._leave_out(one)
-            one.hear(self._say)
         if any(one.moved for one in self._servers):
             return "is at another port now"
-        gone = [one.why for one in self._servers if one.state == GONE] or [self._servers[0].why]
-        return None if self.addresses else gone[0]
+        return None if self.addresses else min(self._servers, key=lambda one: one.state == OUT).why
 
     def watch(self) -> str | None:
         """As `lost`. One that is lost while others answer is started again meanwhile."""
@@ -250,9 +234,9 @@ class ServedModel:
             one.stop()
 
     def _answers(self, address: str) -> bool:
-        port = urlsplit(address).port
-        asked = urlsplit(self._spec.health.replace(PORT, str(port)))
-        return answers(asked._replace(netloc=f"{urlsplit(address).hostname}:{asked.port}").geturl())
+        there = urlsplit(address)
+        asked = urlsplit(self._spec.health.replace(PORT, str(there.port)))
+        return answers(asked._replace(netloc=f"{there.hostname}:{asked.port}").geturl())
 
     def _begin_again(self, one: _Server, *, same_port: bool = False) -> bool:
         most, why = self._spec.max_restarts, one.why
@@ -269,8 +253,7 @@ class ServedModel:
         return True
 
     def _leave_out(self, one: _Server) -> None:
-        if self.addresses:
-            self._say(f"{one.why}\n  the others go on: {len(self.addresses)} of {self._spec.replicas}")
+        self._say(f"{one.why}\n  the others go on: {len(self.addresses)} of {self._spec.replicas}")
 
     def _wait(self) -> None:
         while STARTING in [one.hear(self._say) for one in self._servers]:
@@ -285,13 +268,13 @@ class ServedModel:
                     f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
                 )  # fmt: skip
         out = [one for one in self._servers if one.state == OUT]
-        if not self.addresses and len(out) < len(self._servers):  # some were ready, and are gone again
-            return self.start_again()
-        if not self.addresses:
+        if self.addresses:
+            for one in out:
+                self._leave_out(one)
+        elif len(out) < len(self._servers):  # some were ready, and are gone again
+            self.start_again()
+        else:
             raise ServerFailedError(out[0].why)
-        for one in out:
-            self._leave_out(one)
-        return None
 
 
 class Guard:
@@ -308,21 +291,18 @@ class Guard:
         Raises:
             PrerequisiteError: it did not get ready.
         """
-        port = self._told["port"]
-        for _ in range(MOST_PORTS):
-            port = port or free_port()
+        for same in (self._told["port"], *[None] * (MOST_PORTS - 1)):
+            port = same or free_port()
             if self._serves_at(port):
                 return
             _say(text=f"{self._its}: somebody else has taken port {port}; another is tried")
-            port = None
         raise PrerequisiteError(
             f"{self._its} was not started: {MOST_PORTS} ports in a row, free before, were taken by other programs; run"
             " the same command again"
         )
 
     def end_when_told(self, commands: IO[bytes]) -> None:
-        while commands.read(1):
-            pass
+        commands.read()
         self._over = True
         if self._process is not None:
             end_group(self._process, self._told["stop_grace_s"])
@@ -341,9 +321,9 @@ class Guard:
         why = self._until_ready(process, url, began)
         was_ready, taken = False, why is None and is_somebody_elses(urlsplit(url).port or port, token)
         if why is None and not taken:
-            text = f"{self._its} is ready after {time.monotonic() - began:.0f} s"
+            was_ready, text = True, f"{self._its} is ready after {time.monotonic() - began:.0f} s"
             _say(text=text, state=READY, address=f"http://{host}:{port}")
-            was_ready, why = True, self._until_gone(process, url)
+            why = self._until_gone(process, url)
         ended = process.poll() is not None
         end_group(process, self._told["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
@@ -389,7 +369,9 @@ class Guard:
                 )
             with suppress(subprocess.TimeoutExpired):
                 process.wait(ASKED_EVERY_S)
-        return f"{how_it_ended(process.wait())} before it was ready; see {log}, then run the same command again"
+        return (
+            f"{how_it_ended(process.returncode or 0)} before it was ready; see {log}, then run the same command again"
+        )
 
     def _until_gone(self, process: subprocess.Popen[bytes], url: str) -> str:
         answered, limit = time.monotonic(), self._told["hang_time_limit_s"]
@@ -419,10 +401,7 @@ def answers(url: str, timeout_s: float = LONGEST_ANSWER_S) -> bool:
 
 
 def free_port() -> int:
-    """
-    Raises:
-        PrerequisiteError: none was found.
-    """
+    """Raises PrerequisiteError where none is found."""
     for port in random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), MOST_TRIES):
         if is_free(port):
             return port
@@ -444,37 +423,23 @@ def is_free(port: int) -> bool:
 
 
 def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool:
-    """Whether a port that answers is known to be another program's. False where the system does not say.
-
-    Args:
-        token: what the server's processes have in their environment as TOKEN.
+    """Whether a port that answers is known to be of another program than who inherited the token. False where the
+    system does not say.
     """
-    listeners = list(_listeners(port, proc))
-    if not listeners:
-        return False
-    sockets = {f"socket:[{inode}]" for uid, inode in listeners if uid == os.getuid()}
-    if not sockets:
-        return all(uid != 0 for uid, _ in listeners)  # root's may pass on to a container that is ours
-    environments = list(_environments(sockets, proc))
-    return bool(environments) and all(f"{TOKEN}={token}".encode() not in one.split(b"\0") for one in environments)
-
-
-def _listeners(port: int, proc: Path) -> Iterator[tuple[int, str]]:
-    """(user, inode of the socket)."""
+    rows: list[list[str]] = []
     for name in ("tcp", "tcp6"):
         with suppress(OSError):
-            for line in (proc / "net" / name).read_text("ascii").splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # it listens
-                    yield int(fields[7]), fields[9]
-
-
-def _environments(sockets: set[str], proc: Path) -> Iterator[bytes]:
-    """Of the processes that have one of the sockets open."""
+            rows += map(str.split, (proc / "net" / name).read_text("ascii").splitlines()[1:])
+    listen = [row for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port]
+    sockets = {f"socket:[{row[9]}]" for row in listen if int(row[7]) == os.getuid()}
+    if not sockets:  # root's may pass on to a container that is ours
+        return bool(listen) and all(row[7] != "0" for row in listen)
+    ours = []
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):
             if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
-                yield (process / "environ").read_bytes()
+                ours.append(f"{TOKEN}={token}".encode() in (process / "environ").read_bytes().split(b"\0"))
+    return bool(ours) and not any(ours)
 
 
 def how_it_ended(code: int) -> str:
@@ -514,11 +479,8 @@ def _say(**fields: Any) -> None:
 
 def _last_lines(log: Path, since: int) -> str:
     """What the server said last, of this start."""
-    with log.open("rb") as file:
-        file.seek(max(since, log.stat().st_size - READ_BYTES))
-        text = file.read().decode("utf-8", "replace")
-    lines = deque((line for line in text.splitlines() if line.strip()), LAST_LINES)
-    return "".join(["\n  its last lines:", *(f"\n    {line}" for line in lines)]) if lines else ""
+    lines = [line for line in log.read_bytes()[since:].decode("utf-8", "replace").splitlines() if line.strip()]
+    return "\n    ".join(["\n  its last lines:", *lines[-LAST_LINES:]]) if lines else ""
 
 
 def main() -> None:
