@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.executors.slurm_script import BatchJob, batch_script, clean_up_name, clean_up_script
+from eval_factory.executors.slurm_script import BatchJob, batch_script, clean_up_name, clean_up_script, step_words
 
 PLAIN: dict[str, Any] = {
     "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None,
@@ -98,3 +98,17 @@ def test_the_job_that_cleans_up_asks_for_little_and_looks_before_it_deletes() ->
     said = {**PLAIN, "account": "lab", "qos": "long", "time": "2:00:00", "cpus": 8, "gpus": "1", "extra": extra}
     assert clean_up_script(replace(JOB, resources=said), Path("/r/my w1.env")) == CLEAN_UP
     assert clean_up_name("a-w1") == "a-w1-clean-up"
+
+
+def test_of_several_servers_each_has_the_resources() -> None:
+    """Memory is said of a core: `--mem` is that of a node, which may have several servers."""
+    said = {**PLAIN, "cpus": 3, "mem": "1G", "gpus": "a100:2"}
+    lines = batch_script(replace(JOB, tasks=1, servers=4, resources=said)).splitlines()
+    assert lines[3:7] == [
+        "#SBATCH --ntasks=4", "#SBATCH --cpus-per-task=3", "#SBATCH --mem-per-cpu=349526K",
+        "#SBATCH --gpus-per-task=a100:2",
+    ]  # fmt: skip
+    assert "#SBATCH --mem-per-cpu=102400K" in batch_script(replace(JOB, servers=2, resources={**PLAIN, "mem": "100"}))
+    usual = ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0"]
+    assert step_words(said) == [*usual, "--cpus-per-task=3", "--gpus-per-task=a100:2"]
+    assert step_words(PLAIN) == [*usual, "--cpus-per-task=1"]

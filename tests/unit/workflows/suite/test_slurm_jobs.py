@@ -131,3 +131,20 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
     assert "#SBATCH --array=0-0%1\n" in text
     assert f"-m {MODULE_OF_SERVED} " in text
     assert slurm_served.__name__ == MODULE_OF_SERVED
+
+
+def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None:
+    serve = {"command": "vllm serve m --port {port}", "replicas": 3}
+    targets = [{"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve}]
+    suite, (cell,) = cells_of(tmp_path, targets=targets, slurm={"cpus": 2, "gpus": "1"})
+    text = script_of([wanted(cell, suite, 1)], "n", 1, SlurmStore(SuiteDir(tmp_path)))
+    assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n" in text
+    served = plan_line(cell, suite, 1, no_preflight=False, debug=False).served
+    assert served is not None
+    launch = served["serve"].pop("launch")
+    assert served["serve"] == suite.serve["a"]
+    assert (launch[0], launch[-2:]) == ("srun", ["--cpus-per-task=2", "--gpus-per-task=1"])
+    refuse_what_slurm_cannot(suite, {})
+    inside, _ = cells_of(tmp_path, targets=targets, slurm={"container": "apptainer exec image.sif"})
+    with pytest.raises(ConfigError, match=r"a: a job has no srun inside of suite\.slurm\.container"):
+        refuse_what_slurm_cannot(inside, {})
