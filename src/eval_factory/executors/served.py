@@ -59,12 +59,10 @@ class ServerFailedError(PrerequisiteError):
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What is served, and how. `{port}` and `{replica}` in words and settings are each server's own."""
+    """What is served for the target of this name, and how. `{port}` and `{replica}` are each server's own."""
 
     name: str
-    """Of the target."""
     words: tuple[str, ...]
-    """The command."""
     health: str
     """The URL, on the server's own machine, that answers with 200 when it is ready."""
     log: Path
