@@ -46,7 +46,6 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "tasks.md": "every task, its data, and how it was tried",
         "reference/config.md": "every key of a run config: type, default, flag, effect on the run's identity",
         "reference/commands.md": "every command with its options",
-        "reference/messages.md": "every exit code and message, with what to do",
         "reference/result.md": "every field of a result",
         "reference/environment.md": "every environment variable",
         "schemas/README.md": "the same for editors and programs, as JSON Schemas",

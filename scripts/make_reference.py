@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import docs_navigation
 from scripts.reference.command_reference import commands_page
 from scripts.reference.key_reference import keys_page
-from scripts.reference.message_reference import messages_page
 from scripts.reference.page_text import GENERATED
 from scripts.reference.schema_reference import schema_page
 from scripts.reference.variable_reference import variables_page
@@ -26,7 +25,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "config.md": keys_page,
     "environment.md": variables_page,
-    "messages.md": messages_page,
     "result.md": schema_page,
 }
 

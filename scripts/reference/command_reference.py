@@ -11,7 +11,32 @@ from eval_factory.cli.main import PROGRAM, cli
 
 INTRODUCTION = """\
 `eval-factory COMMAND --help` says the same. Commands and options may be written with hyphens, too:
-`run-eval --model-id`. Exit codes: [every exit code and message](messages.md)."""
+`run-eval --model-id`. What an exit code means stands at the end."""
+CODES = {
+    0: ("complete", "Nothing: the result is whole and may be reported."),
+    1: (
+        "a score is not reportable, results cannot be compared, a gate failed, a folder was altered",
+        "Read the reason: it names what to change. Where requests failed, the same command asks for the missing ones.",
+    ),
+    2: (
+        "the command line or a file of yours is wrong",
+        "Nothing was asked. Correct what the message names; `run_eval --dry_run` checks without starting anything.",
+    ),
+    3: (
+        "something is missing: a key, the endpoint, data, a package, disk space",
+        "Supply what the message names and give the same command again: what was answered is kept.",
+    ),
+    4: (
+        "HELM failed",
+        "Read `logs/helm-run.log`, whose place the message names. Answers are kept; the same command goes on.",
+    ),
+    5: ("the folder is in use", "Wait for the other run, whose process the message names, or choose another folder."),
+    70: (
+        "a defect in eval-factory",
+        "The message names a file with the traceback, without keys: report it with that file.",
+    ),
+    130: ("interrupted", "Give the same command again: it goes on where it was."),
+}
 
 
 def commands_page() -> str:
@@ -19,6 +44,8 @@ def commands_page() -> str:
     lines = [INTRODUCTION]
     for context in contexts(click.Context(cli, info_name=PROGRAM)):
         lines += ["", *_section(context)]
+    rows = [(f"{number}", meaning, advice) for number, (meaning, advice) in CODES.items()]
+    lines += ["", "## Exit codes", "", *table(("exit code", "meaning", "what to do"), rows)]
     return page("Every command", lines)
 
 
