@@ -24,7 +24,6 @@ MIRROR_NOTHING = {
 TESTED_ELSEWHERE = {
     "__main__.py": "tests/integration/test_drop_in.py",  # a process
     "cli/data.py": "tests/integration/data/test_data_commands.py",
-    "cli/leaderboard.py": "tests/integration/test_leaderboard.py",
     "data/fetch.py": "tests/unit/data/test_pull.py",
     "data/hub.py": "tests/unit/data/test_importing.py",
     "data/script_process.py": "tests/unit/data/test_pull.py",
@@ -43,8 +42,6 @@ TESTED_ELSEWHERE = {
     "tasks/custom/prompt_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/custom/table_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/user_data/files.py": "tests/unit/tasks/user_data/test_layout.py",
-    "workflows/leaderboard/bundle_data.py": "tests/unit/workflows/leaderboard/test_request.py",
-    "workflows/leaderboard/checks.py": "tests/integration/test_leaderboard.py",
     "workflows/suite/cell_process.py": "tests/integration/workflows/suite/test_cell_host.py",
 }
 """Modules without a test file of their name -> the tests that reach them, through the module that uses them."""

@@ -5,6 +5,7 @@ Two endpoints keep the Authorization of each request, probes among them; the env
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
@@ -29,8 +30,7 @@ from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.report.documents import to_yaml
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.leaderboard.plan import make_job
-from eval_factory.workflows.leaderboard.request import checked
+from eval_factory.workflows.leaderboard.board import make_board, request_of
 from eval_factory.workflows.reproduce import without_nulls
 from eval_factory.workflows.suite.slurm_run import suite_of
 from integration.jury_endpoint import judgement
@@ -146,7 +146,8 @@ class World:
         conf.write_text('entries: [{description: "medication_qa:model=text", priority: 1}]')
         config = {"target": {"api_endpoint": {"url": self.a, "model_id": "m", **endpoint}}}
         flags = {"name": "medhelm_public", "conf": conf, "run_config": self.file(config)}
-        return list(make_job(checked(flags), KEYS).endpoints)
+        board = make_board(request_of(flags), KEYS, io.StringIO())
+        return [one for cell in board.cells for one in self.of(Request(document=cell.cell.document))]
 
     def imported(self, **endpoint: Any) -> list[EndpointSettings]:
         told = {"url": f"{self.a}/chat/completions", "model_id": "m", "type": "chat", **endpoint}

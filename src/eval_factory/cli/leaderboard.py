@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from eval_factory.cli.leaderboard_listing import listing
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
 from eval_factory.core.signals import not_to_be_hung_up
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.suite.suite_options import CellReport
 
 
 @click.group("leaderboard")
@@ -50,19 +53,28 @@ def list_leaderboards(as_json: bool) -> None:
 @click.pass_context
 def run(ctx: click.Context, /, **flags: Any) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
-    from eval_factory.workflows.leaderboard.checks import dry_run
-    from eval_factory.workflows.leaderboard.request import checked
+    from eval_factory.workflows.leaderboard.board import make_board, request_of
+    from eval_factory.workflows.leaderboard.board_tables import commands_of, tables_of
 
-    request = checked({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
+    request = request_of({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
     screen = lasting(sys.stderr)
+    cells: tuple[CellReport, ...] = ()
+    board = make_board(request, os.environ, screen)
     if request.dry_run:
-        sys.stdout.writelines(f"{command}\n" for command in dry_run(request, env=os.environ, screen=screen))
+        commands = commands_of(board, os.environ, screen, debug=request.debug)
+        sys.stdout.writelines(f"{command}\n" for command in commands)
         screen.write("nothing was written; the files that these commands name are there after the first run\n")
         return
-    from eval_factory.workflows.leaderboard.run import run_leaderboard  # imports what asks endpoints
+    if board.suite is not None:
+        from eval_factory.cli.run_output import RunOutput
+        from eval_factory.cli.suite_output import looking_on
+        from eval_factory.workflows.suite.run_suite import run_suite
+        from eval_factory.workflows.suite.suite_options import SuiteOptions
 
-    report = run_leaderboard(request, env=os.environ, screen=screen)
+        options = SuiteOptions(debug=request.debug, no_preflight=request.no_preflight)
+        with looking_on(board.suite.folder, RunOutput()) as observer:
+            cells = run_suite(board.suite, options, env=os.environ, screen=observer).cells
     with not_to_be_hung_up():
-        lasting(sys.stdout).write(report.summary + "\n")
-    if report.shortcoming is not None:
-        raise report.shortcoming
+        found = tables_of(board, cells, os.environ, lasting(sys.stdout))
+    if found is not None:
+        raise found

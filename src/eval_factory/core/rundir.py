@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from eval_factory.core.atomic_files import write_atomic
@@ -174,17 +173,6 @@ class RunDir:
     def summarize_log(self) -> Path:
         return self.logs / "helm-summarize.log"
 
-    def run_entries_of(self, model: str) -> Path:
-        return self.root / f"run_entries_{model}.conf"
-
-    @property
-    def leaderboard(self) -> Path:
-        return self.root / "leaderboard.json"
-
-    @property
-    def leaderboard_state(self) -> Path:
-        return self.root / ".leaderboard_state.json"
-
     @property
     def packages(self) -> Path:
         """Every installed package with its version, when the result was written."""
@@ -242,7 +230,7 @@ class RunDir:
     @property
     def own(self) -> tuple[Path, ...]:
         """Everything that is read of a result; what else lies in the folder is nobody's business."""
-        kept = (self.run_config, self.packages, self.run_state, self.own_data, self.leaderboard, self.leaderboard_state)
+        kept = (self.run_config, self.packages, self.run_state, self.own_data)
         folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations, self.shards)
         return (*self.results, *kept, self.checksums, self.attestation, *self.answers, self.lock_holder, *folders)
 
@@ -270,10 +258,10 @@ class RunDir:
 
     def writes(self, name: str) -> bool:
         """Whether a file of that name in the folder itself is one that is written here whole or not at all."""
-        kept = (self.run_config, self.packages, self.leaderboard, self.leaderboard_state, self.run_state, self.own_data)
+        kept = (self.run_config, self.packages, self.run_state, self.own_data)
         sums = (self.checksums, self.attestation)
         names = {file.name for file in (*self.results, *kept, *sums, self.marker, self.lock_holder)}
-        return name in names or fnmatchcase(name, self.run_entries_of("*").name)
+        return name in names
 
     def create(self) -> None:
         """Make the folders, and mark them as ours.

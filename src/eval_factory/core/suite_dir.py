@@ -47,6 +47,11 @@ class SuiteDir:
         return self.root / "suite_usage.yaml"
 
     @property
+    def leaderboard(self) -> Path:
+        """Of a leaderboard: every run of every model, and what came of it."""
+        return self.root / "leaderboard.json"
+
+    @property
     def state(self) -> Path:
         """What is no result: the lock, the events, the log, the run configs of the cells."""
         return self.root / ".suite"
@@ -102,7 +107,7 @@ class SuiteDir:
         """Everything that is read of the suite and of the runs in it."""
         folders = map(RunDir, (self.named, *self.named.glob("*/*")))
         runs = [run for run in folders if run.marker.exists() or run.evaluation_config.exists()]
-        return (self.config, *self.table, self.state, *(path for run in runs for path in run.own))
+        return (self.config, *self.table, self.leaderboard, self.state, *(path for run in runs for path in run.own))
 
     @property
     def named(self) -> Path:

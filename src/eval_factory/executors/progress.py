@@ -79,8 +79,6 @@ class ProgressDisplay:
 
     def show(self, event: dict[str, Any]) -> None:
         if event["event"] == "phase":
-            if event.get("of", 1) > 1:
-                self.say(f"[{event['number']}/{event['of']}] {event['run']}")
             self._start_phase(event["phase"], event.get("total"), event["time"])
         elif event["event"] == "progress":
             self._advance(event)

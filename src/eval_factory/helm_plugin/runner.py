@@ -25,7 +25,7 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.time_limit import TimeLimit
 from eval_factory.helm import names
-from eval_factory.helm_plugin import entry_failures, judge_prompts, network_guard
+from eval_factory.helm_plugin import judge_prompts, network_guard
 from eval_factory.helm_plugin.capabilities import needed_capability
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.judge_requests import requests_to_judges
@@ -102,20 +102,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
             client.note_unscorable(state.request, reason)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
-        """Run each; a failure is told in events and log without the prompt that HELM puts into its message."""
-        run_specs = self.those_that_can_run(run_specs)
-        before = entry_failures.not_made()
-        failed = before > 0
-        begun: set[str] = set()
-        for number, run_spec in enumerate(run_specs, start=before + 1):
-            self._session.start_counting()
+        """Run the one that there is; a failure is told in events and log without the prompt in HELM's message."""
+        for run_spec in self.those_that_can_run(run_specs):
             try:
-                if run_spec.name in begun:  # `temperature=` and others leave HELM's name of the run alone
-                    raise ValueError("the run of another entry has the same name; one would overwrite the other")
-                begun.add(run_spec.name)
-                self._session.events.emit(
-                    events.PHASE, phase=events.LOADING, run=run_spec.name, number=number, of=before + len(run_specs)
-                )
+                self._session.events.emit(events.PHASE, phase=events.LOADING, run=run_spec.name)
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 import_what_it_uses(run_spec)
                 apply.apply_patches(Stage.IMPORTED)
@@ -123,17 +113,13 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(events.RUN_DONE, run=run_spec.name, path=path.as_posix())
             except Exception as error:  # HELM may raise anything; whatever it is, the run failed
-                failed = True
                 self._report_failure(run_spec, error)
-                if _cause_of_kind(error, EndpointStopped) or _cause_of_kind(error, PrerequisiteError):
-                    break  # the next would be told the same
+                sys.exit(1)
             finally:
                 self._session.tell_limit()
-        if failed:
-            sys.exit(1)
 
     def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
-        """Before anything is asked: an output folder holds one run, and an endpoint gives text for text."""
+        """One at most, before anything is asked: a folder holds one run, and an endpoint gives text for text."""
         needed = next((more for spec in run_specs if (more := needed_capability(spec.adapter_spec))), None)
         if needed is not None:
             message = f"{run_specs[0].name} asks a model for {needed}; eval-factory evaluates endpoints for text"
@@ -203,27 +189,6 @@ def import_what_it_uses(run_spec: RunSpec) -> None:
     """A package that a metric or an annotator lacks is found before anything is asked, not after."""
     for part in (run_spec.scenario_spec, *run_spec.metric_specs, *(run_spec.annotators or ())):
         get_class_by_name(part.class_name)
-
-
-class HelmNamedRunner(EvalRunner):
-    """Any number of runs, with HELM's own names of run folders, colons and all: helm-server looks for them by these."""
-
-    def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
-        """What asks for more than text is left out, and told."""
-        kept = []
-        for spec in run_specs:
-            needed = needed_capability(spec.adapter_spec)
-            if needed is None:
-                kept.append(spec)
-            else:
-                self._session.events.emit(events.LEFT_OUT, run=spec.name, asks=needed)
-        return kept
-
-    def _score_trivial_answers(self, run_spec: RunSpec) -> None:
-        """A leaderboard compares models with each other."""
-
-    def _get_run_path(self, run_spec: RunSpec) -> str:
-        return str(Path(self.runs_path) / run_spec.name)
 
 
 class _Reporting:

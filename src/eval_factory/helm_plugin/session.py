@@ -53,11 +53,6 @@ class Session:
     limit_reached: str | None = None
     """The name of the run's limit at which nothing more is asked."""
 
-    def start_counting(self) -> None:
-        """Counts are of one run; several may follow each other."""
-        with self.lock:
-            self.counters.clear()
-
     def expect(self, role: str, total: int) -> None:
         with self.lock:
             self.counters.setdefault(role, Counters()).total = total

@@ -42,7 +42,7 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
 
 def is_ours(rundir: RunDir) -> bool:
     """Whether eval-factory has used the folder before; earlier versions left no marker, but a log and a cache."""
-    if any(path.is_file() for path in (rundir.marker, rundir.program_log, rundir.run_state, rundir.leaderboard_state)):
+    if any(path.is_file() for path in (rundir.marker, rundir.program_log, rundir.run_state)):
         return True
     return response_cache.is_ours(rundir.cache_db)
 
@@ -53,7 +53,6 @@ def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
         *rundir.results,
         rundir.run_config,
         rundir.packages,
-        rundir.leaderboard,
         rundir.checksums,
         rundir.attestation,
         *(rundir.answers if fresh else ()),

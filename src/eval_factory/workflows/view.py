@@ -18,6 +18,7 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir
 from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.helm import names
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.packages import look_for_helm
@@ -25,6 +26,7 @@ from eval_factory.helm.page_schema import SCHEMA_FILE, page_models, page_schema
 from eval_factory.helm.programs import helm_program
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_summarize import summarize
+from eval_factory.workflows.leaderboard.board_tables import board_runs
 from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_runs
 from eval_factory.workflows.view_server import PageServer
 from eval_factory.workflows.view_site import DATA, SUITE, forget_place, front_end, installed, page_of, write_site
@@ -79,8 +81,8 @@ def served(folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen
         EvalFactoryError: with the exit code of what went wrong.
     """
     with PageServer(port) as server, tempfile.TemporaryDirectory(prefix=PREFIX) as name:
-        runs = viewed_runs(folders)
-        site = _made(runs, Path(name), env, screen, copies=False)
+        runs, schema = _to_show(folders)
+        site = _made(runs, schema, Path(name), env, screen, copies=False)
         server.start(site)
         yield Pages(site, server.address, tuple(runs))
 
@@ -92,10 +94,10 @@ def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], scr
         EvalFactoryError: with the exit code of what went wrong; the folder is then not there.
     """
     _refuse(target, folders)
-    runs = viewed_runs(folders)
+    runs, schema = _to_show(folders)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{PREFIX}", dir=target.parent) as name:
-        site = _made(runs, Path(name), env, screen, copies=True)
+        site = _made(runs, schema, Path(name), env, screen, copies=True)
         site.chmod(PRIVATE_FOLDER)
         site.replace(target)
     return Pages(target, None, tuple(runs))
@@ -113,7 +115,21 @@ def _refuse(target: Path, folders: Sequence[Path]) -> None:
         raise ConfigError(f"--export {target}: is inside of the output folder {inside}; name a folder elsewhere")
 
 
-def _made(runs: Sequence[ViewedRun], work: Path, env: Mapping[str, str], screen: TextIO, *, copies: bool) -> Path:
+def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
+    """The runs in output folders, or those of a leaderboard; and the schema that their tables are made with.
+
+    Raises:
+        PrerequisiteError, HelmError: as `viewed_runs`.
+    """
+    if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
+        return board_runs(folders[0])
+    runs = viewed_runs(folders)
+    return runs, _yaml(page_schema([run.page for run in runs], helms_schema()))
+
+
+def _made(
+    runs: Sequence[ViewedRun], schema: str, work: Path, env: Mapping[str, str], screen: TextIO, *, copies: bool
+) -> Path:
     """The folder of the pages, in `work`.
 
     Raises:
@@ -126,14 +142,9 @@ def _made(runs: Sequence[ViewedRun], work: Path, env: Mapping[str, str], screen:
     lay_out(runs, suite, copies=copies)
     rundir = RunDir(work)
     rundir.create()
-    files: dict[str, Any] = {
-        SCHEMA: page_schema([run.page for run in runs], helms_schema()),
-        names.MODEL_METADATA: page_models({run.model: run.shown_model for run in runs}),
-    }
-    for name, document in files.items():
-        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    models = _yaml(page_models({run.model: run.shown_model for run in runs}))
+    for name, text in ((SCHEMA, schema), (names.MODEL_METADATA, models), (names.LOGGING, quiet_logging())):
         (rundir.model_configs / name).write_text(text, encoding="utf-8")
-    (rundir.model_configs / names.LOGGING).write_text(quiet_logging(), encoding="utf-8")
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
     screen.write("helm-summarize makes the pages ...\n")
     with rundir.locked() as lock:
@@ -145,6 +156,10 @@ def _made(runs: Sequence[ViewedRun], work: Path, env: Mapping[str, str], screen:
     _look_at(runs, suite)
     forget_place(site)
     return site
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
 def summarize_command(site: Path, configs: Path) -> list[str]:

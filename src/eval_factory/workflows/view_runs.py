@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
         HelmError: a file of HELM's has another form.
     """
     once = {path.resolve(): path for path in reversed(folders)}
-    results = [_load(path) for path in folders if once.get(path.resolve()) is path]
+    results = [load_result(path) for path in folders if once.get(path.resolve()) is path]
     found = [run for stored in results for run in _runs_of(stored)]
     same = Counter((run.folder.name, run.helm_model) for run in found)
     apart = {run.helm_model for run in found if same[run.folder.name, run.helm_model] > 1}
@@ -80,16 +81,21 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     return [_viewed(run, row[1], shown[row]) for run, row in zip(found, rows, strict=True)]
 
 
-def _load(folder: Path) -> StoredResult:
-    try:
-        return load_result(folder)
-    except PrerequisiteError as error:
-        if RunDir(folder).leaderboard.is_file():
-            raise PrerequisiteError(
-                f"{folder}: is the folder of a leaderboard, whose runs HELM's pages can show as they are:"
-                " 'eval-factory leaderboard run' printed the helm-server command at its end"
-            ) from error
-        raise
+def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
+    """The one run of an output folder, as an entry of a leaderboard.
+
+    Args:
+        name: the entry; the model's name is put behind it.
+        groups: of HELM's tables, that the run belongs to beside its own.
+
+    Raises:
+        PrerequisiteError, HelmError: as above.
+    """
+    (found,) = _runs_of(load_result(folder))
+    run = _viewed(found, None, _shown([found], None))
+    whole = _run_name(f"{name.replace(':', ',', 1)},model={run.model.rpartition('/')[2]}")
+    spec = {**run.spec, "name": whole, "groups": [*run.spec["groups"], *map(plain_name, groups)]}
+    return replace(run, name=whole, spec=spec)
 
 
 def _runs_of(stored: StoredResult) -> list[_Found]:
@@ -185,7 +191,7 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
     """Write each run's folder into a suite's.
 
     Args:
-        copies: copy HELM's files; else a link leads to each, and helm-summarize only reads them.
+        copies: copy HELM's files; else a relative link leads to each, and helm-summarize only reads them.
     """
     for run in runs:
         folder = suite / run.name
@@ -198,4 +204,4 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
             if copies:
                 shutil.copyfile(original, folder / name)
             else:
-                (folder / name).symlink_to(original.absolute())
+                (folder / name).symlink_to(os.path.relpath(original.resolve(), folder.resolve()))

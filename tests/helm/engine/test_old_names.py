@@ -26,7 +26,6 @@ print(*(name for name in sys.modules if name.startswith(("helm", "eval_factory.h
     [
         ("client.EndpointClient", client.EndpointClient),
         ("runner.EvalRunner", runner.EvalRunner),
-        ("runner.HelmNamedRunner", runner.HelmNamedRunner),
         ("log_filter.WithholdText", log_filter.WithholdText),
     ],
 )
@@ -38,7 +37,7 @@ def test_an_old_name_is_the_new_class(old: str, new: type) -> None:
 
 
 def test_every_name_that_is_written_now_had_an_old_one() -> None:
-    written = (names.CLIENT_CLASS, names.RUNNER_CLASS, names.HELM_NAMED_RUNNER_CLASS, names.LOG_FILTER_CLASS)
+    written = (names.CLIENT_CLASS, names.RUNNER_CLASS, names.LOG_FILTER_CLASS)
     modules = {name.rpartition(".")[0] for name in written} | {names.PLUGIN_MODULE}
     assert set(engine.MOVED.values()) == modules
 

@@ -1,9 +1,10 @@
-"""Several runs in one helm-run: what is told, counted and replaced for each."""
+"""The run of a helm-run: what is told of it, and what is refused."""
 
 from __future__ import annotations
 
 import json
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from eval_factory.core import events
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.events import EventWriter
 from eval_factory.core.redaction import REDACTED, Redactor
-from eval_factory.helm_plugin import entry_failures, runner
+from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import apply
 from eval_factory.helm_plugin.patches.patch_registry import Stage
@@ -35,12 +36,11 @@ class Told:
 def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any, Told]:
     """A runner whose runs end as `outcomes` says; HELM's constructor is not called."""
     told = Told()
-    made: Any = object.__new__(runner.HelmNamedRunner)
+    made: Any = object.__new__(runner.EvalRunner)
     made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
     made._session = SimpleNamespace(
         events=told,
         redactor=Redactor([KEY]),
-        start_counting=lambda: told.emit("counted anew"),
         report=lambda *_, **__: None,
         tell_limit=lambda: told.ends.append(len(told.events)),
     )
@@ -88,47 +88,38 @@ def test_requests_are_let_go_when_they_are_answered() -> None:
     assert executed(after, after).request_states == [1, 2]  # nothing was to be judged
 
 
-def test_one_that_fails_leaves_the_others_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[Stage] = []
     monkeypatch.setattr(apply, "apply_patches", stages.append)
-    made, told = runner_of(tmp_path, {"a:x=1": None, "b": ValueError("bad"), "c": None})
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a:x=1", "b", "c", "a:x=1"))
-    kinds = [event["event"] for event in told.events]
-    assert kinds.count("counted anew") == 4
-    assert [event["path"] for event in told.events if event["event"] == events.RUN_DONE] == ["runs/a:x=1", "runs/c"]
-    failed = {event["run"]: event["error"] for event in told.events if event["event"] == events.RUN_FAILED}
-    assert set(failed) == {"b", "a:x=1"}
-    assert "the same name" in failed["a:x=1"]
-    assert stages == [Stage.SCORING, Stage.SCORING]
+    made, told = runner_of(tmp_path, {"a:x=1": None})
+    made.run_all(specs("a:x=1"))
+    assert [event["event"] for event in told.events] == [events.PHASE, events.RUN_DONE]
+    assert told.events[-1] == {"event": events.RUN_DONE, "run": "a:x=1", "path": "runs/a_x=1"}
+    assert stages == [Stage.SCORING]
     assert "applied" in json.loads((tmp_path / "patches.json").read_text())
 
 
-def test_an_endpoint_that_refuses_ends_it_all(tmp_path: Any) -> None:
-    made, told = runner_of(tmp_path, {"a": EndpointStopped("401"), "b": None})
+def test_an_endpoint_that_refuses_ends_it(tmp_path: Any) -> None:
+    made, told = runner_of(tmp_path, {"a": EndpointStopped("401")})
     with pytest.raises(SystemExit):
-        made.run_all(specs("a", "b"))
+        made.run_all(specs("a"))
     assert [event["run"] for event in told.events if event["event"] == events.RUN_FAILED] == ["a"]
     assert not [event for event in told.events if event["event"] == events.RUN_DONE]
 
 
-def test_what_asks_for_more_than_text_is_left_out_and_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
-    made, told = runner_of(tmp_path, {"a": None})
-    made.run_all([*specs("b", method="language_modeling"), *specs("a")])  # no failure
-    (left_out,) = (event for event in told.events if event["event"] == events.LEFT_OUT)
-    assert (left_out["run"], left_out["asks"]) == ("b", "the log probabilities of its prompts")
-    assert [(e["run"], e["number"], e["of"]) for e in told.events if e["event"] == events.PHASE] == [("a", 1, 1)]
-
-
-def test_entries_that_were_not_made_are_counted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
-    monkeypatch.setattr(entry_failures, "_not_made", ["x:model=m", "y:model=m"])
-    made, told = runner_of(tmp_path, {"a": None, "b": None})
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (specs("b", method="language_modeling"), "b asks a model for the log probabilities of its prompts"),
+        (specs("a", "b"), "the run entry stands for 2 runs, name one of them: a; b"),
+    ],
+)
+def test_what_is_not_one_run_of_text_is_refused(given: list[Any], said: str, tmp_path: Any) -> None:
+    made, told = runner_of(tmp_path, {})
     with pytest.raises(SystemExit):
-        made.run_all(specs("a", "b"))
-    phases = [event for event in told.events if event["event"] == events.PHASE]
-    assert [(phase["number"], phase["of"]) for phase in phases] == [(3, 4), (4, 4)]
+        made.run_all(given)
+    assert [event["event"] for event in told.events] == [events.REFUSED]
+    assert told.events[0]["message"].startswith(said)
 
 
 def test_a_run_without_instances_fails_while_its_data_are_loaded(tmp_path: Any) -> None:
@@ -150,15 +141,6 @@ def test_a_helm_that_cannot_be_patched_is_told_before_anything_is_asked(
     monkeypatch.setattr(apply, "warning", lambda: None)
     made._before_asking(SimpleNamespace(request_states=["one"]))
     assert [event["event"] for event in told.events[3:]] == ["expected", events.PHASE]
-
-
-def test_an_entry_that_was_not_made_is_a_failure(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
-    made, _ = runner_of(tmp_path, {"a": None})
-    made.run_all(specs("a"))
-    monkeypatch.setattr(entry_failures, "_not_made", ["x:model=m"])
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
 
 
 @pytest.mark.parametrize("before", [0, 280, 290, 299])
@@ -199,15 +181,13 @@ def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.Captur
     assert error in capsys.readouterr().err.split("\n")
 
 
-def test_a_limit_is_told_at_the_end_of_each_run_however_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("outcome", [None, ValueError("no"), EndpointStopped("max_cost")])
+def test_a_limit_is_told_at_the_end_of_a_run_however_it_ends(
+    outcome: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
     monkeypatch.setattr(apply, "write_down", lambda _path: None)
-    made, told = runner_of(
-        tmp_path, {"good": None, "bad": ValueError("no"), "at the limit": EndpointStopped("max_cost")}
-    )
-    with pytest.raises(SystemExit):
-        made.run_all(specs("good", "bad", "at the limit"))
-    assert len(told.ends) == 3
-    assert told.ends[-1] == len(told.events)
+    made, told = runner_of(tmp_path, {"a": outcome})
+    with nullcontext() if outcome is None else pytest.raises(SystemExit):
+        made.run_all(specs("a"))
+    assert told.ends == [len(told.events)]

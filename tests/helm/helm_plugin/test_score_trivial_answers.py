@@ -395,14 +395,6 @@ def test_a_run_goes_on_whatever_happens_to_its_floors(
     assert not (tmp_path / names.TRIVIAL_SCORES_FILE).exists()
 
 
-def test_a_leaderboard_computes_none(tmp_path: Path) -> None:
-    made: Any = object.__new__(runner.HelmNamedRunner)
-    made.output_path, made.metric_service = str(tmp_path), None
-    made._annotated = ScenarioState(spec_of(EXACT).adapter_spec, yes_no("yes"), [])
-    made._score_trivial_answers(spec_of(EXACT))
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.medical_data
 def test_the_table_of_the_package_holds_what_is_computed(
     medical_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

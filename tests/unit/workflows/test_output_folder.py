@@ -38,7 +38,7 @@ def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tup
     "name",
     [
         "responses/a.txt", "model_configs/x", "helm/runs/v1/scores.json", "report.html", "results.yml", "run_config.yml",
-        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "leaderboard.json", "packages.txt",
+        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "packages.txt",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("fresh", [True, False])
@@ -64,11 +64,9 @@ def test_of_many_files_some_are_named(tmp_path: Path) -> None:
         ConfigError, match=r"delete: instances.jsonl, report.html, results.jsonl, results.yml, run_config.yml\n"
     ):
         claim(RunDir(tmp_path / "five"))
-    put(
-        tmp_path, "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "leaderboard.json"
-    )
+    put(tmp_path, "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "packages.txt")
     with pytest.raises(
-        ConfigError, match=r"instances.jsonl, leaderboard.json, report.html, results.jsonl, results.yml and 1 more\n"
+        ConfigError, match=r"instances.jsonl, packages.txt, report.html, results.jsonl, results.yml and 1 more\n"
     ):
         claim(RunDir(tmp_path))
 
@@ -93,7 +91,7 @@ def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: 
     assert not rundir.cache_db.exists()
 
 
-@pytest.mark.parametrize("left", ["cache.db", "logs/eval-factory.log", ".run_state.json", ".leaderboard_state.json"])
+@pytest.mark.parametrize("left", ["cache.db", "logs/eval-factory.log", ".run_state.json"])
 def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_path: Path) -> None:
     put(tmp_path, "responses/model.jsonl", "report.html", "packages.txt", "helm/runs/eval-factory/x/stats.json")
     put(tmp_path, "helm/trivial_scores.json", "helm/scenarios/medec/medec_test.csv")
@@ -152,7 +150,7 @@ def test_what_a_killed_run_had_not_finished_goes_and_nothing_else(
     rundir = RunDir(tmp_path)
     claim(rundir)
     unfinished = [
-        ".report.html.x_8a3kd1.part", ".run_entries_my-model.conf.abcdefgh.part", "..run_state.json.abcdefgh.part",
+        ".report.html.x_8a3kd1.part", "..run_state.json.abcdefgh.part",
         "responses/.model.jsonl.abcdefgh.part", "model_configs/.judges.yaml.abcdefgh.part",
         "helm/runs/s/r/stats.json.4711.tmp", "helm/scenarios/medec/a.csv.tmp", "helm/scenarios/medec/b.csv.part",
     ]  # fmt: skip

@@ -90,11 +90,6 @@ class Patch:
         return function
 
 
-def reads_conf_files(argv: Sequence[str], _env: Mapping[str, str]) -> bool:
-    """Whether helm-run was given a conf file: a single entry that fails may end it."""
-    return "--conf-paths" in argv or "-c" in argv
-
-
 def has_pins(_argv: Sequence[str], env: Mapping[str, str]) -> bool:
     return HelmRunSettings.from_environment(env).pins is not None
 
@@ -260,7 +255,6 @@ DATA = (
 """What is read: from where, as what."""
 
 ROBUSTNESS = (
-    Patch("entry_failures:isolate_failing_entries", ("helm.benchmark.run:construct_run_specs",), when=reads_conf_files),
     Patch(
         "unscorable_answers:isolate_unscorable_annotations",
         ("helm.benchmark.annotation_executor:AnnotationExecutor.process",),

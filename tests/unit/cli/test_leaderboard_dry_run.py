@@ -16,8 +16,7 @@ import rich.console
 from eval_factory.cli import leaderboard_listing
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.plan.run_plan import slug_of
-from eval_factory.workflows.leaderboard import conf, registry
+from eval_factory.workflows.leaderboard import registry
 
 NAMES = [row.name for row in registry.load_catalogue().leaderboards]
 TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
@@ -65,18 +64,12 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     result = call("run", name, *TARGET, "--dry_run")
     assert result.exception is None
     row = registry.find(name)
-    run, summarize, server = (shlex.split(line) for line in result.stdout.splitlines())
-    assert [Path(argv[0]).name for argv in (run, summarize, server)] == ["helm-run", "helm-summarize", "helm-server"]
+    summarize, server = (shlex.split(line) for line in result.stdout.splitlines())
+    assert [Path(argv[0]).name for argv in (summarize, server)] == ["helm-summarize", "helm-server"]
     folder = tmp_path / "results" / f"leaderboard_{name}"
-    options = dict(itertools.pairwise(run))
-    assert options["--conf-paths"] == str(folder / f"run_entries_{slug_of('org/model')}.conf")
     assert "the conf would be downloaded: https://" in result.stderr
-    assert options["--max-eval-instances"] == str(row.max_eval_instances)
-    assert options["--num-train-trials"] == str(row.num_train_trials)
-    assert options["--priority"] == str(row.priority)
-    assert options["--models-to-run"].startswith("endpoint/org-model")
-    assert {argv[argv.index("--suite") + 1] for argv in (run, summarize, server)} == {name}
-    assert {argv[argv.index("--output-path") + 1] for argv in (run, summarize, server)} == {str(folder / "helm")}
+    assert {argv[argv.index("--suite") + 1] for argv in (summarize, server)} == {name}
+    assert {argv[argv.index("--output-path") + 1] for argv in (summarize, server)} == {str(folder / "helm")}
     schema = Path(summarize[summarize.index("--schema-path") + 1])
     assert (schema.name, schema.is_file()) == (row.schema_file, True)
     assert list(tmp_path.iterdir()) == []
@@ -88,13 +81,18 @@ def test_flags_in_both_spellings(tmp_path: Path) -> None:
     underscores = tuple(
         flag.replace("-", "_").replace("__", "--", 1) if flag.startswith("--") else flag for flag in hyphens
     )
-    one, other = (call("run", "lite", "--model", "m", "--parallelism", "3", *flags) for flags in (hyphens, underscores))
+    conf = str(conf_of(tmp_path, "mmlu:subject=a,model=text"))
+    given = ("run", "lite", "--model", "m", "--parallelism", "3", "--conf", conf)
+    one, other = (call(*given, *flags) for flags in (hyphens, underscores))
     assert one.exception is None
     assert one.stdout == other.stdout
     run = shlex.split(one.stdout.splitlines()[0])
-    assert run[run.index("--max-eval-instances") + 1] == "7"
-    assert run[run.index("--num-threads") + 1] == "3"
-    assert run[run.index("--output-path") + 1] == str(folder / "helm")
+    options = dict(itertools.pairwise(run))
+    assert options["--max-eval-instances"] == "7"
+    assert options["--num-threads"] == "3"
+    assert options["--num-train-trials"] == "1"
+    assert options["--run-entries"] == "mmlu:subject=a,model=endpoint/m"
+    assert options["--output-path"] == str(folder / "m" / "mmlu-subject-a" / "helm")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +140,7 @@ def test_a_dry_run_looks_at_the_conf(tmp_path: Path) -> None:
     entries = (
         "mmlu:subject=a,model=text",
         "twitter_aae:demographic=aa,model=text",
-        "ehrshot:data_path=/no/such,model=x/y",
+        "ehrshot:subject=guo_readmission,data_path=/no/such,model=x/y",
     )
     arguments = ("run", "lite", *TARGET, "--model", "other", "--conf", str(conf_of(tmp_path, *entries)), "--dry_run")
     result = call(*arguments, "--output_dir", str(tmp_path / "out"))
@@ -150,10 +148,8 @@ def test_a_dry_run_looks_at_the_conf(tmp_path: Path) -> None:
     assert "3 entries, 3 different ones for one model" in result.stderr
     assert "1 entries are left out, an endpoint for text has none of: log probabilities (1)" in result.stderr
     assert "data_path /no/such does not exist; 1 entries need it" in result.stderr
-    assert [Path(line.split()[0]).name for line in result.stdout.splitlines()] == ["helm-run"] * 2 + [
-        "helm-summarize",
-        "helm-server",
-    ]
+    programs = [Path(line.split()[0]).name for line in result.stdout.splitlines()]
+    assert programs == [*["helm-run"] * 4, "helm-summarize", "helm-server"], "two entries of two models"
     assert not (tmp_path / "out").exists()
 
 
@@ -188,7 +184,10 @@ def test_the_conf_of_a_bundle(tmp_path: Path) -> None:
     row = registry.find("mmlu")
     (tmp_path / "presentation").mkdir()
     (tmp_path / "presentation" / row.conf).write_text("entries: []")
-    assert conf.conf_of(row, file=None, data_dir=tmp_path) == ("entries: []", str(tmp_path / "presentation" / row.conf))
+    assert registry.conf_of(row, file=None, data_dir=tmp_path) == (
+        "entries: []",
+        str(tmp_path / "presentation" / row.conf),
+    )
 
 
 def test_the_conf_is_downloaded_at_the_tag_of_the_installed_helm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,10 +200,10 @@ def test_the_conf_is_downloaded_at_the_tag_of_the_installed_helm(monkeypatch: py
         return reply
 
     monkeypatch.setattr(requests, "get", get)
-    text, origin = conf.conf_of(registry.find("safety"), file=None, data_dir=None)
+    text, origin = registry.conf_of(registry.find("safety"), file=None, data_dir=None)
     version = registry.helm_version()
     at = f"https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/run_entries_safety.conf"
-    assert (text, origin, asked) == ("entries: []", at, [(at, conf.TIMEOUT_S)])
+    assert (text, origin, asked) == ("entries: []", at, [(at, registry.TIMEOUT_S)])
 
 
 @pytest.mark.parametrize("status", [None, 404])
@@ -218,5 +217,5 @@ def test_offline_names_the_way_out(status: int | None, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(requests, "get", get)
     with pytest.raises(PrerequisiteError, match="--conf FILE") as caught:
-        conf.conf_of(registry.find("safety"), file=None, data_dir=None)
+        registry.conf_of(registry.find("safety"), file=None, data_dir=None)
     assert ("HTTP 404" if status else "ConnectionError") in str(caught.value)

@@ -1,23 +1,30 @@
-"""A leaderboard's entries, rewritten for one model. Pure functions.
+"""A leaderboard's entries as run entries of any model. Pure functions.
 
 Confs name models in three ways: a group (`model=text`), somebody's model (`model=openai/gpt-4o,model_deployment=...`,
-an entry for each), or not at all.
+an entry for each), or not at all. Here no entry names one: the target of each run does.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.helm.names import DEFAULT_JURY, JURY_RUN_SPECS, conf_entries
+from eval_factory.helm.names import conf_entries
 from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
-from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.run_specs import RunSpec, load_index
 
 MODEL, DEPLOYMENT, LIMIT, DATA_PATH = "model", "model_deployment", "num_output_tokens", "data_path"
+SEVERAL = {
+    "max_train_instances": {
+        "all": (0, 1, 2, 4, 8, 16),
+        "big_bench_few_shot_setting": (0, 1, 2, 3),
+        "vhelm": (0, 1, 2, 4, 8),
+        "melt": (0, 1, 5),
+    }
+}
+"""Argument -> value that stands for several runs -> the value of each, as HELM's run expander has them."""
 
 
 @dataclass(frozen=True)
@@ -28,34 +35,41 @@ class Entry:
     arguments: tuple[tuple[str, str], ...]
     priority: int | None = None
     groups: tuple[str, ...] | None = None
+    """HELM's groups of tables that its run belongs to, beside those of its run spec."""
 
     @property
     def description(self) -> str:
         joined = ",".join(f"{name}={value}" for name, value in self.arguments)
         return f"{self.run_spec}:{joined}" if joined else self.run_spec
 
+    @property
+    def run(self) -> str:
+        """As its run is called: entries that differ in their groups alone are two rows of one run."""
+        if self.groups is None:
+            return self.description
+        return f"{self.description}{',' if self.arguments else ':'}groups={','.join(self.groups)}"
+
+    @property
+    def known(self) -> RunSpec | None:
+        return load_index().run_specs.get(self.run_spec)
+
+    @property
+    def asks(self) -> str | None:
+        """What it asks of a model beside text for text, as far as the index of run specs knows."""
+        return None if self.known is None else self.known.asks
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Deployments of the judges that HELM prescribes for it."""
+        chosen = self.argument(JUDGE_DEPLOYMENT)
+        prescribed = () if self.known is None else self.known.prescribed_judges
+        return prescribed if chosen is None else (chosen,)
+
     def argument(self, name: str) -> str | None:
         return dict(self.arguments).get(name)
 
     def without(self, *names: str) -> Entry:
         return replace(self, arguments=tuple(pair for pair in self.arguments if pair[0] not in names))
-
-    @property
-    def asks(self) -> str | None:
-        """What it asks of a model beside text for text, as far as the index of run specs knows."""
-        known = load_index().run_specs.get(self.run_spec)
-        return None if known is None else known.asks
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """Deployments of the judges that HELM asks for it."""
-        chosen = self.argument(JUDGE_DEPLOYMENT)
-        if chosen is not None:
-            return (chosen,)
-        if self.run_spec in JURY_RUN_SPECS:
-            return tuple(DEFAULT_JURY.values())
-        known = load_index().run_specs.get(self.run_spec)
-        return () if known is None else known.prescribed_judges
 
     def runs_at(self, priority: int) -> bool:
         return self.priority is None or self.priority <= priority
@@ -103,53 +117,33 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     return Entry(run_spec, tuple(pairs), priority, None if groups is None else tuple(groups))
 
 
-def rewritten(entries: Iterable[Entry], model: str, *, reasoning: bool = False) -> list[Entry]:
-    """The entries for `model` (HELM's name of it): each once, in their order, with the lowest of its priorities.
+def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[Entry]:
+    """Each entry once, without its model, in their order, with the lowest of its priorities.
 
     Where a conf has an entry for most models and the same with more output tokens for some (MedHELM's reasoning
     models), one of the two is kept: with `reasoning` the first that sets the limit, else the one that does not.
     """
     kept: dict[tuple[Any, ...], Entry] = {}
-    for entry in entries:
-        given = entry.argument(MODEL)
-        ours = entry.without(DEPLOYMENT)
-        if given is None:
-            ours = replace(ours, arguments=(*ours.arguments, (MODEL, model)))
-        else:
-            pairs = tuple((name, model if name == MODEL else value) for name, value in ours.arguments)
-            ours = replace(ours, arguments=pairs)
-        of_somebody = given is not None and "/" in given
+    for entry in (one for given in entries for one in _single(given)):
+        of_somebody = "/" in (entry.argument(MODEL) or "")
+        ours = entry.without(MODEL, DEPLOYMENT)
         # The order of arguments is no difference to HELM.
         key = (ours.run_spec, frozenset(ours.without(LIMIT if of_somebody else "").arguments), ours.groups)
-        before = kept.get(key)
-        if before is None:
-            kept[key] = ours
-            continue
-        limited = ours.argument(LIMIT) is not None
-        other = before.argument(LIMIT) is not None
+        before = kept.setdefault(key, ours)
+        limited, other = (ours.argument(LIMIT) is not None), (before.argument(LIMIT) is not None)
         chosen = ours if limited != other and limited == reasoning else before
-        kept[key] = replace(chosen, priority=_lower(before.priority, ours.priority))
+        always = before.priority is None or ours.priority is None
+        kept[key] = replace(chosen, priority=None if always else min(before.priority or 0, ours.priority or 0))
     return list(kept.values())
 
 
-def _lower(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else min(one, other)
-
-
-def conf_text(entries: Iterable[Entry]) -> str:
-    """A conf file; JSON, which is HOCON too."""
-    records: list[dict[str, Any]] = []
-    for entry in entries:
-        record: dict[str, Any] = {"description": entry.description}
-        if entry.priority is not None:
-            record["priority"] = entry.priority
-        if entry.groups is not None:
-            record["groups"] = list(entry.groups)
-        records.append(record)
-    return json.dumps({"entries": records}, indent=2, ensure_ascii=False) + "\n"
-
-
-def missing_data_paths(entries: Iterable[Entry]) -> list[str]:
-    """Values of data_path that do not exist here, each once."""
-    paths = dict.fromkeys(path for entry in entries if (path := entry.argument(DATA_PATH)) is not None)
-    return [path for path in paths if not Path(path).exists()]
+def _single(entry: Entry) -> Iterator[Entry]:
+    """An entry for each of the runs that it stands for."""
+    for name, values in SEVERAL.items():
+        given = entry.argument(name)
+        if given in values:
+            for value in values[given]:
+                pairs = tuple((key, str(value) if key == name else said) for key, said in entry.arguments)
+                yield replace(entry, arguments=pairs)
+            return
+    yield entry

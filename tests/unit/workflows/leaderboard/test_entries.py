@@ -1,21 +1,12 @@
-"""Confs of other people's models become one model's."""
+"""Confs of other people's models become entries of any model."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.workflows.leaderboard.conf_entries import (
-    Entry,
-    conf_text,
-    missing_data_paths,
-    read_entries,
-    rewritten,
-)
+from eval_factory.workflows.leaderboard.entries import Entry, of_any_model, read_entries
 
-MODEL = "endpoint/mine"
 MEDHELM = """
 # In the form of MedHELM's confs: an entry for each model of a study.
 entries: [
@@ -42,72 +33,76 @@ entries: [
 
 
 def descriptions(text: str, *, reasoning: bool = False) -> list[str]:
-    return [entry.description for entry in rewritten(read_entries(text, "x.conf"), MODEL, reasoning=reasoning)]
+    return [entry.description for entry in of_any_model(read_entries(text, "x.conf"), reasoning=reasoning)]
 
 
 def test_an_entry_per_model_becomes_one() -> None:
     assert descriptions(MEDHELM) == [
-        "first:model=endpoint/mine",
-        "second:subject=x,model=endpoint/mine,data_path=/no/such/folder/",
-        "second:subject=y,model=endpoint/mine,data_path=/no/such/folder/",
+        "first",
+        "second:subject=x,data_path=/no/such/folder/",
+        "second:subject=y,data_path=/no/such/folder/",
     ]
 
 
 def test_the_lowest_priority_number_counts() -> None:
-    assert [entry.priority for entry in rewritten(read_entries(MEDHELM, "x"), MODEL)] == [1, 1, 1]
+    assert [entry.priority for entry in of_any_model(read_entries(MEDHELM, "x"))] == [1, 1, 1]
     always = [Entry("a", (("model", "x/y"),), 3), Entry("a", (("model", "x/z"),), None)]
-    (entry,) = rewritten(always, MODEL)
+    (entry,) = of_any_model(always)
     assert entry.priority is None
     assert entry.runs_at(1)
 
 
 def test_the_entries_of_reasoning_models() -> None:
-    assert descriptions(MEDHELM, reasoning=True)[0] == "first:num_output_tokens=4000,model=endpoint/mine"
+    assert descriptions(MEDHELM, reasoning=True)[0] == "first:num_output_tokens=4000"
     backwards = [
         Entry("a", (("num_output_tokens", "4000"), ("model", "x/y"))), Entry("a", (("model", "x/z"),)),
     ]  # fmt: skip
-    assert rewritten(backwards, MODEL)[0].description == "a:model=endpoint/mine"
-    assert rewritten(backwards, MODEL, reasoning=True)[0].argument("num_output_tokens") == "4000"
+    assert of_any_model(backwards)[0].description == "a"
+    assert of_any_model(backwards, reasoning=True)[0].argument("num_output_tokens") == "4000"
 
 
 def test_groups_of_models_are_one_model_and_nothing_else_changes() -> None:
     assert descriptions(LITE) == [
-        "narrative_qa:model=endpoint/mine,follow=instruct",
-        "code:model=endpoint/mine,dataset=x",
-        "commonsense:model=endpoint/mine",
-        "synthetic:model=endpoint/mine,num_output_tokens=default_sweep",
-        "synthetic:model=endpoint/mine",
-        "plain:model=endpoint/mine",
+        "narrative_qa:follow=instruct",
+        "code:dataset=x",
+        "commonsense",
+        "synthetic:num_output_tokens=default_sweep",
+        "synthetic",
+        "plain",
     ]
 
 
 def test_order_of_arguments_is_no_difference_but_groups_are() -> None:
     same = [Entry("a", (("x", "1"), ("model", "text"))), Entry("a", (("model", "text"), ("x", "1")))]
-    assert len(rewritten(same, MODEL)) == 1
-    assert len(rewritten([Entry("a", (), 1), Entry("a", (), 1, ("g",))], MODEL)) == 2
-
-
-def test_what_is_written_is_read_by_helm_and_by_us(tmp_path: Path) -> None:
-    from pyhocon import ConfigFactory
-
-    for text in (MEDHELM, LITE):
-        entries = rewritten(read_entries(text, "x.conf"), MODEL)
-        written = conf_text(entries)
-        assert read_entries(written, "y.conf") == entries
-        parsed = ConfigFactory.parse_string(written)
-        assert [entry["description"] for entry in parsed["entries"]] == [entry.description for entry in entries]
+    assert len(of_any_model(same)) == 1
+    assert len(of_any_model([Entry("a", (), 1), Entry("a", (), 1, ("g",))])) == 2
 
 
 def test_values_keep_their_equals_signs() -> None:
-    (entry,) = rewritten([Entry("a", (("prompt", "x=y"), ("model", "text")))], MODEL)
-    (again,) = read_entries(conf_text([entry]), "x")
-    assert again.argument("prompt") == "x=y"
+    (entry,) = of_any_model([Entry("a", (("prompt", "x=y"), ("model", "text")))])
+    assert (entry.argument("prompt"), entry.description) == ("x=y", "a:prompt=x=y")
 
 
-def test_data_that_are_not_there(tmp_path: Path) -> None:
-    there = Entry("a", (("data_path", str(tmp_path)),))
-    entries = [*rewritten(read_entries(MEDHELM, "x"), MODEL), there]
-    assert missing_data_paths(entries) == ["/no/such/folder/"]
+def test_a_run_is_called_by_its_groups_too() -> None:
+    assert Entry("a", (), groups=("g", "h")).run == "a:groups=g,h"
+    assert Entry("a", (("x", "1"),), groups=("g",)).run == "a:x=1,groups=g"
+    assert Entry("a", (("x", "1"),)).run == "a:x=1"
+
+
+def test_an_entry_that_stands_for_several_runs_is_one_for_each() -> None:
+    several = Entry("a", (("x", "1"), ("max_train_instances", "melt"), ("model", "text")), 2)
+    found = of_any_model([several, Entry("a", (("x", "1"), ("max_train_instances", "5")), 1)])
+    assert [(entry.description, entry.priority) for entry in found] == [
+        ("a:x=1,max_train_instances=0", 2), ("a:x=1,max_train_instances=1", 2), ("a:x=1,max_train_instances=5", 1),
+    ]  # fmt: skip
+
+
+def test_judges_and_what_is_asked_for_are_the_indexs() -> None:
+    assert Entry("harm_bench", ()).judges == ("openai/gpt-4o-2024-05-13",)
+    chosen = (("annotator_model", "mistral/m"), ("annotator_model_deployment", "mistral/m-v2"))
+    assert Entry("air_bench_2024", chosen).judges == ("mistral/m-v2",)
+    assert Entry("nonsense", ()).judges == ()
+    assert (Entry("vqa", ()).asks, Entry("pubmed_qa", ()).asks, Entry("nonsense", ()).asks) == ("images", None, None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,364 @@
+"""A leaderboard as a suite: its conf's entries, each a `helm:` evaluation, for one model or several."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TextIO
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from eval_factory.config.evaluation import Evaluation, Request, build_evaluation, task_named
+from eval_factory.config.model import Line, Parallelism, Positive, Url, VariableName
+from eval_factory.config.rules import prescribed_roles
+from eval_factory.config.suite import Suite, build_suite
+from eval_factory.config.suite_names import name_of_type
+from eval_factory.core.budget import Budget
+from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.strict_model import StrictModel
+from eval_factory.data.bundle import refuse_inside
+from eval_factory.plan.run_plan import slug_of
+from eval_factory.tasks.code_execution import refusal, wrong_processor
+from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
+from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
+from eval_factory.workflows.context import show_warnings
+from eval_factory.workflows.leaderboard import registry
+from eval_factory.workflows.leaderboard.entries import DATA_PATH, Entry, of_any_model, read_entries
+from eval_factory.workflows.leaderboard.registry import Leaderboard
+from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, missing_of, refuse_unready
+
+OF_AN_EARLIER_VERSION = ".leaderboard_state.json"
+NO_KEY = "no API key"
+"""What is said of a missing key begins so. It is no matter of one entry."""
+PRESCRIBED = {
+    "temperature": None,
+    "max_new_tokens": None,
+    "extra.num_output_tokens": None,
+    "extra.num_train_trials": None,
+    "extra.on_failure": "exclude",
+}
+"""Values of config.params that a leaderboard's entries or HELM's tables leave no choice of."""
+
+
+def _each_once(models: tuple[str, ...]) -> tuple[str, ...]:
+    twice = sorted({model for model in models if models.count(model) > 1})
+    if twice:
+        raise ValueError(f"{', '.join(twice)} is given twice")
+    return models
+
+
+class LeaderboardRequest(StrictModel):
+    """The flags of `leaderboard run`; what is None is the run config's, the leaderboard's or the framework's."""
+
+    name: Line
+    run_config: Path | None = None
+    model: Annotated[tuple[Line, ...], AfterValidator(_each_once)] = ()
+    model_url: Url | None = None
+    model_type: Literal["chat", "completions"] | None = None
+    api_key_name: VariableName | None = None
+    conf: Path | None = None
+    data_dir: Path | None = None
+    output_dir: Line | None = None
+    max_eval_instances: Positive | None = None
+    parallelism: Parallelism | None = None
+    min_coverage: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    overrides: tuple[str, ...] = ()
+    reasoning: bool = False
+    offline: bool = False
+    allow_code_execution: bool = False
+    dry_run: bool = False
+    no_preflight: bool = False
+    debug: bool = False
+
+
+def request_of(flags: Mapping[str, Any]) -> LeaderboardRequest:
+    """Raises ConfigError with all that is wrong; a value that may be a key is never shown."""
+    try:
+        return LeaderboardRequest.model_validate(flags)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        problems = [f"--{detail['loc'][0]}: {detail['msg'].removeprefix('Value error, ')}" for detail in found]
+        raise ConfigError(problems) from None
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """An entry that no run is begun of, for any model."""
+
+    entry: Entry
+    reason: str
+    exit_code: int
+    """0: it is left out, for it asks a model for more than text."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """What will be run; making it writes nothing."""
+
+    row: Leaderboard
+    schema: Path
+    suite: Suite | None
+    """None where the conf would have to be downloaded to know it."""
+    models: Mapping[str, str]
+    """Target of the suite -> the model's id."""
+    entries: Mapping[str, tuple[Entry, ...]]
+    """Evaluation of the suite -> the entries that it is the run of: these differ in their groups alone."""
+    not_run: tuple[NotRun, ...]
+    cells: tuple[CheckedCell, ...]
+    folder: Path
+    max_eval_instances: int
+    dry_run: bool
+
+
+def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: TextIO) -> Board:
+    """Find the leaderboard, read its conf, check every run; what there is to say of it is shown on `screen`.
+
+    Raises:
+        ConfigError: there is no such leaderboard, nothing of it can be run, or something given is wrong.
+        PrerequisiteError: HELM has no such schema, the conf is unavailable, or every run lacks something.
+    """
+    row = registry.find(request.name)
+    if row.lacks and request.conf is None:
+        raise ConfigError(f"{row.name} asks for {row.lacks}: nothing of it can be run with an endpoint for text")
+    schema = registry.schema_path(row)
+    if schema is None:
+        raise PrerequisiteError(
+            f"{row.name}: HELM {registry.helm_version()} has no {row.schema_file}\n"
+            "  install the version of HELM that the leaderboard was made with"
+        )
+    extra = evaluation_of(request, row, env, None).run.config.params.extra
+    data_dir = Path(extra.data_dir).expanduser() if extra.data_dir else None
+    text, origin = registry.conf_of(
+        row, file=request.conf, data_dir=data_dir, look_only=request.dry_run or extra.offline
+    )
+    if text is None and extra.offline:
+        raise PrerequisiteError(f"offline: {row.conf} is not here; give it with --conf FILE, or a bundle, --data_dir")
+    found = None if text is None else read_entries(text, origin)
+    chosen = [entry for entry in of_any_model(found or (), reasoning=request.reasoning) if entry.runs_at(row.priority)]
+    evaluation = evaluation_of(request, row, env, chosen)
+    show_warnings(evaluation, screen)
+    screen.writelines(f"{row.name} needs: {line}\n" for line in row.needed())
+    if found is None:
+        screen.write(f"the conf would be downloaded: {origin}\n")
+    else:
+        different = len(of_any_model(found, reasoning=request.reasoning))
+        screen.write(
+            f"{origin}: {len(found)} entries, {different} different ones for one model,"
+            f" {len(chosen)} of priority {row.priority} or before\n"
+        )
+        refuse_what_cannot_run(chosen, row, origin, allowed=bool(extra.allow_code_execution))
+    return _with_runs(_begun(row, schema, evaluation, request), chosen, evaluation, env, screen)
+
+
+def refuse_what_cannot_run(chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool) -> None:
+    """
+    Raises:
+        ConfigError: nothing is left to run, or entries would execute what a model answers and nobody allowed it.
+    """
+    if not chosen:
+        raise ConfigError(f"{origin}: no entry has priority {row.priority} or before: nothing to run")
+    run = [entry for entry in chosen if not entry.asks]
+    if not run:
+        asked = _counted(str(entry.asks) for entry in chosen)
+        raise ConfigError(f"{origin}: nothing of it can be run with an endpoint for text: it asks for {asked}")
+    given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
+    problems = [wrong_processor(arguments) for _, arguments in given]
+    problems += [] if allowed else [refusal(run_spec, arguments) for run_spec, arguments in given]
+    if any(problems):
+        raise ConfigError([f"{origin}: {problem}" for problem in dict.fromkeys(filter(None, problems))])
+
+
+def _counted(texts: Iterable[str]) -> str:
+    return ", ".join(f"{text} ({count})" for text, count in Counter(texts).items())
+
+
+def _begun(row: Leaderboard, schema: Path, evaluation: Evaluation, request: LeaderboardRequest) -> Board:
+    """The board without its runs."""
+    given = request.model or (evaluation.run.target.api_endpoint.model_id,)
+    folder = evaluation.output_dir.absolute()
+    bundle = evaluation.run.config.params.extra.data_dir
+    if bundle is not None:
+        refuse_inside(Path(bundle).expanduser(), folder, "an output folder")
+    if (folder / OF_AN_EARLIER_VERSION).is_file():
+        raise PrerequisiteError(
+            f"{folder} holds a leaderboard that an earlier version of eval-factory ran, with HELM's names of folders\n"
+            f"  its tables can be looked at: helm-server --suite {row.name} --output-path {folder / 'helm'}\n"
+            "  run it here with another --output_dir, or go on there with the version that began it"
+        )
+    most = evaluation.run.config.params.limit_samples or row.max_eval_instances
+    return Board(
+        row, schema, None, {slug_of(model): model for model in given}, {}, (), (), folder, most, request.dry_run
+    )
+
+
+def _with_runs(
+    board: Board, chosen: Sequence[Entry], evaluation: Evaluation, env: Mapping[str, str], screen: TextIO
+) -> Board:
+    """With a cell for each run of each model; what cannot be run is told, and costs itself alone."""
+    framework = load_framework()
+    not_run = [NotRun(entry, f"asks for {entry.asks}", 0) for entry in chosen if entry.asks]
+    if not_run:
+        asked = _counted(entry.asks for entry in chosen if entry.asks)
+        screen.write(f"{len(not_run)} entries are left out, an endpoint for text has none of: {asked}\n")
+    named: dict[str, list[Entry]] = {}
+    for entry in (one for one in chosen if not one.asks):
+        problems: list[str] = []
+        task = task_named(f"{prefix_of(framework)}{entry.description}", framework, problems)
+        if task is None:
+            not_run.append(NotRun(entry, "; ".join(problems).replace("config.type: ", ""), HelmError.exit_code))
+        else:
+            named.setdefault(_name_of(entry, named, framework), []).append(entry)
+    _tell_missing_paths(chosen, screen)
+    suite = _suite(board, named, evaluation, framework, env) if named else None
+    cells = () if suite is None else checked(suite, env)
+    if board.dry_run:
+        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_of(cells))
+        cells = tuple(replace(one, missing=()) for one in cells)
+    if cells and (not any(one.ready for one in cells) or any(NO_KEY in text for one in cells for text in one.missing)):
+        refuse_unready(cells)
+    wrong = {one.cell.evaluation: one for one in cells if not one.ready}
+    for name, one in wrong.items():
+        code = HelmError.exit_code if one.problems else PrerequisiteError.exit_code
+        not_run += [NotRun(entry, "; ".join((*one.problems, *one.missing)), code) for entry in named.pop(name)]
+    screen.writelines(
+        f"warning: cannot run {one.entry.run}: {one_line(one.reason)}\n" for one in not_run if one.exit_code
+    )
+    if wrong:
+        suite = _suite(board, named, evaluation, framework, env)
+    ready = tuple(one for one in cells if one.cell.evaluation in named)
+    entries = {name: tuple(same) for name, same in named.items()}
+    return replace(board, suite=suite, entries=entries, not_run=tuple(not_run), cells=ready)
+
+
+def _name_of(entry: Entry, named: Mapping[str, Sequence[Entry]], framework: Framework) -> str:
+    """Of the folders of an entry's runs; two entries that would have the same are numbered."""
+    plain = name_of_type(entry.description, framework)
+    names = [plain, *(f"{plain}-{number}" for number in range(2, len(named) + 3))]
+    used = {name.lower(): same[0] for name, same in named.items()}
+    return next(n for n in names if n.lower() not in used or used[n.lower()].description == entry.description)
+
+
+def _tell_missing_paths(chosen: Sequence[Entry], screen: TextIO) -> None:
+    counts = Counter(path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists())
+    for path, count in counts.items():
+        screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
+
+
+def _suite(
+    board: Board,
+    named: Mapping[str, Sequence[Entry]],
+    evaluation: Evaluation,
+    framework: Framework,
+    env: Mapping[str, str],
+) -> Suite:
+    """Every entry, and what the user said of endpoints, judges and parameters."""
+    given = evaluation.as_given()
+    params, endpoint = given["config"].get("params", {}), given["target"]["api_endpoint"]
+    extra = dict(params.get("extra", {}))
+    judges = extra.pop("judges", None) or []
+    own = {name: extra.pop(name) for name in [one.name for one in fields(Budget)] if name in extra}
+    params = {**params, "limit_samples": board.max_eval_instances}
+    params["extra"] = {**extra, "num_train_trials": board.row.num_train_trials}
+    if evaluation.executor.is_slurm:
+        slurm = {name: value for name, value in evaluation.executor.slurm.items() if value is not None}
+        own |= {"executor": evaluation.executor.name, "slurm": slurm}
+    evaluations = [
+        {
+            "name": name,
+            "type": f"{prefix_of(framework)}{entry.description}",
+            "params": _params_of(entry, _judges_of(entry, judges, evaluation)),
+        }
+        for name, (entry, *_) in named.items()
+    ]
+    targets = [{"name": name, "api_endpoint": {**endpoint, "model_id": model}} for name, model in board.models.items()]
+    section = {"output_dir": str(board.folder), "params": params, "evaluations": evaluations, "targets": targets, **own}
+    return build_suite(None, document={"suite": section}, env=env)
+
+
+def _params_of(entry: Entry, judges: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Its judges; and null for what it says of its own, where the suite says something for all."""
+    extra: dict[str, Any] = {"judges": judges} if judges else {}
+    if entry.argument("num_train_trials") is not None:
+        extra["num_train_trials"] = None
+    return {"extra": extra} | ({"limit_samples": None} if entry.argument("max_eval_instances") is not None else {})
+
+
+def _judges_of(entry: Entry, own: Sequence[Mapping[str, Any]], evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Those of the user's judges that the entry asks; of a jury the others stay at the model's URL."""
+    by_name = {judge["name"]: dict(judge) for judge in own}
+    if not own or entry.known is None:
+        return []
+    if not entry.known.has_jury:
+        return [by_name[role] for role in prescribed_roles(entry.judges) if role in by_name]
+    extra = evaluation.run.config.params.extra
+    return [
+        by_name.get(role) or {"name": role, "model_id": judge.model_id, "api_key": getattr(extra, judge.api_key)}
+        for role, judge in evaluation.framework.judges.items()
+    ]
+
+
+def _roles(entries: Sequence[Entry], framework: Framework) -> Iterator[str]:
+    for entry in entries:
+        if entry.known is not None and entry.known.has_jury:
+            yield from framework.judges
+        else:
+            yield from prescribed_roles(entry.judges)
+
+
+def evaluation_of(
+    request: LeaderboardRequest, row: Leaderboard, env: Mapping[str, str], entries: Sequence[Entry] | None
+) -> Evaluation:
+    """The settings as an evaluation's, so that a run config means the same as for `run_eval`.
+
+    Args:
+        entries: what is run, which says what judges there are. None: not known yet, and no judge is looked at.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    flags: dict[str, Any] = {
+        "config.type": row.name,
+        "config.output_dir": request.output_dir,
+        "config.params.limit_samples": request.max_eval_instances,
+        "config.params.parallelism": request.parallelism,
+        "config.params.extra.min_coverage": request.min_coverage,
+        "config.params.extra.data_dir": None if request.data_dir is None else str(request.data_dir),
+        "config.params.extra.offline": request.offline or None,
+        "config.params.extra.allow_code_execution": request.allow_code_execution or None,
+        "target.api_endpoint.url": request.model_url,
+        "target.api_endpoint.model_id": request.model[0] if request.model else None,
+        "target.api_endpoint.type": request.model_type,
+        "target.api_endpoint.api_key": request.api_key_name,
+    }
+    given = {path: value for path, value in flags.items() if value is not None}
+    overrides = request.overrides if entries is not None else (*request.overrides, "config.params.extra.judges=null")
+    framework = load_framework()
+    asked = Request(run_config=request.run_config, flags=given, overrides=overrides)
+    roles = tuple(dict.fromkeys(_roles(entries or (), framework))) or tuple(row.judges)
+    evaluation = build_evaluation(asked, framework, env, _task(row, roles))
+    params = evaluation.run.config.params
+    problems = [
+        f"config.params.{path}: cannot be given here, {row.name} has its own"
+        for path, only in PRESCRIBED.items()
+        if getattr(params.extra if "." in path else params, path.removeprefix("extra.")) != only
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return evaluation
+
+
+def _task(row: Leaderboard, roles: Sequence[str]) -> Task:
+    """`roles`: of the judges that may be named, each of which is one that HELM prescribes."""
+    folder = registry.load_catalogue().output_dir.format(name=row.name)
+    defaults = {"type": row.name, "output_dir": folder, "supported_endpoint_types": ENDPOINT_TYPES}
+    judges = tuple(f"{role}/{role}" for role in roles)
+    return Task(
+        name=row.name,
+        description=row.description,
+        defaults={"config": defaults},
+        helm=HelmEntry(run_spec=row.name, scenario=row.name, main_metric=None, prescribed_judges=judges),
+        about=About(tags=(), access=row.access, source=row.conf, instances=None),
+    )

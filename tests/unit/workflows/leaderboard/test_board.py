@@ -1,0 +1,283 @@
+"""A leaderboard as a suite: endpoints, judges and parameters of each run, from flags and a run config."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.helm import packages
+from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
+from eval_factory.workflows.leaderboard import registry
+from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, make_board, request_of
+from eval_factory.workflows.leaderboard.registry import find
+
+GPT = "openai/gpt-4o-2024-05-13"
+KEYS = {name: f"{name}-0123456789" for name in ("OPENAI_API_KEY", "MY_KEY", "JUDGE_KEY")}
+
+
+def board(folder: Path, *entries: Any, config: Mapping[str, object] | None = None, **flags: Any) -> Board:
+    """Of entries with priority 1; `screen`, where it is given, is told what there is to say."""
+    conf = folder / "x.conf"
+    records = [one if isinstance(one, dict) else {"description": one, "priority": 1} for one in entries]
+    conf.write_text(json.dumps({"entries": records}))
+    given = {
+        "name": "lite",
+        "conf": conf,
+        "model": ("org/m",),
+        "model_url": "https://h/v1",
+        "output_dir": "out",
+        **flags,
+    }
+    screen = given.pop("screen", io.StringIO())
+    env = given.pop("env", KEYS)
+    if config is not None:
+        file = folder / "run.yml"
+        file.write_text(yaml.safe_dump(dict(config)))
+        given["run_config"] = file
+    return make_board(request_of({name: value for name, value in given.items() if value is not None}), env, screen)
+
+
+def plans(made: Board) -> dict[str, Plan]:
+    return {one.cell.evaluation: one.plan for one in made.cells if one.plan is not None}
+
+
+def judges(made: Board) -> dict[str, EndpointPlan]:
+    (plan,) = plans(made).values()
+    return {judge.role: judge for judge in plan.endpoints if judge.role != "model"}
+
+
+def extra(**values: object) -> dict[str, object]:
+    return {"config": {"params": {"extra": values}}}
+
+
+def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
+    made = board(tmp_path, "pubmed_qa:model=text", "mmlu:subject=anatomy,model=x/y", model=("org/a", "b"))
+    assert made.models == {slug_of("org/a"): "org/a", "b": "b"}
+    assert [(one.cell.target, one.cell.evaluation) for one in made.cells] == [
+        (target, evaluation) for evaluation in ("pubmed_qa", "mmlu-subject-anatomy") for target in made.models
+    ]
+    assert {one.plan.model.model_id for one in made.cells if one.plan} == {"org/a", "b"}
+    assert {plan.task_name for plan in plans(made).values()} == {"helm:pubmed_qa", "helm:mmlu:subject=anatomy"}
+    assert made.folder == Path("out").absolute()
+    assert not made.folder.exists()
+
+
+def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    later = {"description": "boolq:model=text", "priority": 9}
+    made = board(tmp_path, "pubmed_qa:model=text", later, "vqa:model=vlm", {"description": "med_qa"}, screen=screen)
+    assert list(made.entries) == ["pubmed_qa", "med_qa"]
+    assert [(one.entry.description, one.reason, one.exit_code) for one in made.not_run] == [
+        ("vqa", "asks for images", 0)
+    ]
+    assert "4 entries, 4 different ones for one model, 3 of priority 2 or before" in screen.getvalue()
+    assert "1 entries are left out, an endpoint for text has none of: images (1)" in screen.getvalue()
+
+
+def test_entries_that_differ_in_their_groups_alone_are_one_run(tmp_path: Path) -> None:
+    grouped = {"description": "pubmed_qa:model=text", "priority": 1, "groups": ["g"]}
+    made = board(tmp_path, "pubmed_qa:model=text", grouped)
+    assert [entry.run for entry in made.entries["pubmed_qa"]] == ["pubmed_qa", "pubmed_qa:groups=g"]
+    assert len(made.cells) == 1
+
+
+def test_two_entries_whose_folders_would_have_one_name(tmp_path: Path) -> None:
+    made = board(
+        tmp_path, "big_bench:task=a,subtask=b-c", "big_bench:task=a,subtask=b=c", "big_bench:task=a,subtask=b=c"
+    )
+    assert list(made.entries) == ["big_bench-task-a-subtask-b-c", "big_bench-task-a-subtask-b-c-2"]
+
+
+def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    entries = ("pubmed_qa:model=text", "nonsense:model=text", "pubmed_qa:model=text,wrong=1", "msmarco:track=regular")
+    made = board(tmp_path, *entries, screen=screen)
+    assert list(made.entries) == ["pubmed_qa"]
+    found = {one.entry.description: (one.exit_code, one.reason) for one in made.not_run}
+    assert found["nonsense"][0] == 4
+    assert "has no run spec 'nonsense'" in found["nonsense"][1]
+    assert found["pubmed_qa:wrong=1"][1].startswith("pubmed_qa has no parameter 'wrong'")
+    assert found["msmarco:track=regular"][0] == 3
+    assert "pytrec_eval" in found["msmarco:track=regular"][1]
+    assert "warning: cannot run nonsense: " in screen.getvalue()
+
+
+def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="pytrec_eval"):
+        board(tmp_path, "msmarco:track=regular")
+    with pytest.raises(PrerequisiteError, match="no API key: the environment variable UNSET is not set"):
+        board(tmp_path, "pubmed_qa:model=text", api_key_name="UNSET")
+    screen = io.StringIO()
+    assert board(tmp_path, "pubmed_qa:model=text", api_key_name="UNSET", dry_run=True, screen=screen).cells
+    assert "warning: a run would stop: " in screen.getvalue()
+    assert ": no API key: the environment variable UNSET" in screen.getvalue()
+    with pytest.raises(PrerequisiteError, match="no API key for judge gpt"):
+        board(tmp_path, "pubmed_qa:model=text", "harm_bench:model=text", config=extra(
+            judges=[{"name": "gpt", "model_id": "j", "url": "https://elsewhere/v1", "api_key": "UNSET"}]
+        ))  # fmt: skip
+
+
+def test_another_version_of_helm_is_refused_where_an_entry_needs_a_patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "installed_helm", lambda: "0.5.99")
+    made = board(tmp_path, "mmlu:subject=anatomy", "ehr_sql:model=text")
+    assert list(made.entries) == ["mmlu-subject-anatomy"]
+    (refused,) = made.not_run
+    assert (refused.entry.run_spec, refused.exit_code) == ("ehr_sql", 3)
+    assert "0.5.99 is installed" in refused.reason
+
+
+def test_parameters_are_the_leaderboards_and_the_users(tmp_path: Path) -> None:
+    row = find("classic_before_0_2_4")
+    (plan,) = plans(board(tmp_path, "pubmed_qa:model=text", name=row.name)).values()
+    params = plan.evaluation.run.config.params
+    assert (params.limit_samples, params.extra.num_train_trials) == (row.max_eval_instances, row.num_train_trials)
+    made = board(tmp_path, "pubmed_qa:model=text", max_eval_instances=7, min_coverage=0.25, parallelism=3)
+    assert made.max_eval_instances == 7
+    (plan,) = plans(made).values()
+    params = plan.evaluation.run.config.params
+    assert (params.limit_samples, params.extra.min_coverage, plan.model.parallelism) == (7, 0.25, 3)
+
+
+def test_what_an_entry_says_itself_stands(tmp_path: Path) -> None:
+    made = board(tmp_path, "pubmed_qa:max_eval_instances=5,num_train_trials=2", max_eval_instances=7)
+    (plan,) = plans(made).values()
+    params = plan.evaluation.run.config.params
+    assert (params.limit_samples, params.extra.num_train_trials) == (None, None)
+    assert plan.scenario_arguments == {"max_eval_instances": "5", "num_train_trials": "2"}
+
+
+def test_limits_of_validity_and_of_cost_are_a_suites(tmp_path: Path) -> None:
+    limits = {"max_unreadable": 0.1, "max_judge_failures": 0.2, "max_model_mismatch": 0.3}
+    made = board(tmp_path, "pubmed_qa:model=text", config=extra(**limits, max_requests=50, max_wall_s=60.0))
+    (plan,) = plans(made).values()
+    held = plan.evaluation.run.config.params.extra
+    assert {name: getattr(held, name) for name in limits} == limits
+    assert made.suite is not None
+    assert (made.suite.budget.max_requests, made.suite.budget.max_wall_s) == (50, 60.0)
+
+
+def test_judges_are_those_of_the_entry(tmp_path: Path) -> None:
+    assert judges(board(tmp_path, "pubmed_qa:model=text")) == {}
+    (gpt,) = judges(board(tmp_path, "harm_bench:model=text")).values()
+    assert (gpt.role, gpt.helm_name, gpt.url, gpt.model_id) == ("gpt", GPT, "https://h/v1", "gpt-4o-2024-05-13")
+    assert gpt.key_names == ("GPT_JUDGE_API_KEY", "OPENAI_API_KEY")
+    jury = judges(board(tmp_path, "aci_bench:model=x/y"))
+    assert {role: judge.model_id for role, judge in jury.items()} == {
+        "gpt": "gpt-4o-2024-05-13", "llama": "meta/llama-3.3-70b-instruct", "claude": "claude-3-7-sonnet-20250219"
+    }  # fmt: skip
+
+
+def test_a_judge_that_an_entry_chooses(tmp_path: Path) -> None:
+    chosen = "air_bench_2024:annotator_model=mistral/m,annotator_model_deployment=mistral/m-v2,model=text"
+    own = {"name": "mistral", "model_id": "served-as", "url": "https://judge/v1", "api_key": "JUDGE_KEY"}
+    (judge,) = judges(board(tmp_path, chosen, config=extra(judges=[own]))).values()
+    assert (judge.helm_name, judge.url, judge.model_id) == ("mistral/m-v2", "https://judge/v1", "served-as")
+
+
+def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
+    own = {"name": "gpt", "model_id": "my-judge", "url": "http://127.0.0.1:9/v1", "api_key": "JUDGE_KEY"}
+    config: dict[str, Any] = {
+        "config": {
+            "type": "pubmed_qa",
+            "output_dir": "somewhere",
+            "params": {"limit_samples": 7, "extra": {"judges": [own]}},
+        },
+        "target": {"api_endpoint": {"url": "https://of.the.file/v1", "model_id": "of/the-file", "api_key": "MY_KEY"}},
+    }
+    from_file: dict[str, Any] = {"model": (), "model_url": None, "output_dir": None}
+    made = board(tmp_path, "aci_bench:model=x/y", config=config, parallelism=3, **from_file)
+    (plan,) = plans(made).values()
+    model, found = plan.model, judges(made)
+    assert (model.url, model.model_id, model.parallelism, model.key_names) == (
+        "https://of.the.file/v1",
+        "of/the-file",
+        3,
+        ("MY_KEY",),
+    )
+    assert (found["gpt"].url, found["gpt"].model_id) == ("http://127.0.0.1:9/v1", "my-judge")
+    assert found["gpt"].key_names == ("JUDGE_KEY",)  # the model's key goes to the model's host only
+    assert found["claude"].url == "https://of.the.file/v1"
+    assert {"JUDGE_KEY", "MY_KEY"} <= set(plan.evaluation.key_names())
+    assert (made.max_eval_instances, made.folder.name) == (7, "somewhere")
+    with pytest.raises(ConfigError, match="lite has no judge 'gpt5'; HELM prescribes gpt, llama, claude"):
+        board(tmp_path, "aci_bench:model=x/y", config=extra(judges=[{**own, "name": "gpt5"}]))
+
+
+def test_a_judge_of_one_entry_is_none_of_another(tmp_path: Path) -> None:
+    own = {"name": "llama", "model_id": "j", "url": "https://judge/v1", "api_key": "JUDGE_KEY"}
+    made = board(tmp_path, "harm_bench:model=text", "aci_bench:model=x/y", config=extra(judges=[own]))
+    found = {name: {judge.role: judge.url for judge in plan.endpoints} for name, plan in plans(made).items()}
+    here = "https://h/v1"
+    assert found == {
+        "harm_bench": {"model": here, "gpt": here},
+        "aci_bench": {"model": here, "gpt": here, "llama": "https://judge/v1", "claude": here},
+    }
+
+
+def test_jobs_of_slurm_are_a_suites(tmp_path: Path) -> None:
+    config = {"executor": "slurm", "slurm": {"partition": "gpu"}}
+    made = board(tmp_path, "pubmed_qa:model=text", config=config)
+    assert made.suite is not None
+    assert (made.suite.executor, made.suite.slurm["org-m-" + slug_of("org/m")[-8:]]["partition"]) == ("slurm", "gpu")
+
+
+def test_what_nobody_can_run_is_refused_unless_another_conf_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = find("lite").model_copy(update={"lacks": "pictures"})
+    monkeypatch.setattr(registry, "find", lambda _name: pictures)
+    with pytest.raises(ConfigError, match="lite asks for pictures: nothing of it can be run"):
+        board(tmp_path, "pubmed_qa", conf=None)
+    assert board(tmp_path, "pubmed_qa").row is pictures
+
+
+def test_a_schema_that_helm_does_not_have_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "schema_path", lambda _row: None)
+    monkeypatch.setattr(registry, "helm_version", lambda: "9.9")
+    with pytest.raises(PrerequisiteError, match=f"lite: HELM 9.9 has no {find('lite').schema_file}\n  install"):
+        board(tmp_path, "pubmed_qa")
+
+
+def test_a_dry_run_does_not_download_the_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def conf_of(_row: object, **said: Any) -> tuple[str | None, str]:
+        asked.append(said)
+        return None, "https://origin"
+
+    monkeypatch.setattr(registry, "conf_of", conf_of)
+    made = board(tmp_path, dry_run=True)
+    assert (made.suite, made.cells, made.not_run) == (None, (), ())
+    with pytest.raises(PrerequisiteError, match=r"offline: .*lite.*\.conf is not here; give it with --conf FILE"):
+        board(tmp_path, offline=True)
+    assert [said["look_only"] for said in asked] == [True, True]
+
+
+def test_the_bundle_of_a_run_config_is_where_the_conf_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~` in a file is nobody's but ours to replace."""
+    looked: list[Path] = []
+
+    def conf_of(_row: object, **said: Any) -> tuple[str | None, str]:
+        looked.append(said["data_dir"])
+        return None, "origin"
+
+    monkeypatch.setattr(registry, "conf_of", conf_of)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    board(tmp_path, config=extra(data_dir="~/bundle"), conf=None, dry_run=True)
+    assert looked == [tmp_path / "bundle"]
+
+
+def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / OF_AN_EARLIER_VERSION).write_text("{}")
+    with pytest.raises(PrerequisiteError, match="another --output_dir") as told:
+        board(tmp_path, "pubmed_qa", output_dir=str(tmp_path))
+    assert f"helm-server --suite lite --output-path {tmp_path / 'helm'}" in str(told.value)

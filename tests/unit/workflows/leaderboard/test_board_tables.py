@@ -1,0 +1,182 @@
+"""leaderboard.json, which runs stand in HELM's tables, and what an end is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import HelmError, NotReportableError, PrerequisiteError
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.workflows.leaderboard import board_tables
+from eval_factory.workflows.leaderboard.board_tables import (
+    FAILED,
+    IN_TABLES,
+    KEPT_OUT,
+    LEFT_OUT,
+    WAITING,
+    Row,
+    known_rows,
+    rows_of,
+    runs_in_tables,
+    shortcoming,
+    summary,
+    write_rows,
+)
+from eval_factory.workflows.suite.suite_options import CellReport
+from stored_results import instance, result, written
+from unit.workflows.leaderboard.test_board import board
+from unit.workflows.test_view_runs import finished
+
+FOUR = ("q0", "q1", "q2", "q3")
+
+
+def named(folder: Path, leaderboard: str) -> list[tuple[str, str]]:
+    return [(row.model_id, row.run) for row in known_rows(folder)[leaderboard]]
+
+
+def test_every_run_is_written(tmp_path: Path) -> None:
+    row = Row("r", "org/a", FAILED, reason="é", groups=("g",))
+    assert write_rows(tmp_path, "lite", ["org/a"], [row]) == [row]
+    text = SuiteDir(tmp_path).leaderboard.read_text("utf-8")
+    assert json.loads(text) == {
+        "schema_version": 2,
+        "leaderboards": {
+            "lite": [
+                {
+                    "run": "r", "model_id": "org/a", "state": "failed", "reason": "é", "requested": None,
+                    "failed": None, "unjudged": None, "main_metric": None, "score": None, "folder": None,
+                    "identity": None, "groups": ["g"], "max_eval_instances": None,
+                }
+            ]
+        },
+    }  # fmt: skip
+    assert "é" in text
+    assert text.endswith("}\n")
+    assert known_rows(tmp_path) == {"lite": [row]}
+
+
+def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
+    write_rows(tmp_path, "lite", ["org/a"], [Row("old", "org/a", FAILED)])
+    write_rows(tmp_path, "lite", ["org/b"], [Row("r", "org/b", KEPT_OUT)])
+    write_rows(tmp_path, "medhelm", ["org/a"], [Row("r", "org/a", LEFT_OUT)])
+    write_rows(tmp_path, "lite", ["org/a"], [Row("new", "org/a", IN_TABLES, score=0.5)])
+    assert named(tmp_path, "lite") == [("org/b", "r"), ("org/a", "new")]
+    assert named(tmp_path, "medhelm") == [("org/a", "r")]
+    assert list(known_rows(tmp_path)) == ["medhelm", "lite"], "the last is the one that was run last"
+
+
+def test_a_model_without_a_run_any_more_is_gone(tmp_path: Path) -> None:
+    write_rows(tmp_path, "lite", ["org/a"], [Row("old", "org/a", FAILED)])
+    assert write_rows(tmp_path, "lite", ["org/a"], []) == []
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderboards"', '{"leaderboards": {"lite": [{"other": 1}]}}'])
+def test_a_file_that_cannot_be_read_is_written_anew(content: str, tmp_path: Path) -> None:
+    SuiteDir(tmp_path).leaderboard.write_text(content)
+    write_rows(tmp_path, "lite", ["org/a"], [Row("r", "org/a", FAILED)])
+    assert named(tmp_path, "lite") == [("org/a", "r")]
+
+
+def report(folder: Path, status: Any, code: int, reason: str | None = None) -> CellReport:
+    return CellReport("org-m", "pubmed_qa", status, folder, code, reason)
+
+
+def one_row(tmp_path: Path, cell: CellReport) -> tuple[Row, int]:
+    made = replace(board(tmp_path, "pubmed_qa:model=text"), folder=tmp_path, models={"org-m": "org/m"})
+    (found,) = rows_of(made, [cell])
+    return found
+
+
+def test_a_run_that_may_be_reported_is_in_the_tables_with_its_score(tmp_path: Path) -> None:
+    written(tmp_path / "org-m" / "pubmed_qa", result([instance(name, 1.0) for name in FOUR]))
+    row, code = one_row(tmp_path, report(tmp_path / "org-m" / "pubmed_qa", "complete", 0))
+    assert (row.state, row.main_metric, row.score, row.requested, row.reason, code) == (
+        IN_TABLES, "exact_match", 0.5, 4, None, 0
+    )  # fmt: skip
+    assert (row.folder, row.max_eval_instances) == ("org-m/pubmed_qa", 1000)
+
+
+def test_a_run_that_may_not_be_reported_is_kept_out_without_a_score(tmp_path: Path) -> None:
+    told = replace(result([instance(name, 1.0) for name in FOUR]), reportable=False)
+    written(tmp_path / "org-m" / "pubmed_qa", told)
+    reason = "NOT REPORTABLE: 4 of 4 answers say nothing that can be scored"
+    row, code = one_row(tmp_path, report(tmp_path / "org-m" / "pubmed_qa", "complete", 1, reason))
+    assert (row.state, row.score, row.reason, code) == (KEPT_OUT, None, reason, 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason", "expected"),
+    [
+        ("failed", 3, "DownloadError: x", (FAILED, "DownloadError: x", 3)),
+        ("missing", 1, "max_cost", (FAILED, "max_cost", 1)),
+        ("waiting", 0, None, (WAITING, None, 0)),
+        ("failed", 2, "mmlu:x asks a model for images; eval-factory", (LEFT_OUT, "asks for images", 0)),
+    ],
+)
+def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str | None, expected: object) -> None:
+    row, found = one_row(tmp_path, report(tmp_path, status, code, reason))
+    assert (row.state, row.reason, found) == expected
+
+
+def test_what_was_not_begun_is_a_row_of_each_model(tmp_path: Path) -> None:
+    made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "vqa:model=vlm", model=("a", "b"))
+    assert [(row.run, row.model_id, row.state, code) for row, code in rows_of(made, [])] == [
+        ("vqa", "a", LEFT_OUT, 0), ("vqa", "b", LEFT_OUT, 0), ("nonsense", "a", FAILED, 4), ("nonsense", "b", FAILED, 4)
+    ]  # fmt: skip
+
+
+def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) -> None:
+    finished(tmp_path / "m" / "a")
+    row = Row("pubmed_qa", "m", IN_TABLES, folder="m/a", identity="i", groups=("g:1",))
+    others = [replace(row, identity="another"), replace(row, state=KEPT_OUT), replace(row, folder="m/gone")]
+    ((run, found),) = runs_in_tables(tmp_path, [row, *others])
+    assert found == row
+    assert run.name == run.spec["name"] == "pubmed_qa,model=m"
+    assert run.spec["groups"] == ["pubmed_qa", "g_1"]
+
+
+def test_tables_that_nothing_stands_in_are_not_shown(tmp_path: Path) -> None:
+    write_rows(tmp_path, "lite", ["m"], [Row("r", "m", FAILED)])
+    with pytest.raises(PrerequisiteError, match="holds no run of a leaderboard"):
+        board_tables.board_runs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "said"),
+    [
+        ([(IN_TABLES, 0), (LEFT_OUT, 0), (WAITING, 0)], None, ""),
+        ([(IN_TABLES, 0), (FAILED, 3), (LEFT_OUT, 0)], PrerequisiteError, "1 of 2 runs failed, for want of data"),
+        ([(FAILED, 3), (FAILED, 4), (KEPT_OUT, 1)], HelmError, "2 of 3 runs failed, see above"),
+        ([(FAILED, 2)], HelmError, "1 of 1 runs failed, see above"),
+        ([(FAILED, 1), (KEPT_OUT, 1)], NotReportableError, "1 of 2 runs failed"),
+        ([(KEPT_OUT, 1), (IN_TABLES, 0)], NotReportableError, "NOT REPORTABLE: 1 runs are kept out"),
+    ],
+)
+def test_what_an_end_is(found: list[tuple[str, int]], kind: type[Exception] | None, said: str) -> None:
+    why = shortcoming([(Row(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
+    assert type(why) is (type(None) if kind is None else kind)
+    assert said in str(why)
+
+
+def test_the_lines_for_the_screen(tmp_path: Path) -> None:
+    made = board(tmp_path, "pubmed_qa:model=text")
+    rows = [
+        Row("a", "m", IN_TABLES, max_eval_instances=5), Row("b", "m", KEPT_OUT, "1 of 5 requests failed"),
+        Row("c", "m", WAITING), *(Row(f"f{number}", "m", FAILED, "gone") for number in range(12)),
+    ]  # fmt: skip
+    lines = summary(made, rows, [rows[0], Row("a", "other", IN_TABLES, max_eval_instances=9)])
+    assert lines[0] == "lite: 1 runs in the tables, 1 kept out, 12 failed, 1 waiting"
+    assert lines[1] == "  b: 1 of 5 requests failed: kept out of the tables"
+    assert lines[2] == "  failed: f0: gone"
+    assert lines[12:15] == [
+        "  ... and 2 more",
+        "  with those of other models: 2 runs in the tables",
+        "  warning: the tables compare runs of 5 and 9 instances at most",
+    ]
+    assert f"eval-factory view {made.folder}" in lines[-2]
+    assert "--suite lite --output-path" in lines[-1]
+    assert not any("view" in line for line in summary(made, rows[1:], []))
