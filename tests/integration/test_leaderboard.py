@@ -1,12 +1,15 @@
-"""A small leaderboard with the real helm-run and helm-summarize: several entries, one endpoint."""
+"""A small leaderboard with the real helm-run and helm-summarize: several entries, each a cell of a suite."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,19 +25,20 @@ from scripted_endpoint import ScriptedEndpoint
 CONF = """
 entries: [
   # three questions of one kind
-  {description: "sample_medical_qa:model=text", priority: 1}
-  {description: "sample_medical_qa:model=openai/gpt-4o,model_deployment=hospital/gpt-4o,num_output_tokens=3", groups: ["short"], priority: 2}
-  {description: "sample_medical_qa:model=meta/llama,model_deployment=hospital/llama,num_output_tokens=3", groups: ["short"], priority: 1}
-  {description: "sample_medical_qa:model=full_functionality_text,num_output_tokens=2", groups: ["shortest"], priority: 1}
+  {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
+  {description: "custom_mcqa:path=QUESTIONS,model=openai/gpt-4o,model_deployment=hospital/gpt-4o,num_output_tokens=3", groups: ["short"], priority: 2}
+  {description: "custom_mcqa:path=QUESTIONS,model=meta/llama,model_deployment=hospital/llama,num_output_tokens=3", groups: ["short"], priority: 1}
+  {description: "custom_mcqa:path=QUESTIONS,model=full_functionality_text,num_output_tokens=2", groups: ["shortest"], priority: 1}
   {description: "nothing_known:model=text", priority: 3}
 ]
 """
-SLUG = slug_of("test/model")
-RUN_NAMES = {
-    f"sample_medical_qa:model=endpoint_{SLUG}",
-    f"sample_medical_qa:model=endpoint_{SLUG},num_output_tokens=3,groups=short",
-    f"sample_medical_qa:model=endpoint_{SLUG},num_output_tokens=2,groups=shortest",
-}
+PLAIN, SHORT, SHORTEST = (
+    "custom_mcqa",
+    "custom_mcqa:num_output_tokens=3,groups=short",
+    "custom_mcqa:num_output_tokens=2,groups=shortest",
+)
+RUNS = {PLAIN, SHORT, SHORTEST}
+INSTANCES = 40
 Lead = Callable[..., Outcome]
 
 
@@ -64,8 +68,11 @@ def command(
     conf: str = CONF,
     models: tuple[str, ...] = ("test/model",),
 ) -> list[str]:
-    file = folder / "small.conf"
-    file.write_text(conf, encoding="utf-8")
+    """`QUESTIONS` in the conf is a file of questions of our own."""
+    file, questions = folder / "small.conf", folder / "questions.jsonl"
+    file.write_text(conf.replace("QUESTIONS", str(questions)), encoding="utf-8")
+    if not questions.exists():
+        questions.write_text("\n".join(json.dumps(question(number)) for number in range(INSTANCES)))
     named = [part for model in models for part in ("--model", model)]
     return [
         sys.executable, "-m", "eval_factory", "leaderboard", "run", name, *named, "--model-url", url,
@@ -73,182 +80,197 @@ def command(
     ]  # fmt: skip
 
 
-def suite_of(outcome: Outcome, name: str = "lite") -> Path:
+def question(number: int) -> dict[str, Any]:
+    texts = [f"answer {number}", f"other {number}"]
+    tags = [["correct"], []] if number % 2 else [[], ["correct"]]
+    references = [{"output": {"text": text}, "tags": own} for text, own in zip(texts, tags, strict=True)]
+    return {"input": {"text": f"Question {number}?"}, "references": references, "split": "test"}
+
+
+def tables_of(outcome: Outcome, name: str = "lite") -> Path:
     return outcome.output_dir / "helm" / "runs" / name
+
+
+def runs_in(outcome: Outcome) -> set[str]:
+    """Those in HELM's tables, by its own file."""
+    return set(loaded(tables_of(outcome) / "runs_to_run_suites.json"))
+
+
+def rows_of(outcome: Outcome, name: str = "lite") -> list[dict[str, Any]]:
+    """Of leaderboard.json; runs without the path of their questions."""
+    rows: list[dict[str, Any]] = loaded(outcome.output_dir / "leaderboard.json")["leaderboards"][name]
+    return [{**row, "run": re.sub(r"path=[^,]*,?", "", row["run"]).rstrip(":,")} for row in rows]
+
+
+def cells_of(outcome: Outcome) -> dict[str, Path]:
+    """Run -> its output folder."""
+    return {row["run"]: outcome.output_dir / row["folder"] for row in rows_of(outcome) if row["folder"]}
+
+
+def stats_of(folder: Path) -> bytes:
+    (file,) = folder.glob("helm/runs/*/*/stats.json")
+    return file.read_bytes()
 
 
 def loaded(path: Path) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
-def means(folder: Path) -> dict[str, float]:
-    stats = loaded(folder / "stats.json")
-    return {
-        stat["name"]["name"]: stat["mean"] for stat in stats if "mean" in stat and "perturbation" not in stat["name"]
-    }
+def asked_twice(endpoint: ScriptedEndpoint) -> int:
+    asked = [json.dumps(request, sort_keys=True) for request in endpoint.requests]
+    return len(asked) - len(set(asked))
 
 
-def test_several_entries_in_one_run_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+def test_several_entries_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     first = lead(endpoint.url, "--max-eval-instances", "6")
     assert first.returncode == 0, first.stderr
     assert "lite: 3 runs in the tables, 0 kept out, 0 failed" in first.stdout
     assert "helm-server --suite lite --output-path" in first.stdout
     assert "5 entries, 4 different ones for one model, 3 of priority 2 or before" in first.stderr
-    assert "[3/3] sample_medical_qa" in first.stderr
-    assert first.stderr.count("  6/6 done") == 3  # each run counts from the beginning
     assert len(endpoint.requests) == 18
     assert {headers["Authorization"] for headers in endpoint.headers} == {f"Bearer {CANARY}"}
     assert {request["model"] for request in endpoint.requests} == {"test/model"}
-    assert {r["max_tokens"] for r in endpoint.requests} == {5, 3, 2}
-    suite = suite_of(first)
-    # helm-server looks for folders of runs by HELM's own names.
-    assert set(loaded(suite / "runs_to_run_suites.json")) == RUN_NAMES
-    assert {path.name for path in suite.iterdir()} >= RUN_NAMES
-    assert {len(loaded(suite / name / "display_predictions.json")) for name in RUN_NAMES} == {6}
-    assert loaded(suite / "schema.json")["run_groups"]
-    plain, _, short = sorted(RUN_NAMES)
-    assert means(suite / plain)["exact_match"] == means(suite / short)["exact_match"]
+    assert len({r["max_tokens"] for r in endpoint.requests}) == 3
+    cells = cells_of(first)
+    assert set(cells) == RUNS
+    assert len(runs_in(first)) == 3
+    for run in runs_in(first):
+        assert len(loaded(tables_of(first) / run / "display_predictions.json")) == 6
+    assert loaded(tables_of(first) / "schema.json")["run_groups"]
     for path in first.output_dir.rglob("*"):
         assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
-    before = {name: (suite / name / "stats.json").read_bytes() for name in RUN_NAMES}
+        assert ":" not in path.relative_to(first.output_dir).as_posix()
+        assert not path.is_symlink() or not Path(os.readlink(path)).is_absolute()
+    before = {run: stats_of(folder) for run, folder in cells.items()}
 
     again = lead(endpoint.url, "--max-eval-instances", "6", "--parallelism", "2")
     assert again.returncode == 0, again.stderr
-    assert "3 runs are complete already" in again.stderr
+    assert again.stderr.count("finished before") == 3
     assert len(endpoint.requests) == 18
-    assert {name: (suite / name / "stats.json").read_bytes() for name in RUN_NAMES} == before
+    assert {run: stats_of(folder) for run, folder in cells_of(again).items()} == before
 
     more = lead(endpoint.url, "--max-eval-instances", "8")  # other runs, but what was answered is kept
     assert more.returncode == 0, more.stderr
-    assert "complete already" not in more.stderr
-    assert "3 runs of test/model with other settings or entries were moved to" in more.stderr
-    aside = {
-        path.parent.name: path.read_bytes()
-        for path in (more.output_dir / "helm" / "set_aside" / "lite").glob("*/*/stats.json")
-    }
-    assert aside == before
     assert 18 < len(endpoint.requests) <= 24 + 18
-    asked = [json.dumps(request, sort_keys=True) for request in endpoint.requests]
-    assert len(set(asked)) == len(asked)
-    assert {len(loaded(suite / name / "display_predictions.json")) for name in RUN_NAMES} == {8}
-
-
-def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = loaded(outcome.output_dir / "leaderboard.json")["leaderboards"]["lite"]
-    return rows
+    assert asked_twice(endpoint) == 0
+    assert {len(loaded(tables_of(more) / run / "display_predictions.json")) for run in runs_in(more)} == {8}
+    assert {len(list(folder.glob("results.set-aside-*"))) for folder in cells.values()} == {1}
 
 
 def test_several_models_are_compared(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     """Those of one command, and those of commands before."""
     first = lead(endpoint.url, "--max-eval-instances", "4", models=("org/first", "second"))
     assert first.returncode == 0, first.stderr
-    assert "model 2 of 2: second" in first.stderr
     assert "lite: 6 runs in the tables" in first.stdout
-    assert [request["model"] for request in endpoint.requests] == ["org/first"] * 12 + ["second"] * 12
-    before = {path: path.read_bytes() for path in suite_of(first).glob("*model=*/stats.json")}
-    assert len(before) == 6
+    assert Counter(request["model"] for request in endpoint.requests) == {"org/first": 12, "second": 12}
+    before = {folder: stats_of(folder) for folder in cells_of(first).values()}
 
     third = lead(endpoint.url, "--max-eval-instances", "4", models=("third",))
     assert third.returncode == 0, third.stderr
     assert "lite: 3 runs in the tables" in third.stdout
     assert "with those of other models: 9 runs in the tables" in third.stdout
-    assert {path: path.read_bytes() for path in before} == before
-    assert len(loaded(suite_of(third) / "runs_to_run_suites.json")) == 9
-    named = (third.output_dir / "model_configs" / "model_metadata.yaml").read_text("utf-8")
-    assert {line.split()[-1] for line in named.splitlines() if "display_name" in line} == {
-        "org/first",
-        "second",
-        "third",
-    }
-    assert [row["model_id"] for row in rows_of(third)] == ["org/first"] * 3 + ["second"] * 3 + ["third"] * 3
+    assert {folder: stats_of(folder) for folder in before} == before
+    assert len(runs_in(third)) == 9
+    models = loaded(tables_of(third) / "schema.json")["models"]
+    assert {model["display_name"] for model in models} == {"org/first", "second", "third"}
+    assert Counter(row["model_id"] for row in rows_of(third)) == {"org/first": 3, "second": 3, "third": 3}
     assert {(row["state"], row["requested"], row["main_metric"]) for row in rows_of(third)} == {
         ("in the tables", 4, "exact_match")
     }
 
     again = lead(endpoint.url, "--max-eval-instances", "4", models=("org/first", "third"))
     assert again.returncode == 0, again.stderr
-    assert again.stderr.count("3 runs are complete already") == 2
+    assert again.stderr.count("finished before") == 6
     assert len(endpoint.requests) == 36
     assert len(rows_of(again)) == 9
     assert "warning" not in again.stdout
     fewer = lead(endpoint.url, "--max-eval-instances", "3", models=("second",))
     assert fewer.returncode == 0, fewer.stderr
-    assert "3 runs of second with other settings or entries were moved to" in fewer.stderr
     assert "warning: the tables compare runs of 3 and 4 instances at most" in fewer.stdout
-    assert {path: path.exists() for path in before} == dict.fromkeys(before, True)
+    assert len(runs_in(fewer)) == 9
 
 
-def test_entries_for_more_than_text_are_left_out(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
+def test_helms_tables_and_their_pages(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
+    """HELM's schema has groups for what it knows; `view` shows the same as helm-server would."""
+    conf = """entries: [
+      {description: "synthetic_reasoning:mode=pattern_match,model=text", priority: 1}
+      {description: "dyck_language:num_parenthesis_pairs=3,model=text", groups: ["core_scenarios"], priority: 1}
+    ]"""
+    endpoint.answer = lambda _prompt: "x"
+    outcome = lead(endpoint.url, "--max_eval_instances", "4", name="classic", conf=conf, models=("a/b", "c"))
+    assert outcome.returncode == 0, outcome.stderr
+    groups = tables_of(outcome, "classic") / "groups"
+    (table, *_) = loaded(groups / "synthetic_reasoning.json")
+    assert [row[0]["value"] for row in table["rows"]] == ["a/b", "c"]
+    assert [row[1]["value"] for row in table["rows"]] == [0.0, 0.0]
+    assert any(table["rows"] for table in loaded(groups / "core_scenarios.json"))
+    view = [sys.executable, "-m", "eval_factory", "view", "out", "--export", "site"]
+    shown = subprocess.run(
+        view, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    suite = tmp_path / "site" / "benchmark_output" / "runs" / "view"
+    (again, *_) = loaded(suite / "groups" / "synthetic_reasoning.json")
+    values = [[cell.get("value") for cell in row] for row in again["rows"]]
+    assert values == [[cell.get("value") for cell in row] for row in table["rows"]]
+    assert not [path for path in (tmp_path / "site").rglob("*") if ":" in path.name or path.is_symlink()]
+    assert not [path for path in outcome.output_dir.rglob("*") if ":" in path.name]
+    links = [link["href"] for table in loaded(groups / "synthetic_reasoning.json") for link in table.get("links", [])]
+    assert links
+    assert all(Path(link).is_file() for link in links)
+
+
+def test_entries_for_more_than_text_are_left_out(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     conf = """entries: [
       {description: "twitter_aae:demographic=aa,model=full_functionality_text", priority: 1}
-      {description: "mmlu:subject=anatomy,method=multiple_choice_separate_original,model=full_functionality_text", priority: 1}
-      {description: "sample_medical_qa:model=text", priority: 1}
+      {description: "custom_mcqa:path=QUESTIONS,method=multiple_choice_separate_original,model=text", priority: 1}
+      {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
     ]"""
     outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
-    assert outcome.returncode == 0, outcome.stderr
     assert "1 entries are left out, an endpoint for text has none of: log probabilities (1)" in outcome.stderr
-    assert "lite: 1 runs in the tables, 0 kept out, 0 failed, 2 left out" in outcome.stdout
-    assert [(row["run"].partition(":")[0], row["state"]) for row in rows_of(outcome)] == [
-        ("sample_medical_qa", "in the tables"), ("twitter_aae", "left out"), ("mmlu", "left out")
-    ]  # fmt: skip
-    assert rows_of(outcome)[2]["reason"] == "asks for the log probabilities of its prompts"
+    states = {row["run"]: (row["state"], row["reason"]) for row in rows_of(outcome)}
+    assert states["twitter_aae:demographic=aa"] == ("left out", "asks for log probabilities")
+    assert states["custom_mcqa"] == ("in the tables", None)
 
 
 def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
     """Which file, and where it belongs; an empty one is no gap in the answers."""
-    mmlu = tmp_path / "out" / "helm" / "scenarios" / "mmlu" / "data"
     conf = 'entries: [{description: "mmlu:subject=anatomy,model=text", priority: 1}]'
     absent = lead(endpoint.url, conf=conf, env={"https_proxy": "http://127.0.0.1:9"})
     assert absent.returncode == 3, absent.stderr
-    assert (
-        "DownloadError: https://people.eecs.berkeley.edu/~hendrycks/data.tar could not be downloaded" in absent.stdout
-    )
-    assert f"unpack it yourself as {mmlu}" in absent.stdout
+    (row,) = rows_of(absent)
+    assert "https://people.eecs.berkeley.edu/~hendrycks/data.tar could not be downloaded" in row["reason"]
+    (cell,) = (absent.output_dir).glob("*/mmlu-subject-anatomy")
+    mmlu = cell / "helm" / "scenarios" / "mmlu" / "data"
     for part, split in (("dev", "dev"), ("val", "val"), ("test", "test")):
         (mmlu / part).mkdir(parents=True)
         (mmlu / part / f"anatomy_{split}.csv").write_text("")
     for _ in range(2):
         empty = lead(endpoint.url, conf=conf)
         assert empty.returncode == 3, empty.stderr
-        assert (
-            "NoInstancesError: HELM's scenario found no instances in its data: is the path to them right?"
-            in empty.stdout
-        )
+        assert "found no instances in its data: is the path to them right?" in empty.stdout
         assert "NOT REPORTABLE" not in empty.stderr
     assert [(row["state"], row["main_metric"]) for row in rows_of(empty)] == [("failed", None)]
     assert endpoint.requests == []
 
 
-def test_the_second_run_of_a_helm_run_scores_as_it_would_alone(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    """Nothing of the run before is left over: not in the counts, not in what is replaced in HELM."""
-    together = lead(endpoint.url)
-    assert together.returncode == 0, together.stderr
-    last = sorted(RUN_NAMES)[1]
-    files = ("stats.json", "per_instance_stats.json", "scenario_state.json")
-    whole = {name: (suite_of(together) / last / name).read_bytes() for name in files}
-    alone = lead(
-        endpoint.url,
-        conf="\n".join(line for line in CONF.splitlines() if "description" not in line or "shortest" in line),
-    )
-    assert alone.returncode == 0, alone.stderr
-    assert "1 runs in the tables" in alone.stdout
-    assert not (suite_of(alone) / sorted(RUN_NAMES)[0]).exists()  # of the other conf: gone from the tables
-    for name in ("stats.json", "per_instance_stats.json"):
-        ours = [s for s in json.loads(whole[name]) if "runtime" not in json.dumps(s)]
-        theirs = [s for s in loaded(suite_of(alone) / last / name) if "runtime" not in json.dumps(s)]
-        assert ours == theirs, name
-    completions = [
-        [state["result"]["completions"] for state in json.loads(text)["request_states"]]
-        for text in (whole["scenario_state.json"], (suite_of(alone) / last / "scenario_state.json").read_bytes())
-    ]
-    assert completions[0] == completions[1]
+def test_data_of_the_users_own_that_have_changed_are_another_run(
+    endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path
+) -> None:
+    conf = 'entries: [{description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}]'
+    assert lead(endpoint.url, "--max_eval_instances", "4", conf=conf).returncode == 0
+    (tmp_path / "questions.jsonl").write_text("\n".join(json.dumps(question(number)) for number in (50, 51, 52)))
+    changed = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
+    assert changed.returncode == 0, changed.stderr
+    assert len(endpoint.requests) == 7
+    assert [row["requested"] for row in rows_of(changed)] == [3]
 
 
 def test_an_interrupted_leaderboard_goes_on(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
     answer = endpoint.answer
 
     def slowly(prompt: str) -> str:
-        if len(endpoint.requests) > 50:  # in the second run
+        if len(endpoint.requests) > 50:
             time.sleep(0.5)
         return answer(prompt)
 
@@ -261,57 +283,60 @@ def test_an_interrupted_leaderboard_goes_on(endpoint: ScriptedEndpoint, lead: Le
     while len(endpoint.requests) < 55 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert "run the same command again" in said
+    assert "interrupted; the same command goes on" in said
     before = len(endpoint.requests)
-    assert 55 <= before < 120
+    assert 55 <= before < 3 * INSTANCES
     endpoint.answer = answer
     finished = lead(endpoint.url)
     assert finished.returncode == 0, finished.stderr
-    assert "1 runs are complete already" in finished.stderr
     assert "3 runs in the tables" in finished.stdout
-    assert 120 <= len(endpoint.requests) <= 120 + 2  # the two under way when it was interrupted
+    assert 3 * INSTANCES <= len(endpoint.requests) <= 3 * INSTANCES + 2  # the two under way when it was interrupted
 
 
-def test_an_entry_that_helm_cannot_make_costs_itself_only(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+def test_an_entry_that_cannot_be_run_costs_itself_only(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     conf = """entries: [
       {description: "nothing_known:model=text", priority: 1}
-      {description: "sample_medical_qa:model=text", priority: 1}
-      {description: "sample_medical_qa:model=text,no_such_argument=1", priority: 1}
+      {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
+      {description: "custom_mcqa:path=QUESTIONS,model=text,no_such_argument=1", priority: 1}
     ]"""
     outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
     assert outcome.returncode == 4, outcome.stderr
     assert "1 runs in the tables, 0 kept out, 2 failed" in outcome.stdout
-    assert f"failed: nothing_known:model=endpoint/{SLUG}: ValueError: Unknown run spec name" in outcome.stdout
+    assert "failed: nothing_known: HELM 0.5.16 has no run spec 'nothing_known'" in outcome.stdout
     assert "no_such_argument" in outcome.stdout
-    assert "[3/3] sample_medical_qa" in outcome.stderr
     assert [row["state"] for row in rows_of(outcome)] == ["in the tables", "failed", "failed"]
     assert len(endpoint.requests) == 4
-    assert (suite_of(outcome) / "groups").is_dir()
+    assert (tables_of(outcome) / "groups").is_dir()
 
 
-def test_two_entries_whose_runs_have_one_name(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    """HELM's expander for the temperature leaves the name alone: the second run would overwrite the first."""
+def test_two_entries_whose_runs_helm_gives_one_name(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    """HELM's expander for the temperature leaves the name alone: each has a folder of its own all the same."""
     conf = """entries: [
-      {description: "sample_medical_qa:model=text", priority: 1}
-      {description: "sample_medical_qa:model=text,temperature=0.5", priority: 1}
+      {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
+      {description: "custom_mcqa:path=QUESTIONS,model=text,temperature=0.5", priority: 1}
     ]"""
     outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
-    assert outcome.returncode == 4, outcome.stderr
-    assert "1 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
-    assert "has the same name" in outcome.stdout
-    assert {request["temperature"] for request in endpoint.requests} == {0.0}
+    assert outcome.returncode == 0, outcome.stderr
+    assert "2 runs in the tables, 0 kept out, 0 failed" in outcome.stdout
+    assert Counter(request["temperature"] for request in endpoint.requests) == {0.0: 4, 0.5: 4}
+    assert len(runs_in(outcome)) == 2
 
 
 def test_entries_whose_data_are_not_there(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    conf = 'entries: [{description: "ehrshot:model=x/y,subject=guo_readmission,data_path=/no/such/data", priority: 1}]'
-    outcome = lead(endpoint.url, conf=conf, name="medhelm_gated")
-    assert outcome.returncode == 3, outcome.stderr
-    assert "data_path /no/such/data does not exist; 1 entries need it" in outcome.stderr
-    assert "0 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
-    assert "helm-server" not in outcome.stdout
+    ehrshot = '{description: "ehrshot:model=x/y,subject=guo_readmission,data_path=/no/such/data", priority: 1}'
+    mine = '{description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}'
+    alone = lead(endpoint.url, conf=f"entries: [{ehrshot}]", name="medhelm_gated")
+    assert alone.returncode == 3, alone.stderr
+    assert "data_path /no/such/data does not exist; 1 entries need it" in alone.stderr
+    assert "nothing was asked" in alone.stderr
     assert endpoint.requests == []
+    beside = lead(endpoint.url, "--max_eval_instances", "4", conf=f"entries: [{ehrshot}, {mine}]")
+    assert beside.returncode == 3, beside.stderr
+    assert "1 runs in the tables, 0 kept out, 1 failed" in beside.stdout
+    assert "1 of 2 runs failed, for want of data or a package" in beside.stderr
+    assert len(endpoint.requests) == 4
 
 
 def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: ScriptedEndpoint, lead: Lead) -> None:
@@ -319,7 +344,7 @@ def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: Scripted
 
     def refuses_one(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         status, answer = reply(path, headers, body)
-        if body["max_tokens"] == 2 and not refused:
+        if body["max_tokens"] == 2 and (not refused or body in refused):
             refused.append(body)
             return 400, {"error": {"message": "not this one"}}
         return status, answer
@@ -331,61 +356,96 @@ def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: Scripted
     assert "2 runs in the tables, 1 kept out, 0 failed" in outcome.stdout
     assert "1 of 5 requests failed: kept out of the tables" in outcome.stdout
     assert "NOT REPORTABLE" in outcome.stderr
-    shortest = sorted(RUN_NAMES)[1]
     (row,) = (row for row in rows_of(outcome) if row["state"] == "kept out")
-    assert (row["run"], row["reason"], row["score"]) == (shortest, "1 of 5 requests failed", None)
-    assert shortest not in loaded(suite_of(outcome) / "runs_to_run_suites.json")
-    assert (outcome.output_dir / "helm" / "withheld" / "lite" / shortest).is_dir()
+    assert (row["run"], row["reason"], row["score"]) == (SHORTEST, "1 of 5 requests failed", None)
+    assert len(runs_in(outcome)) == 2
+    allowed = lead(endpoint.url, "--max_eval_instances", "5", "--min_coverage", "0.8")
+    assert allowed.returncode == 0, allowed.stderr
+    assert len(runs_in(allowed)) == 3
+    endpoint.reply = reply  # type: ignore[method-assign]
     asked = len(endpoint.requests)
     again = lead(endpoint.url, "--max_eval_instances", "5")
     assert again.returncode == 0, again.stderr
-    assert "2 runs are complete already" in again.stderr
     assert len(endpoint.requests) == asked + 1
-    assert shortest in loaded(suite_of(again) / "runs_to_run_suites.json")
-    assert not (again.output_dir / "helm" / "withheld").is_dir() or not list(
-        (again.output_dir / "helm" / "withheld").rglob("*.json")
-    )
+    assert len(runs_in(again)) == 3
+
+
+def test_the_limits_of_validity_and_the_manifest_hold(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
+    """What says nothing, and what another model answered, is in no table; each run has its checksums."""
+    reply, answer = endpoint.reply, endpoint.answer
+    endpoint.answer = lambda prompt: answer(prompt) if "1?" in prompt else "I would rather not say, my friend"
+    conf = 'entries: [{description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}]'
+    silent = lead(endpoint.url, "--max_eval_instances", "6", conf=conf)
+    assert silent.returncode == 1, silent.stderr
+    (row,) = rows_of(silent)
+    assert row["state"] == "kept out"
+    assert "answers say nothing that can be scored" in row["reason"]
+    accepted = ("--overrides", "config.params.extra.max_unreadable=1")
+    told = lead(endpoint.url, "--max_eval_instances", "6", *accepted, conf=conf)
+    assert told.returncode == 0, told.stderr
+    assert "1 runs in the tables" in told.stdout
+
+    def another(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, answered = reply(path, headers, body)
+        return status, {**answered, "model": "somebody/else"}
+
+    endpoint.reply, endpoint.answer = another, answer  # type: ignore[method-assign]
+    other = lead(endpoint.url, "--max_eval_instances", "6", conf=conf, models=("org/other",))
+    assert other.returncode == 1, other.stderr
+    assert [row["state"] for row in rows_of(other)] == ["in the tables", "kept out"]
+    assert "somebody/else" in rows_of(other)[1]["reason"]
+    cell = cells_of(other)["custom_mcqa"]
+    verify = [sys.executable, "-m", "eval_factory", "verify", str(cell)]
+    intact = subprocess.run(verify, env=program_environment(), capture_output=True, text=True, check=False)
+    assert intact.returncode == 0, intact.stdout
+    with (cell / "results.jsonl").open("a") as file:
+        file.write("{}\n")
+    assert subprocess.run(verify, env=program_environment(), capture_output=True, check=False).returncode == 1
+
+
+def test_a_budget_is_of_all_runs_together(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+    limit = ("--overrides", "config.params.extra.max_requests=15")
+    outcome = lead(endpoint.url, "--max_eval_instances", "10", *limit)
+    assert outcome.returncode == 1, outcome.stderr
+    assert len(endpoint.requests) <= 15
+    assert "max_requests" in outcome.stdout
+    assert lead(endpoint.url, "--max_eval_instances", "10").returncode == 0
+    assert (len(endpoint.requests), asked_twice(endpoint)) == (30, 0)
 
 
 def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     endpoint.status = 401
     outcome = lead(endpoint.url, "--no_preflight", "--parallelism", "1")
     assert outcome.returncode == 3, outcome.stderr
-    assert len(endpoint.requests) == 1  # not one for each run
-    assert "[2/3]" not in outcome.stderr
+    assert len(endpoint.requests) <= 3  # of the runs that had begun
     probed = lead(endpoint.url)
     assert probed.returncode == 3
-    assert "--api_key_name, or those of --run_config FILE" in probed.stderr
+    assert "401" in probed.stdout
     assert endpoint.probes == 1
-    assert len(endpoint.requests) == 1
 
 
-def test_a_model_that_is_refused_in_the_middle_ends_its_own_turn(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+def test_a_model_that_is_refused_in_the_middle_leaves_the_others_alone(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     reply = endpoint.reply
 
     def refuses(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         status, answer = reply(path, headers, body)
-        if body["model"] == "refused" and sum(request["model"] == "refused" for request in endpoint.requests) > 4:
+        if body["model"] == "refused" and sum(request["model"] == "refused" for request in endpoint.requests) > 2:
             return 401, {"error": {"message": "the contract has ended"}}
         return status, answer
 
     endpoint.reply = refuses  # type: ignore[method-assign]
     outcome = lead(endpoint.url, "--max_eval_instances", "4", "--parallelism", "1", models=("refused", "other"))
     assert outcome.returncode == 3, outcome.stderr
-    assert "refused was stopped, the next model's turn comes: " in outcome.stderr
-    assert "the contract has ended" in outcome.stderr
-    assert "model 2 of 2: other" in outcome.stderr
-    assert "lite: 4 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
-    assert "refused was stopped before all its runs were begun" in outcome.stderr
-    states = [(row["model_id"], row["state"]) for row in rows_of(outcome)]
-    assert states == [("refused", "in the tables"), ("refused", "failed"), *[("other", "in the tables")] * 3]
-    assert len(loaded(suite_of(outcome) / "runs_to_run_suites.json")) == 4
+    assert "401" in outcome.stdout
+    assert "lite: 3 runs in the tables, 0 kept out, 3 failed" in outcome.stdout
+    states = Counter((row["model_id"], row["state"]) for row in rows_of(outcome))
+    assert states == {("refused", "failed"): 3, ("other", "in the tables"): 3}
+    assert len(runs_in(outcome)) == 3
 
     endpoint.reply = reply  # type: ignore[method-assign]
     again = lead(endpoint.url, "--max_eval_instances", "4", "--parallelism", "1", models=("refused", "other"))
     assert again.returncode == 0, again.stderr
-    assert "1 runs are complete already" in again.stderr
-    assert "3 runs are complete already" in again.stderr
+    assert again.stderr.count("finished before") == 3
     assert "lite: 6 runs in the tables, 0 kept out, 0 failed" in again.stdout
 
 
@@ -444,7 +504,7 @@ def test_medhelm_with_its_jury(
     ]"""
     endpoint.answer = lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "A"
     for task in ("aci_bench", "pubmed_qa"):
-        place_data(tmp_path / "out" / "helm", task)
+        place_data(tmp_path / "out" / slug_of("test/model") / task / "helm", task)
     env = {**data_environment, "GPT_JUDGE_API_KEY": "gpt-judge-canary-0123456789"}
     outcome = lead(endpoint.url, "--max_eval_instances", "2", conf=conf, name="medhelm_public", env=env)
     assert outcome.returncode == 0, outcome.stderr + outcome.stdout
@@ -457,7 +517,7 @@ def test_medhelm_with_its_jury(
         for r, h in zip(endpoint.requests, endpoint.headers, strict=True)
     }
     assert keys == {(True, "Bearer gpt-judge-canary-0123456789"), (False, f"Bearer {CANARY}")}
-    (table, *_) = loaded(suite_of(outcome, "medhelm_public") / "groups" / "medhelm_scenarios.json")
+    (table, *_) = loaded(tables_of(outcome, "medhelm_public") / "groups" / "medhelm_scenarios.json")
     (row,) = table["rows"]
     shown = {
         head["value"].partition(" - ")[0]: cell.get("value") for head, cell in zip(table["header"], row, strict=True)
@@ -503,6 +563,7 @@ def test_judges_elsewhere_and_data_of_a_bundle(
     }
     assert (rows["aci_bench"]["main_metric"], rows["aci_bench"]["score"]) == ("aci_bench_accuracy", 4.0)
     assert rows["medbullets"]["state"] == "failed"
-    assert "offline" in rows["medbullets"]["reason"]
-    settings = loaded(outcome.output_dir / "model_configs/settings.json")["variables"]  # for the printed command
+    assert "does not hold all that helm:medbullets reads" in rows["medbullets"]["reason"]
+    cell = outcome.output_dir / rows["aci_bench"]["folder"]
+    settings = loaded(cell / "model_configs/settings.json")["variables"]  # for the printed command
     assert {"EVAL_FACTORY_OFFLINE", "HF_HOME", "EVAL_FACTORY_FILE_LISTS"} <= settings.keys()

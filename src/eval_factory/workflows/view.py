@@ -29,7 +29,7 @@ from eval_factory.workflows.helm_summarize import summarize
 from eval_factory.workflows.leaderboard.board_tables import board_runs
 from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_runs
 from eval_factory.workflows.view_server import PageServer
-from eval_factory.workflows.view_site import DATA, SUITE, forget_place, front_end, installed, page_of, write_site
+from eval_factory.workflows.view_site import DATA, SUITE, forget_place, front_end, installed, page_of, without_colons, write_site
 
 SCHEMA = "schema.yaml"
 SITE = "site"
@@ -155,6 +155,7 @@ def _made(
             raise HelmError(f"{error}\n{CANNOT_READ}") from error
     _look_at(runs, suite)
     forget_place(site)
+    without_colons(suite)
     return site
 
 

@@ -15,6 +15,7 @@ from eval_factory.workflows.view_site import (
     installed,
     page_of,
     suite_folder,
+    without_colons,
     without_others,
     write_site,
 )
@@ -107,3 +108,16 @@ def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:
     for file in files:
         assert json.loads(file.read_text()) == {"href": "benchmark_output/x.tex", "other": "/elsewhere/x"}
     assert json.loads((suite / "run/instances.json").read_text()) == document, "what was asked is data"
+
+
+def test_what_helm_names_by_a_scenarios_arguments_has_no_colon(tmp_path: Path) -> None:
+    for folder in ("latex", "json"):
+        (tmp_path / "groups" / folder).mkdir(parents=True)
+        (tmp_path / "groups" / folder / "a_mode:easy.tex").write_text("x")
+    (tmp_path / "groups" / "a.json").write_text('{"href": "/x/latex/a_mode:easy.tex", "title": "mode: easy"}')
+    without_colons(tmp_path)
+    without_colons(tmp_path)
+    assert not list(tmp_path.rglob("*:*"))
+    assert (tmp_path / "groups" / "latex" / "a_mode_easy.tex").is_file()
+    assert json.loads((tmp_path / "groups" / "a.json").read_text())["href"] == "/x/latex/a_mode_easy.tex"
+    assert "mode: easy" in (tmp_path / "groups" / "a.json").read_text()

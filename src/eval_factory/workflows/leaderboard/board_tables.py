@@ -40,6 +40,7 @@ from eval_factory.workflows.leaderboard.entries import Entry
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.suite_options import CellReport
 from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_as
+from eval_factory.workflows.view_site import without_colons
 
 SCHEMA_VERSION = 2
 MOST_SHOWN = 10
@@ -178,6 +179,7 @@ def make_tables(
         write_atomic(work.model_configs / names.LOGGING, quiet_logging())
         redactor = Redactor.from_environment(env, filter(names_a_secret, env))
         summarize(RunContext(work, lock, env, redactor, _LOG, screen), summarize_command(folder, name))
+        without_colons(suite)
 
 
 def summarize_command(folder: Path, name: str) -> list[str]:
