@@ -29,7 +29,16 @@ from eval_factory.workflows.helm_summarize import summarize
 from eval_factory.workflows.leaderboard.board_tables import board_runs
 from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_runs
 from eval_factory.workflows.view_server import PageServer
-from eval_factory.workflows.view_site import DATA, SUITE, forget_place, front_end, installed, page_of, without_colons, write_site
+from eval_factory.workflows.view_site import (
+    DATA,
+    SUITE,
+    forget_place,
+    front_end,
+    installed,
+    page_of,
+    without_colons,
+    write_site,
+)
 
 SCHEMA = "schema.yaml"
 SITE = "site"
