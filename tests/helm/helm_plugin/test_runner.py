@@ -58,7 +58,9 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
 
 def specs(*names: str, method: str = "generation") -> list[Any]:
     adapter = SimpleNamespace(method=method, image_generation_parameters=None)
-    return [SimpleNamespace(name=name, adapter_spec=adapter, metric_specs=[], annotators=None) for name in names]
+    scenario = SimpleNamespace(class_name="json.JSONEncoder")  # a class that is there
+    parts: dict[str, Any] = {"scenario_spec": scenario, "metric_specs": [], "annotators": None}
+    return [SimpleNamespace(name=name, adapter_spec=adapter, **parts) for name in names]
 
 
 @pytest.mark.parametrize("part", ["metric_specs", "annotators"])
@@ -95,7 +97,7 @@ def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Any, monkeypatch: pyt
     made.run_all(specs("a:x=1"))
     assert [event["event"] for event in told.events] == [events.PHASE, events.RUN_DONE]
     assert told.events[-1] == {"event": events.RUN_DONE, "run": "a:x=1", "path": "runs/a_x=1"}
-    assert stages == [Stage.SCORING]
+    assert stages == [Stage.IMPORTED, Stage.SCORING]
     assert "applied" in json.loads((tmp_path / "patches.json").read_text())
 
 
