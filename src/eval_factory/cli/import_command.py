@@ -25,8 +25,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     a suite. Nothing is asked and no variable is read: what is written is only checked. Exit code: 0 written, 2 nothing
     is: FILE is no such configuration, or ours already, or holds a key, or the file to write is there.
     """
-    from eval_factory.config.foreign_configs.translation import translated  # imported here: `--help` is to be quick
-    from eval_factory.config.foreign_configs.written_config import config_text
+    from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
     from eval_factory.tasks.framework import load_framework
 
     if output is not None and output.exists():
@@ -35,15 +34,14 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
         if not force:
             raise ConfigError(f"{output}: is there already; name another file, or give --force")
     translation = translated(file, load_framework())
-    text = config_text(translation)
     screen = lasting(sys.stderr)
-    screen.writelines(f"{own_lines(finding.text)}\n" for finding in translation.findings)
+    screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
     if translation.unchanged:
         screen.write(own_lines(f"{file}: runs here as it is") + "\n")
     if output is None:
-        click.echo(text, nl=False)
+        click.echo(translation.text, nl=False)
         return
-    _write(output, text)
+    _write(output, translation.text)
     command = "run_suite" if translation.is_suite else "run_eval"
     screen.write(
         own_lines(f"{output}: written; next: eval-factory {command} --run_config {_quoted(output)} --dry_run\n")

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote_plus
 
-from eval_factory.core.redaction import is_placeholder
-from eval_factory.core.secrets import names_a_secret, variables_in
+from eval_factory.core.redaction import REDACTED, Redactor, is_placeholder, looks_like_key
+from eval_factory.core.secrets import is_variable_name, names_a_secret, variables_in
 
 _NO_SECRETS = re.compile(
     r"(?:^|[_.-])(?:(?:eos|bos|pad|unk|sep|cls|mask|stop|start|end|begin|special|think|reasoning)[_-]?token"
@@ -69,3 +69,34 @@ def _is_one(value: str) -> bool:
     """Not a variable's name in braces, a marker such as <|endoftext|>, or a word."""
     marker = value[:1] + value[-1:] in ("<>", "[]")
     return not (variables_in(value) or marker or is_placeholder(value))
+
+
+def written_keys(tree: Any, path: str = "") -> Iterator[str]:
+    """The dotted paths of texts of a foreign file that are, or that hold, a key; one in a name is not shown either."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            is_key = _holds_a_key(str(name))
+            below = f"{path}.{REDACTED if is_key else name}".lstrip(".")
+            if is_key:
+                yield below
+            yield from written_keys(value, below)
+    elif isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from written_keys(value, f"{path}[{number}]")
+    elif isinstance(tree, str) and (_holds_a_key(tree) or _is_written_out(path.rpartition(".")[2], tree)):
+        yield path
+
+
+def _holds_a_key(text: str) -> bool:
+    # `hf_model_handle` begins as a key does, and no key is so plain
+    return REDACTED in Redactor().text(re.sub(r"(?<![\w-])[a-z_]+(?![\w-])", "", text))
+
+
+def _is_written_out(field: str, value: str) -> bool:
+    if field != "api_key_name" and not field_names_a_secret(field):
+        return False
+    name = re.sub(r"\A(?:host:|runtime:|\$)(?=\w+\Z)", "", value)
+    if is_variable_name(name):
+        return looks_like_key(name)
+    marked = re.fullmatch(r"\$\{.*\}|<.*>", value, re.DOTALL)
+    return not (marked or is_placeholder(value.removeprefix("lit:")))

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.foreign_configs.config_forms import Form
-from eval_factory.config.foreign_configs.translation import Translation, translated
+from eval_factory.config.foreign_configs import EVAL_FACTORY, Translation, translated
+from eval_factory.config.foreign_configs import LAUNCHER as LAUNCHERS
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
@@ -32,7 +32,7 @@ def refused(document: Any, tmp_path: Path) -> str:
 
 
 def texts(translation: Translation) -> list[str]:
-    return [finding.text for finding in translation.findings]
+    return list(translation.findings)
 
 
 def run_config(**params: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def run_config(**params: Any) -> dict[str, Any]:
 
 def test_a_run_config_that_runs_here_is_the_same(tmp_path: Path) -> None:
     found = of(run_config(extra={"num_train_trials": 3}), tmp_path)
-    assert found == Translation(Form.RUN_CONFIG, run_config(extra={"num_train_trials": 3}), (), unchanged=True)
+    assert found == Translation(EVAL_FACTORY, run_config(extra={"num_train_trials": 3}), (), unchanged=True)
     assert not found.is_suite
 
 
@@ -73,7 +73,7 @@ def test_what_a_launcher_asks_the_user_for_becomes_variables(tmp_path: Path) -> 
     found = of(document, tmp_path)
     assert found.document["config"]["output_dir"] == "${OUTPUT_DIR}"
     assert found.document["config"]["params"] == {"limit_samples": "${LIMIT_SAMPLES}"}
-    assert [line.partition(": is not given")[0] for line in texts(found)][:3] == [
+    assert [line.partition(": is not given")[0] for line in texts(found)][-3:] == [
         "config.output_dir",
         "config.params.limit_samples",
         "target.api_endpoint.url",
@@ -95,8 +95,8 @@ def test_what_flags_would_have_said_becomes_variables(tmp_path: Path) -> None:
         " or write the value there"
     ) in texts(found)
     assert [line.partition(":")[0] for line in texts(found)] == [
-        "config.params.extra.data_path",
         "config.params.extra.subject",
+        "config.params.extra.data_path",
         "target.api_endpoint.url",
         "target.api_endpoint.model_id",
     ]
@@ -162,14 +162,14 @@ def launcher(*tasks: Any, **evaluation: Any) -> dict[str, Any]:
 def test_one_task_of_a_launcher_is_a_run_config(tmp_path: Path) -> None:
     found = of(LAUNCHER, tmp_path)
     params = {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 512, "parallelism": 8}
-    assert found.form is Form.LAUNCHER
+    assert found.program == LAUNCHERS
     assert found.document == {
         "config": {"type": "medec", "output_dir": "results/many", "params": params},
         "target": {"api_endpoint": {"url": "${MODEL_URL}", "model_id": "org/model", "api_key": "NGC_API_KEY"}},
     }
     assert list(found.document["target"]["api_endpoint"]) == ["url", "model_id", "api_key"]
     assert not found.is_suite
-    assert [finding.path for finding in found.findings] == ["target.api_endpoint.url"]
+    assert [line.partition(": ")[0] for line in found.findings] == ["target.api_endpoint.url"]
 
 
 def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -> None:
@@ -225,18 +225,81 @@ def test_a_suite_without_a_folder_has_one(tmp_path: Path) -> None:
     assert of(document, tmp_path).document["suite"]["output_dir"] == "results/suite"
 
 
-def test_the_model_of_a_deployment_is_the_target(tmp_path: Path) -> None:
-    document = {**LAUNCHER, "target": {}, "deployment": {"type": "vllm", "served_model_name": "org/served"}}
+SLURM = {
+    "type": "slurm", "hostname": "h", "account": "lab", "partition": "gpu", "walltime": "04:00:00", "gres": "gpu:a100:2",
+    "num_nodes": 1, "sbatch_comment": "a b", "output_dir": "/shared/out",
+    "sbatch_extra_flags": {"exclusive": True, "constraint": "h100", "mem": "64G", "nodes": 2, "switches": None},
+}  # fmt: skip
+VLLM = {
+    "type": "vllm", "image": "x:y", "hf_model_handle": "org/served", "served_model_name": "served", "tensor_parallel_size": 2,
+    "extra_args": "--max-model-len ${max_len}", "env_vars": {"HF_TOKEN": "host:HF_TOKEN", "OTHER": "lit:1"},
+    "endpoints": {"health": "/ready"},
+}  # fmt: skip
+
+
+def test_an_execution_on_slurm_is_ours(tmp_path: Path) -> None:
+    found = of({**LAUNCHER, "execution": SLURM}, tmp_path)
+    assert found.document["executor"] == "slurm"
+    assert found.document["slurm"] == {
+        "account": "lab", "partition": "gpu", "time": "04:00:00", "gpus": "a100:2", "mem": "64G",
+        "extra": ["--exclusive", "--constraint=h100", '--comment="a b"'],
+    }  # fmt: skip
+    told = [line.partition(":")[0] for line in found.findings]
+    assert told[:2] == ["execution.hostname", "execution.sbatch_extra_flags.nodes"]
+    assert of({**LAUNCHER, "execution": {"walltime": 14400}}, tmp_path).document.get("slurm") is None
+    by_default = {
+        **LAUNCHER,
+        "defaults": [{"execution": "slurm/default"}],
+        "execution": {"walltime": 14400, "account": "???"},
+    }
+    found = of(by_default, tmp_path)
+    assert found.document["slurm"] == {"time": "4:00:00", "account": "${ACCOUNT}"}
+    assert any(line.startswith("slurm.account: is not given") for line in found.findings)
+
+
+def test_a_deployment_is_a_server_of_ours(tmp_path: Path) -> None:
+    document = {**LAUNCHER, "max_len": 4096, "execution": SLURM, "deployment": VLLM}
     found = of(document, tmp_path)
-    assert found.document["target"]["api_endpoint"] == {"url": "${MODEL_URL}", "model_id": "org/served"}
-    assert found.findings[0].path == "deployment (type, served_model_name)"
+    suite = found.document["suite"]
+    (target,) = suite["targets"]
+    assert (suite["executor"], suite["slurm"]["gpus"], suite["evaluations"]) == ("slurm", "a100:2", ["medec"])
+    assert target["api_endpoint"] == {"model_id": "org/model", "api_key": "NGC_API_KEY"}
+    assert target["serve"] == {
+        "command": "vllm serve org/served --port {port} --trust-remote-code --served-model-name served --max-model-len 4096",
+        "machine_options": "--tensor-parallel-size 2", "health": "/ready", "env": ["HF_TOKEN"],
+    }  # fmt: skip
+    told = [line.partition(":")[0] for line in found.findings]
+    assert {"deployment.image", "deployment.env_vars.OTHER"} <= set(told)
+    assert build_suite(None, document=found.document, env={}).cells
+
+
+@pytest.mark.parametrize("execution", [{}, {"num_instances": 2, "num_nodes": 2}, {"num_instances": 1, "num_nodes": 2}])
+def test_several_servers_are_replicas_and_one_over_several_nodes_is_told(execution: Any, tmp_path: Path) -> None:
+    found = of({**LAUNCHER, "execution": {**SLURM, **execution}, "deployment": VLLM}, tmp_path)
+    (target,) = found.document["suite"]["targets"]
+    told = [line.partition(":")[0] for line in found.findings]
+    assert ("execution.num_nodes" in told) is (execution.get("num_instances") == 1)
+    assert (target["serve"].get("replicas") == 2 or "execution.num_instances" in told) is (
+        execution.get("num_instances") == 2
+    )
+
+
+def test_a_command_of_ones_own_is_served_and_a_script_or_an_unknown_server_is_told(tmp_path: Path) -> None:
+    own = {"image": "x", "command": "serve /m --port ${deployment.port}\n", "served_model_name": "org/own"}
+    found = of({**LAUNCHER, "deployment": own, "target": {}, "defaults": []}, tmp_path)
+    (target,) = found.document["suite"]["targets"]
+    assert (target["serve"], target["api_endpoint"]) == ({"command": "serve /m --port {port}"}, {"model_id": "org/own"})
+    for other in ({**own, "command": "set -e\nserve"}, {"type": "nim", "served_model_name": "org/own"}):
+        found = of({**LAUNCHER, "target": {}, "deployment": other, "defaults": []}, tmp_path)
+        assert found.document["target"]["api_endpoint"] == {"url": "${MODEL_URL}", "model_id": "org/own"}
+        assert any(line.startswith("deployment (") for line in found.findings)
 
 
 def test_the_judges_variables_are_named_as_the_users_are(tmp_path: Path) -> None:
     variables = {"GPT_JUDGE_API_KEY": "host:JUDGES_KEY", "CLAUDE_JUDGE_API_KEY": "host:CLAUDE_JUDGE_API_KEY"}
     found = of(launcher({"name": "aci_bench"}, env_vars=variables), tmp_path)
     assert found.document["config"]["params"]["extra"] == {"gpt_judge_api_key": "JUDGES_KEY"}
-    assert [finding.path for finding in found.findings if "env_vars" in finding.path] == [
+    assert [line.partition(": ")[0] for line in found.findings if "env_vars" in line] == [
         "evaluation.env_vars.CLAUDE_JUDGE_API_KEY"
     ]
     none = of(launcher({"name": "medec"}, env_vars=variables), tmp_path)
@@ -261,7 +324,7 @@ def test_a_finding_is_told_once_for_all_tasks(tmp_path: Path) -> None:
     told = texts(found)
     assert len(told) == len(set(told))
     assert sum("use_caching" in line for line in told) == 1
-    assert told[-1].startswith("temperature, top_p, max_new_tokens of medec, head_qa: not given")
+    assert told[-2].startswith("temperature, top_p, max_new_tokens of medec, head_qa: not given")
 
 
 def test_the_files_own_tree_is_not_shared_between_tasks(tmp_path: Path) -> None:

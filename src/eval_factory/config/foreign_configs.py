@@ -1,0 +1,615 @@
+"""`import_config`: configurations of nemo-evaluator-launcher and of EvalFactory as run configs and suites of ours.
+
+A file becomes plain values, then `config` and `target` of each task, key by key, then one document, which our own
+loader checks. `foreign_configs.yml` has the tables. What has no counterpart is listed, never dropped in silence.
+https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.foreign_keys import ADAPTER, HARMLESS_INTERCEPTORS, NO_EFFECT, ONLY
+from eval_factory.config.merge import Source, is_credential, merge
+from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
+from eval_factory.config.rules import SCENARIO_PARAMETERS
+from eval_factory.config.serve_model import PORT, ServeSection
+from eval_factory.config.slurm_model import OWN_OPTIONS
+from eval_factory.config.suite import build_suite
+from eval_factory.config.suite_model import OF_THE_SUITE
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.plain_yaml import load_mapping, parse_own
+from eval_factory.core.redaction import REDACTED, looks_like_key
+from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.written_secrets import written_keys
+from eval_factory.tasks.framework import DATA_PATH, Framework, Task
+from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
+
+Tree = dict[str, Any]
+LAUNCHER, EVAL_FACTORY = "nemo-evaluator-launcher", "EvalFactory"
+KNOWN = (
+    "known forms: a config of nemo-evaluator-launcher (evaluation:, target:), a run config of EvalFactory or of"
+    " 'nemo-evaluator run_eval' (config:, target:)"
+)
+ENDPOINT, PARAMS, EXTRA, THEIRS = "target.api_endpoint", "config.params", "config.params.extra", "nemo_evaluator_config"
+_HERE: Mapping[str, tuple[str, ...]] = {
+    "config": ("type", "output_dir", "params"),
+    PARAMS: (*Params.model_fields, "task"),
+    EXTRA: tuple(Extra.model_fields),
+    "target": ("api_endpoint",),
+    ENDPOINT: (*ApiEndpoint.model_fields, "api_key_name"),
+    ADAPTER: (*AdapterConfig.model_fields, "interceptors", "use_system_prompt"),
+}
+"""Section -> the keys that are read of it."""
+_MISSING, _VARIABLE = "???", re.compile(r"\$\{([A-Za-z_]\w*)\}")
+_INTERPOLATION = re.compile(r"\$\{((?:[^${}]|\$\{[^${}]*\})*)\}")
+_ENVIRONMENT = re.compile(r"(?:oc\.decode:\s*\$\{)?oc\.env:\s*([A-Za-z_]\w*)\s*(?:,([^${}]*))?\}?\s*\Z")
+_SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
+_SAMPLES: Mapping[str, Any] = {
+    **dict.fromkeys((*Params.model_fields, "num_output_tokens", "max_length", "num_train_trials", "cpus"), 1),
+    **dict.fromkeys(("time", "mem", "gpus"), "1"),
+    "url": "http://127.0.0.1/v1",
+    "type": "chat",
+    "use_nvcf": False,
+}
+"""Key -> a value that is valid there, for the check of a document that has a variable in its place."""
+
+
+@lru_cache(maxsize=1)
+def _table() -> Mapping[str, Any]:
+    file = resources.files("eval_factory.config").joinpath("foreign_configs.yml")
+    table: Mapping[str, Any] = parse_own(file.read_text(encoding="utf-8"))
+    return table
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What is to be written, and what is not in it."""
+
+    program: str
+    document: Mapping[str, Any]
+    findings: tuple[str, ...]
+    """A line each: the key in the file; why it is not in the document, or not as it was; what the user can do."""
+    unchanged: bool
+    """The file runs here as it is."""
+
+    @property
+    def is_suite(self) -> bool:
+        return "suite" in self.document
+
+    @property
+    def text(self) -> str:
+        """The file to write: YAML, with a comment for each finding."""
+        lines = [f"# Made by 'eval-factory import_config' of a configuration of {self.program}."]
+        lines += ["# What has no counterpart here, or another one:"] if self.findings else []
+        body = yaml.safe_dump(dict(self.document), sort_keys=False, allow_unicode=True, width=1000)
+        return "\n".join([*lines, *(f"# - {finding}" for finding in self.findings), body])
+
+
+def translated(path: Path, framework: Framework) -> Translation:
+    """Translate a file.
+
+    Raises:
+        ConfigError: it cannot be read, is of no known form, is a suite already, holds a key, names no task that there
+            is here, or says something that no run could be made of.
+    """
+    document = load_mapping(path, KNOWN)
+    said = (
+        "holds what looks like a key itself (it is not shown, and nothing is written); put it into an environment"
+        " variable and write its NAME"
+    )
+    if problems := [f"{path}: {where}: {said}" for where in written_keys(document)]:
+        raise ConfigError(problems)
+    for refused in _table()["refused"]:
+        if set(document).issuperset(refused["sections"]):
+            raise ConfigError(f"{path}: {refused['why'].format(path=path, known=KNOWN)}")
+    work = _Import(path, framework, document)
+    if {"evaluation", "execution", "deployment"} & set(document):
+        program, written = LAUNCHER, work.of_launcher()
+    elif {"config", "target"} & set(document):
+        program, written = EVAL_FACTORY, work.of_run_config()
+    else:
+        raise ConfigError(f"{path}: is no configuration that is known; {KNOWN}")
+    for where in _asked_for(written, ""):
+        name = variable_for(where)
+        said = f"is not given: what is written says ${{{name}}}; export {name}=... before the run"
+        work.note(where, f"{said}, or write the value there")
+    given = {name: value for name, value in document.items() if name in written}
+    return Translation(program, written, tuple(dict.fromkeys(work.findings)), unchanged=given == written)
+
+
+@dataclass
+class _Import:
+    """One file on its way."""
+
+    path: Path
+    framework: Framework
+    document: Mapping[str, Any]
+    findings: list[str] = field(default_factory=list)
+    serve: Tree | None = None
+    """The server of every target."""
+    keys: set[str] = field(default_factory=set)
+    """Variables of the container that hold a key: what is written names the user's in their place."""
+
+    def note(self, where: str, said: str) -> None:
+        self.findings.append(one_line(f"{where}: {said}", 2000))  # names in a file are foreign text
+
+    def kept(self, section: str, given: Any, known: Collection[str], prefix: str = "") -> Tree:
+        """The keys of a section that are read; of the others, why not. A null of a credential says: none is sent."""
+        if not isinstance(given, Mapping):
+            if given is not None:
+                self.note(f"{prefix}{section}", "is no mapping of keys to values; write it as one")
+            return {}
+        said = {name: value for name, value in given.items() if value is not None or is_credential(name)}
+        for name, value in said.items():
+            where, (allowed, done) = f"{prefix}{section}.{name}".lstrip("."), ONLY.get(f"{section}.{name}", ((), ""))
+            if name in known or value in ("", {}, []) or (done and value in allowed):
+                continue
+            if done:
+                self.note(where, f"would change the results and is not followed: {done}; leave it out")
+            else:
+                advice = _table()["advice"]
+                free = advice["caching"] if name in NO_EFFECT.get(section, ()) else advice.get(f"{section}.*")
+                near = did_you_mean(name, sorted(known))
+                self.note(where, advice.get(name) or free or f"has no counterpart; leave it out{near}")
+        return {name: value for name, value in said.items() if name in known}
+
+    def of_run_config(self) -> Tree:
+        place = {name: self.document[name] for name in ("executor", "slurm") if name in self.document}
+        self.kept("", self.document, ("config", "target", *place))
+        name = _mapping(self.document.get("config")).get("type")
+        task = self.task(name, "config.type")
+        if task is None:
+            raise ConfigError(f"{self.path}: {self.findings[-1]}")
+        run = {**_Run(self, task).document([("", self.document)]), **place}
+        run["config"]["type"] = name
+        self.check(run, task)
+        self.defaults_not_given([(task, run)])
+        return run
+
+    def of_launcher(self) -> Tree:
+        known = _table()["launcher"]
+        self.document = {**self.document, "deployment": {**_mapping(self.document.get("deployment")), "port": PORT}}
+        plain = self.plain({name: value for name, value in self.document.items() if name in known["plain"]}, "")
+        execution, deployment = _mapping(plain.get("execution")), plain["deployment"]
+        executor, kind = self.types(execution, deployment)
+        self.kept("", self.document, known[""])
+        place = self.slurm(execution, executor)
+        self.serve = self.server(kind, deployment, execution, place)
+        runs = self.runs(plain)
+        if not runs:
+            told = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {KNOWN}"]
+            raise ConfigError([f"{self.path}: names no task that eval-factory has", *told])
+        self.defaults_not_given(runs)
+        if len(runs) == 1 and self.serve is None:
+            task, run = runs[0]
+            self.check({**run, **place}, task)
+            return {**run, **place}
+        for task, run in runs:
+            url = {} if self.serve is None else {"url": _SAMPLES["url"]}
+            self.check({**run, "target": {"api_endpoint": {**run["target"]["api_endpoint"], **url}}}, task)
+        suite = _suite_of(runs, execution.get("output_dir") or "results/suite", place, self.serve)
+        self.check(suite, None)
+        return suite
+
+    def runs(self, plain: Mapping[str, Any]) -> list[tuple[Task, Tree]]:
+        """Each task with its run config. The places that say something of it come weakest first."""
+        known, entries = _table()["launcher"], plain.get("evaluation")
+        evaluation = {"tasks": entries} if isinstance(entries, list) else _mapping(entries)  # a list at first
+        self.kept("evaluation", evaluation, known["evaluation"])
+        variables = {**_variables("env_vars", plain), **_variables("evaluation.env_vars", evaluation)}
+        folder, model = _mapping(plain.get("execution")).get("output_dir"), plain["deployment"].get("served_model_name")
+        served = ("deployment.", _nested({f"{ENDPOINT}.model_id": model}))
+        above = [served, ("", plain), *_layers("evaluation", evaluation)]
+        entries, every, runs = evaluation.get("tasks"), dict(variables), []
+        for number, entry in enumerate(entries if isinstance(entries, list) else []):
+            path, said = f"evaluation.tasks[{number}]", entry if isinstance(entry, Mapping) else {"name": entry}
+            task = self.task(said.get("name"), f"{path}.name")
+            if task is not None:
+                here = {**variables, **_variables(f"{path}.env_vars", said)}
+                every |= here
+                last = {f"{ENDPOINT}.type": said.get("endpoint_type"), "config.output_dir": folder}
+                reads_data = DATA_PATH in task.helm.parameters
+                last |= {f"{EXTRA}.{DATA_PATH}": said.get("dataset_dir")} if reads_data else {}
+                self.kept(path, said, (*known["task"], *(["dataset_dir"] if reads_data else [])))
+                layers = [*above, *_layers(path, said), (f"{path}.", _nested(last))]
+                renamed = {where.rpartition(".")[2]: source for where, source in here.items()}
+                runs.append((task, _Run(self, task, renamed).document(layers)))
+        for where, source in every.items():
+            if (name := where.rpartition(".")[2]) not in self.keys:
+                value = "..." if source in (None, name) else f'"${source}"'
+                why = "variables are those that eval-factory is started with; set it before the run"
+                self.note(where, f"{why} (export {name}={value})")
+        return runs
+
+    def task(self, name: Any, where: str) -> Task | None:
+        """A task of another harness is another benchmark, also where it has the same data: it is named, never taken."""
+        if not isinstance(name, str):
+            self.note(where, "names no task; 'eval-factory ls' lists the tasks")
+            return None
+        if is_run_entry(name, self.framework):
+            return task_of_run_entry(name, self.framework, [])
+        task = self.framework.task(name)
+        if task is None:
+            near = near_name(name.rpartition(".")[2], self.framework)
+            shown = REDACTED if looks_like_key(name) else repr(name)
+            lists = "'eval-factory ls' lists the tasks, 'eval-factory ls --all' HELM's run specs"
+            self.note(where, f"eval-factory has no task {shown}{near}; {lists}")
+        return task
+
+    def plain(self, tree: Any, path: str, depth: int = 0) -> Any:
+        """Hydra's texts as ours, `???` as a variable; null, and a finding, where that cannot be.
+
+        https://omegaconf.readthedocs.io/en/latest/usage.html (mandatory values, interpolation)
+        """
+        if isinstance(tree, Mapping):
+            return {name: self.plain(value, f"{path}.{name}".lstrip("."), depth) for name, value in tree.items()}
+        if isinstance(tree, list):
+            return [self.plain(value, f"{path}[{number}]", depth) for number, value in enumerate(tree)]
+        if not isinstance(tree, str):
+            return tree
+        if tree == _MISSING:
+            return f"${{{variable_for(path)}}}"
+        parts = _INTERPOLATION.split(tree)  # texts, and between them what stands in `${}`
+        values = [self.followed(part, path, depth) if number % 2 else part for number, part in enumerate(parts)]
+        if any(value is None or (not number % 2 and "${" in value) for number, value in enumerate(values)):
+            self.note(path, "is an interpolation that is not followed here; write the value itself")
+            return None
+        return values[1] if parts[0] == parts[-1] == "" and len(parts) == 3 else "".join(map(str, values))
+
+    def followed(self, name: str, path: str, depth: int) -> Any:
+        variable = _ENVIRONMENT.match(name)
+        if variable:
+            default = (variable[2] or "").strip().strip("'\"")
+            has_one = variable[2] is not None and default not in ("null", "None")
+            return f"${{{variable[1]}{f':-{default}' if has_one else ''}}}"
+        value: Any = self.document
+        for part in name.split("."):
+            value = _mapping(value).get(part)
+        is_plain = isinstance(value, (str, int, float)) and value != _MISSING and depth < 10
+        return self.plain(value, path, depth + 1) if is_plain else None
+
+    def types(self, execution: Mapping[str, Any], deployment: Mapping[str, Any]) -> tuple[str, str]:
+        """The types of execution and deployment: said there, or by the files that the config is made of."""
+        chosen = {"execution": "local", "deployment": "generic" if "image" in deployment else "none"}
+        entries = self.document.get("defaults")
+        for number, entry in enumerate(entries if isinstance(entries, list) else []):
+            group, choice = next(iter(entry.items()), ("", None)) if isinstance(entry, Mapping) else ("", entry)
+            if group in chosen:
+                chosen[group] = str(choice or "none").partition("/")[0]
+            elif choice != "_self_":
+                said = "is another file, which is not read; copy what it says into the file, and try again"
+                self.note(f"defaults[{number}]", said)
+        return str(execution.get("type", chosen["execution"])), str(deployment.get("type") or chosen["deployment"])
+
+    def slurm(self, execution: Mapping[str, Any], executor: str) -> Tree:
+        """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
+        options = _table()["sbatch"] if executor == "slurm" else {}
+        self.kept("execution", execution, (*_table()["launcher"]["execution"], *options))
+        if executor != "slurm":
+            if executor != "local":
+                self.note("execution.type", _table()["advice"]["execution.*"])
+            return {}
+        asked = {option: value for name, option in options.items() if (value := execution.get(name))}
+        slurm: Tree = {}
+        for name, value in {**asked.pop("", {}), **asked}.items():
+            key, text = OWN_OPTIONS.get(name, name), _slurm_text(value)
+            if key is None:
+                self.note(f"execution.sbatch_extra_flags.{name}", "eval-factory sets it itself; leave it out")
+            elif name in OWN_OPTIONS:
+                slurm[key] = value if key == "cpus" else text
+            elif value not in (None, False):
+                said = "" if value is True else f'="{text}"' if " " in text else f"={text}"
+                slurm.setdefault("extra", []).append(f"--{name}{said}")
+        return {"executor": "slurm", **({"slurm": slurm} if slurm else {})}
+
+    def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], slurm: Tree) -> Tree | None:
+        """`deployment` as the `serve` of a target."""
+        table, own = _table(), str(given.get("command") or "").strip()
+        form = table["servers"].get(kind)
+        if kind == "none":
+            return None
+        if form is None or "\n" in own:  # a script; a server is started without a shell
+            self.note(
+                f"deployment ({', '.join(name for name in given if name != 'port')})", table["advice"]["deployment"]
+            )
+            return None
+        self.kept("deployment", given, (*table["launcher"]["deployment"], *form["options"]))
+        model = given.get("hf_model_handle") or given.get("checkpoint_path") or given.get("served_model_name")
+        said = {"served_model_name": model, "extra_args": "", **form["defaults"], **given, "model": model}
+        options = {} if own else form["options"]
+        fast = [f"{option} {said[name]}" for name, option in options.items() if said.get(name)]
+        variables = _variables("deployment.env_vars", given)
+        for where, source in variables.items():
+            if not where.endswith(f".{source}"):
+                self.note(where, table["advice"]["env_vars"])
+        instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
+        serve = {
+            "command": " ".join((own or form["command"].format(**said)).split()),
+            "machine_options": " ".join(fast),
+            "health": _mapping(given.get("endpoints")).get("health"),
+            "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
+            "replicas": instances if instances != 1 else None,
+            "env": [source for where, source in variables.items() if where.endswith(f".{source}")],
+        }
+        if "replicas" not in ServeSection.model_fields and serve.pop("replicas") is not None:
+            self.note("execution.num_instances", table["advice"]["num_instances"])
+        if nodes not in (1, instances):
+            self.note("execution.num_nodes", table["advice"]["num_nodes"])
+        if slurm:
+            slurm.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
+        return {name: value for name, value in serve.items() if value}
+
+    def check(self, document: Mapping[str, Any], task: Task | None) -> None:
+        """Load a run config, or without a task a suite, as a run would, whatever its variables hold."""
+        tree = _with_samples(document, task)
+        try:
+            if task is None:
+                build_suite(None, document=tree, env={})
+            else:
+                build_evaluation(Request(document=tree), self.framework, {})
+        except ConfigError as error:
+            head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
+            raise ConfigError([head, *(f"  {problem}" for problem in error.problems)]) from None
+
+    def defaults_not_given(self, runs: Sequence[tuple[Task, Tree]]) -> None:
+        """The container asks with defaults of its own; here the benchmark's hold."""
+        defaults: Mapping[str, Any] = _table()["defaults"]
+        without: dict[tuple[str, ...], list[str]] = {}
+        for task, run in runs:
+            params = run["config"].get("params", {})
+            given = {*params, *(["max_new_tokens"] if "num_output_tokens" in params.get("extra", {}) else [])}
+            missing = tuple(name for name in defaults if name not in given)
+            if missing and task.name in _table()["tasks"].split():
+                without.setdefault(missing, []).append(task.name)
+        for missing, names in without.items():
+            theirs = ", ".join(f"{name} {defaults[name]}" for name in missing)
+            why = f"not given: the benchmark's own hold here, and in NVIDIA's container (helm:26.03) {theirs}"
+            where = f"{', '.join(missing)} of {', '.join(dict.fromkeys(names))}"
+            self.note(where, f"{why}; give them to compare with scores of that container")
+
+
+@dataclass
+class _Run:
+    """`config` and `target` of one task, from what several places of the file say of them."""
+
+    work: _Import
+    task: Task
+    renamed: Mapping[str, str | None] = field(default_factory=dict)
+    """Variable of the container -> the user's that it is filled from."""
+    prefix: str = ""
+    """Of the paths of findings: where in the file the layer at hand stands."""
+
+    def document(self, layers: Iterable[tuple[str, Mapping[str, Any]]]) -> Tree:
+        parts = []
+        for self.prefix, tree in layers:
+            tree = {name: self.section(name, tree.get(name)) for name in ("config", "target")}
+            parts.append((Source.FILE, tree))
+        run, _ = merge(parts)
+        config, endpoint = run["config"], run["target"].setdefault("api_endpoint", {})
+        params = config.setdefault("params", {})
+        extra, adapter = params.setdefault("extra", {}), endpoint.get("adapter_config", {})
+        if not adapter.pop("use_system_prompt", False) and adapter.pop("custom_system_prompt", None) is not None:
+            path = f"{ADAPTER}.custom_system_prompt"
+            said = f"is not sent where use_system_prompt is not true; give {path} in what is written to send it"
+            self.work.note(path, said)
+        for name in ("GPT_JUDGE_API_KEY", "LLAMA_JUDGE_API_KEY", "CLAUDE_JUDGE_API_KEY"):
+            if self.renamed.get(name) not in (None, name) and self.task.helm.judges:
+                extra.setdefault(name.lower(), self.renamed[name])
+                self.work.keys.add(name)
+        if self.work.serve is not None:
+            endpoint.pop("url", None)  # a launcher too asks the server that it starts
+        for name, rule in self.task.helm.parameters.items():
+            if name in SCENARIO_PARAMETERS and rule.required:
+                extra.setdefault(name, f"${{{name.upper()}}}")
+        for name in ("model_id",) if self.work.serve is not None else ("url", "model_id"):
+            endpoint.setdefault(name, f"${{{variable_for(name)}}}")
+        first = {
+            "type": self.task.name,
+            "output_dir": config.get("output_dir", f"results/{self.task.name.replace(':', '_')}"),
+        }
+        params = {name: value for name, value in params.items() if value != {}}
+        known = [name for name in ("url", "model_id", "type", "api_key") if name in endpoint]
+        endpoint = {name: endpoint[name] for name in dict.fromkeys([*known, *endpoint]) if endpoint[name] != {}}
+        return {"config": {**first, **({"params": params} if params else {})}, "target": {"api_endpoint": endpoint}}
+
+    def section(self, path: str, given: Any) -> Tree:
+        tree = self.work.kept(path, given, _HERE[path], self.prefix)
+        for name in tree:
+            if f"{path}.{name}" in _HERE:
+                tree[name] = self.section(f"{path}.{name}", tree[name])
+        settle = {PARAMS: self.params, EXTRA: self.extra, ENDPOINT: self.endpoint, ADAPTER: self.adapter}.get(path)
+        if settle is not None:
+            settle(tree)
+        return tree
+
+    def note(self, path: str, said: str) -> None:
+        self.work.note(f"{self.prefix}{path}", said)
+
+    def params(self, params: Tree) -> None:
+        if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
+            self.note(f"{PARAMS}.task", f"is another task than {self.task.name}; name the task that is meant")
+        samples = params.get("limit_samples")
+        if isinstance(samples, float) and samples.is_integer():
+            params["limit_samples"] = int(samples)
+
+    def extra(self, extra: Tree) -> None:
+        for name in list(extra):
+            if name in SCENARIO_PARAMETERS and name not in self.task.helm.parameters:
+                del extra[name]
+                self.note(f"{EXTRA}.{name}", f"{self.task.name} has no {name}; leave it out")
+            elif name.endswith("_api_key"):
+                extra[name] = self.variable(extra[name])
+
+    def variable(self, name: Any) -> Any:
+        """The name of the user's variable. Where a key itself would be filled in, its variable is meant."""
+        if not isinstance(name, str):
+            return name
+        variable = _VARIABLE.fullmatch(name)
+        name = variable[1] if variable else name
+        self.work.keys.add(name)
+        return self.renamed.get(name) or name
+
+    def endpoint(self, endpoint: Tree) -> None:
+        said = [name for name in ("api_key_name", "api_key") if name in endpoint]
+        named = endpoint.pop("api_key_name", None)
+        if isinstance(named, str) and (named.startswith("<") or named == "${API_KEY_NAME}"):
+            self.note(f"{ENDPOINT}.api_key_name", "is a mark for a name; write the NAME of the key's variable")
+        elif isinstance(named, str) and "${" in named:
+            endpoint["api_key"] = named  # the environment says which variable it is
+        elif said:
+            endpoint["api_key"] = self.variable(endpoint.get("api_key") if named is None else named)
+        kind = endpoint.pop("type", None)
+        if kind in ("chat", "completions", "vlm"):
+            endpoint["type"] = "chat" if kind == "vlm" else kind
+        elif kind is not None:
+            self.note(f"{ENDPOINT}.type", "is no endpoint that answers with text; give chat or completions")
+
+    def adapter(self, adapter: Tree) -> None:
+        interceptors = adapter.pop("interceptors", [])
+        for number, entry in enumerate(interceptors if isinstance(interceptors, list) else []):
+            told = entry if isinstance(entry, Mapping) else {"name": entry}
+            name, path = str(told.get("name")), f"{ADAPTER}.interceptors[{number}]"
+            keys = _table()["interceptors"].get(name)
+            if told.get("enabled") is False:
+                continue
+            if keys is None:
+                harmless = f"{name}: {_table()['advice']['caching']}"
+                self.note(
+                    path,
+                    harmless if name in HARMLESS_INTERCEPTORS else f"there is no interceptor {name} here; leave it out",
+                )
+                continue
+            adapter |= {"system_message": {"use_system_prompt": True}, "nvcf": {"use_nvcf": True}}.get(name, {})
+            config = self.work.kept(f"{path}.config", told.get("config"), keys, self.prefix)
+            adapter |= {keys[key]: value for key, value in config.items()}
+
+
+def variable_for(path: str) -> str:
+    """The variable of the environment that stands for a value which is not in the file: MODEL_URL."""
+    name = path.rpartition(".")[2]
+    return re.sub(r"\W", "_", f"model_{name}" if name == "url" else name).upper()
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
+    """`env_vars`: path of a variable of the container -> the user's that it is filled from; None: a value is given."""
+    found = {f"{path}.{name}": _SOURCE.match(str(value)) for name, value in _mapping(section.get("env_vars")).items()}
+    return {name: match[1] if match else None for name, match in found.items()}
+
+
+def _layers(path: str, section: Mapping[str, Any]) -> list[tuple[str, Tree]]:
+    """What one place says of `config` and `target`; `overrides` has dotted paths."""
+    found = [(f"{path}.{THEIRS}.", dict(section[THEIRS]))] if _mapping(section.get(THEIRS)) else []
+    overrides = _mapping(section.get("overrides"))
+    return [*found, *([(f"{path}.overrides.", _nested(overrides))] if overrides else [])]
+
+
+def _nested(flat: Mapping[str, Any]) -> Tree:
+    """`{config.params.top_p: 1}` as `{config: {params: {top_p: 1}}}`."""
+    tree: Tree = {}
+    for path, value in flat.items():
+        *above, last = path.lstrip("+").split(".")
+        below = tree
+        for name in above:
+            below[name] = below = below[name] if isinstance(below.get(name), dict) else {}
+        below[last] = value
+    return tree
+
+
+def _slurm_text(value: Any) -> str:
+    """YAML takes 4:00:00 for 14400; `gpu:8` is 8."""
+    if isinstance(value, int) and value >= 3600:
+        return f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
+    return str(value).removeprefix("gpu:")
+
+
+def _asked_for(tree: Any, path: str) -> list[str]:
+    """Paths of values that the file leaves to the user, each of them now a variable."""
+    if isinstance(tree, Mapping):
+        return [found for name, value in tree.items() for found in _asked_for(value, f"{path}.{name}".lstrip("."))]
+    if isinstance(tree, list):
+        return [found for number, value in enumerate(tree) for found in _asked_for(value, f"{path}[{number}]")]
+    return [path] if tree == f"${{{variable_for(path)}}}" else []
+
+
+def _with_samples(tree: Any, task: Task | None, name: str = "") -> Any:
+    """The tree with a value in the place of each variable: one that is valid where it stands."""
+    if isinstance(tree, Mapping):
+        return {key: _with_samples(value, task, str(key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_with_samples(value, task, name) for value in tree]
+    if not isinstance(tree, str) or not _VARIABLE.fullmatch(tree):
+        return _VARIABLE.sub("x", tree) if isinstance(tree, str) else tree
+    rule = task.helm.parameters.get(name) if task is not None else None
+    return rule.allowed[0] if rule is not None and rule.allowed else _SAMPLES.get(name, "STANDIN")
+
+
+def _suite_of(runs: Sequence[tuple[Task, Tree]], output_dir: Any, place: Tree, serve: Tree | None) -> Tree:
+    """The suite whose cells are these runs, and no others; what they share is written once."""
+    endpoints: list[Tree] = []
+    flat: list[Tree] = []
+    for _, run in runs:
+        endpoints += [run["target"]["api_endpoint"]] if run["target"]["api_endpoint"] not in endpoints else []
+        params = run["config"].get("params", {})
+        flat.append({**params, **{f"extra.{name}": value for name, value in params.get("extra", {}).items()}})
+        flat[-1].pop("extra", None)
+    shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
+    names = _distinct([_slug(task.name) for task, _ in runs])
+    targets = _distinct([_target_name(endpoint["model_id"]) for endpoint in endpoints])
+    evaluations: list[Any] = []
+    for (task, _), name, params in zip(runs, names, flat, strict=True):
+        own = _nested({key: value for key, value in params.items() if key not in shared})
+        entry = {"type": task.name, **({"name": name} if name != task.name else {}), **({"params": own} if own else {})}
+        evaluations.append(task.name if len(entry) == 1 else entry)
+    excluded = [
+        {"evaluation": name, "target": target}
+        for (_, run), name in zip(runs, names, strict=True)
+        for target, endpoint in zip(targets, endpoints, strict=True)
+        if endpoint != run["target"]["api_endpoint"]
+    ]
+    served = {"serve": serve} if serve is not None else {}
+    suite = {
+        "output_dir": output_dir,
+        **place,
+        **({"params": _nested(shared)} if shared else {}),
+        "evaluations": evaluations,
+        "targets": [
+            {"name": name, "api_endpoint": one, **served} for name, one in zip(targets, endpoints, strict=True)
+        ],
+        **({"exclude": excluded} if excluded else {}),
+    }
+    return {"suite": suite}
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:60].strip("-.")
+
+
+def _target_name(model_id: str) -> str:
+    """The last part of the model's id, where a folder may be called so."""
+    name = _slug(model_id.rpartition("/")[2])
+    if not name or looks_like_key(name):
+        return "model"
+    return f"model-{name}" if name.lower().startswith(OF_THE_SUITE) else name
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        same = sum(other == name or other.startswith(f"{name}-") for other in found)
+        found.append(name if name not in found else f"{name}-{same + 1}")
+    return found
