@@ -279,6 +279,7 @@ def compare(
     """Compare the results in output folders, each with each, on the instances that both answered.
 
     Args:
+        folders: output folders; of a suite of one benchmark, its folder.
         metric: a score's name; the main metric if not given.
         margin: a difference that does not matter, in the metric's own unit.
         allow: names of reasons against a comparison that are accepted.
@@ -288,8 +289,9 @@ def compare(
             `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
+    from eval_factory.report.result_folders import compared_runs
 
-    return compare_results(several(folders), metric=metric, margin=margin, allow=allow)
+    return compare_results(compared_runs(several(folders)), metric=metric, margin=margin, allow=allow)
 
 
 def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()) -> GateResult:
@@ -332,9 +334,10 @@ def reproduce(
         PrerequisiteError: there is no result.
         ConfigError: its configuration is not one of this version.
     """
+    from eval_factory.report.result_folders import one_run
     from eval_factory.workflows.reproduce import reproduce as look
 
-    return look(Path(folder), None if output_dir is None else Path(output_dir), env=_env(env))
+    return look(one_run(folder, "reproduce"), None if output_dir is None else Path(output_dir), env=_env(env))
 
 
 def run_again(
@@ -345,9 +348,10 @@ def run_again(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
+    from eval_factory.report.result_folders import one_run
     from eval_factory.workflows.reproduce import run_again as run
 
-    return run(Path(folder), Path(output_dir), env=_env(env), screen=screen or io.StringIO())
+    return run(one_run(folder, "reproduce"), Path(output_dir), env=_env(env), screen=screen or io.StringIO())
 
 
 def export_pages(
@@ -362,9 +366,10 @@ def export_pages(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
+    from eval_factory.report.result_folders import run_folders
     from eval_factory.workflows.view import export
 
-    return export([Path(one) for one in several(folders)], Path(target), env=_env(env), screen=screen or io.StringIO())
+    return export(run_folders(several(folders)), Path(target), env=_env(env), screen=screen or io.StringIO())
 
 
 def served_pages(
@@ -382,9 +387,10 @@ def served_pages(
     Raises:
         EvalFactoryError: when the context is entered; with the exit code of what went wrong.
     """
+    from eval_factory.report.result_folders import run_folders
     from eval_factory.workflows.view import served
 
-    return served([Path(one) for one in several(folders)], port=port, env=_env(env), screen=screen or io.StringIO())
+    return served(run_folders(several(folders)), port=port, env=_env(env), screen=screen or io.StringIO())
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -13,10 +13,9 @@ from eval_factory.analysis.gate_policy import EVERY_VALUE, BenchmarkPolicy, Dire
 from eval_factory.analysis.group_difference import difference_in_group
 from eval_factory.analysis.paired import PairedDifference, non_inferiority
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.own_files import refuse_foreign
 from eval_factory.core.results import Score
-from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_folders import run_folders
 
 Outcome = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: Mapping[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 1}
@@ -125,26 +124,16 @@ def _not_covered(new: Mapping[str, StoredResult], named: Collection[str], locked
 def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
     found: dict[str, StoredResult] = {}
     for folder in folders:
-        for path in _results_in(folder):
+        for path in run_folders([folder]):
             stored = load_result(path)
             task = stored.result.task
             if task in found and found[task].folder.resolve() != stored.folder.resolve():
-                raise ConfigError(f"two {side}s are of {task}: {found[task].folder} and {stored.folder}; give one")
+                raise ConfigError(
+                    f"two {side}s are of {task}: {found[task].folder} and {stored.folder}; give one"
+                    " (of a suite: the folder of one target)"
+                )
             found[task] = stored
     return found
-
-
-def _results_in(folder: Path) -> list[Path]:
-    """The folder itself, or the output folders in it (of a suite: a folder for each evaluation).
-
-    An output folder without a result holds at most results that were moved aside: of another configuration.
-    """
-    rundir = RunDir(folder)
-    if rundir.evaluation_config.exists() or rundir.marker.exists():
-        return [folder]
-    inner = sorted(path.parent for path in folder.glob("*/evaluation_config.yaml"))
-    refuse_foreign(folder, [RunDir(one).evaluation_config for one in inner])
-    return inner or [folder]
 
 
 def _benchmark(policy: BenchmarkPolicy, new: StoredResult | None, old: StoredResult | None) -> BenchmarkOutcome:

@@ -36,9 +36,11 @@ def export(folder: Path, out: Path, count: int, raters: int, seed: int, kind: st
     The sample is stratified by score and group. Model, judges, scores and ids are hidden; what the codes stand for is
     kept in DIR/annotations.
     """
+    from eval_factory.report.result_folders import one_run
     from eval_factory.workflows.annotate import SheetOptions, export_sheets  # imported here: `ls` is to be quick
 
     options = SheetOptions(out, count, raters, seed, kind, with_reference=not no_reference)
+    folder = one_run(folder, "annotate export")
     made = export_sheets(folder, options)
     asked = sum(len(one.questions) for one in made.sample.answers)
     lines = [
@@ -65,9 +67,10 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     again replaces what was imported of it. The files of the result are written anew, and `verify` finds them intact.
     """
     from eval_factory.report.clinician_lines import clinician_lines
+    from eval_factory.report.result_folders import one_run
     from eval_factory.workflows.annotate import import_sheets
 
-    made = import_sheets(folder, sheets)
+    made = import_sheets(one_run(folder, "annotate import"), sheets)
     lines = [f"{made.ratings} ratings imported; {made.empty} rows were left empty" if made.empty
              else f"{made.ratings} ratings imported"]  # fmt: skip
     lines += [f"  {line}" for line in clinician_lines(made.clinicians)]
@@ -90,6 +93,10 @@ def plan(folder: Path, half_width: float | None) -> None:
     It depends on how closely the judges follow the people: a line for each correlation, and for the one that was
     measured where ratings were imported.
     """
+    from eval_factory.report.result_folders import run_folders
     from eval_factory.workflows.annotation_plan import plan_of
 
-    click.echo(own_lines("\n".join(plan_of(folder, half_width).lines())))
+    runs = run_folders([folder])
+    for run in runs:
+        head = [f"{run}:"] if len(runs) > 1 else []
+        click.echo(own_lines("\n".join([*head, *plan_of(run, half_width).lines()])))

@@ -12,6 +12,7 @@ from eval_factory.cli.paths import HomePath
 from eval_factory.report.exports import every_eval_ever, hub_results, mlflow_runs
 from eval_factory.report.exports.every_eval_ever_schema import RELATIONSHIPS
 from eval_factory.report.reader import load_result
+from eval_factory.report.result_folders import one_run, run_folders
 
 _FOLDER = HomePath()
 
@@ -32,7 +33,7 @@ def export() -> None:
 def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship: str, developer: str | None) -> None:
     """Records of Every Eval Ever 0.3.0: the scores, and the instances where the benchmark's data are public."""
     publisher = every_eval_ever.Publisher(organization, relationship, developer)
-    results = [load_result(folder) for folder in folders]
+    results = [load_result(folder) for folder in run_folders(folders)]
     for stored in results:
         for path in every_eval_ever.write_records(stored, output, publisher, now=time.time()):
             click.echo(str(path))
@@ -45,7 +46,7 @@ def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship
 @click.option("--allow_not_reportable", is_flag=True, help="Export a score that may not be reported; its notes say it.")
 def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bool) -> None:
     """The main score as an entry of .eval_results/ in a model repository of the Hugging Face Hub."""
-    stored = load_result(folder)
+    stored = load_result(one_run(folder, "export hf"))
     text = hub_results.entry(stored, task_id=task_id, allow_not_reportable=allow_not_reportable)
     if output is None:
         sys.stdout.write(text)
@@ -60,7 +61,7 @@ def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bo
 @click.option("--with_texts", is_flag=True, help="Send answers too where the benchmark's data are not public.")
 def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_texts: bool) -> None:
     """A run of an MLflow server for each result; the same result twice is one run."""
-    runs = [mlflow_runs.run_of(load_result(folder), with_texts=with_texts) for folder in folders]
+    runs = [mlflow_runs.run_of(load_result(folder), with_texts=with_texts) for folder in run_folders(folders)]
     client = mlflow_runs.connect(tracking_uri)
     for run in runs:
         logged = mlflow_runs.log_run(run, client, experiment)
