@@ -16,8 +16,9 @@ from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.cost_line import cost_line
 from eval_factory.report.jury_lines import ratings_line
 from eval_factory.report.markdown_text import code, prose, table
+from eval_factory.report.page.plain_words import counted
+from eval_factory.report.papers import number
 from eval_factory.report.rubric_lines import markdown_lines
-from eval_factory.report.run_facts import counted, number
 from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5

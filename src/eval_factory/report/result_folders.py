@@ -1,4 +1,4 @@
-"""Which runs a folder stands for: itself, or those of a suite (a leaderboard is one), or of one of a suite's targets."""
+"""Which runs a folder stands for: itself, those of a suite (a leaderboard is one), or those of a suite's target."""
 
 from __future__ import annotations
 
@@ -56,12 +56,14 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
     """
     given = [Path(folder) for folder in folders]
     runs = run_folders(given)
-    several = next((folder for folder in given if is_suite(folder)), None)
+    several = any(run not in given for run in runs)
     names = list(dict.fromkeys(run.name for run in runs))
-    if several is not None and len(names) > 1:
+    if several and len(names) > 1:
+        one = " ".join(str(run) for run in runs if run.name == names[0])
+        table = "; ".join(f"{SuiteDir(folder).results_md} has those of each" for folder in given if is_suite(folder))
         raise ConfigError(
             f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:MAX_NAMED])});"
-            f" {SuiteDir(several).results_md} has the comparisons of each; for one of them: {several}/*/{names[0]}"
+            f" {f'{table}; ' if table else ''}for {names[0]} alone: eval-factory {command} {one}"
         )
     return runs
 

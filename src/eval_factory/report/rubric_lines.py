@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import Validity
 from eval_factory.core.rubric_results import RubricReport, RubricVotes
-from eval_factory.report.bibliography import Citations
 from eval_factory.report.markdown_text import code, table
 
 MAJORITY = "majority"
@@ -62,44 +59,6 @@ def _row(name: str, votes: RubricVotes) -> list[str]:
 
 def _decimals(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
-
-
-def rests_on(validity: Validity, found: RubricReport, cite: Citations) -> Iterator[str]:
-    """What a rubric's score is made of: criteria, judges, and how they become a number."""
-    judges = len(validity.judges)
-    answers = validity.instances.requested - validity.instances.failed
-    each = f", {found.criteria.asked / answers:.1f} for an answer in the mean" if answers > 0 else ""
-    yield (
-        f"The answers were judged criterion by criterion ({of_criteria(found.criteria.asked)}{each}), each criterion by"
-        f" {'one language model' if judges == 1 else f'{judges} language models, of which the majority counts'}."
-    )
-    yield (
-        "The score of an answer is the points of the criteria that it meets, divided by the sum of the positive points;"
-        f" the benchmark's is the mean, clipped to 0 to 1 {cite('healthbench')}."
-    )
-    yield from undecided(found)
-
-
-def undecided(found: RubricReport) -> Iterator[str]:
-    votes = found.criteria
-    if votes.unjudged:
-        yield f"No judge decided {votes.unjudged:,} of {of_criteria(votes.asked)}; their answers have no score."
-    if votes.tied:
-        yield f"As many judges said met as not met of {of_criteria(votes.tied)}, which count half."
-
-
-def agreement_sentences(found: RubricReport, cite: Citations) -> Iterator[str]:
-    """How far the judges agree about criteria; nothing of a single one."""
-    if found.krippendorff_alpha is not None:
-        yield (
-            "The agreement of the judges about criteria, by Krippendorff's alpha"
-            f" {cite('krippendorff')}, is {found.krippendorff_alpha:.3f}."
-        )
-    if found.unanimous is not None:
-        yield f"All judges say the same of {100 * found.unanimous:.1f} % of the criteria that several decided."
-    for pair, one in found.agreement.items():
-        kappa = "" if one.kappa is None else f", Cohen's kappa {one.kappa:.3f}"
-        yield f"{one_line(pair)} say the same of {100 * one.agreement:.1f} % of {of_criteria(one.criteria)}{kappa}."
 
 
 def of_criteria(count: int) -> str:

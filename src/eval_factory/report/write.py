@@ -13,9 +13,9 @@ from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.report import documents
 from eval_factory.report.markdown_report import markdown_report
-from eval_factory.report.methods_text import methods_text
 from eval_factory.report.page.document import Shown, page
 from eval_factory.report.page.instance_data import InstancePacker
+from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import result_of
 
 

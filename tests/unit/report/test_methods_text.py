@@ -9,7 +9,7 @@ import pytest
 
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
 from eval_factory.core.results import TaskResult
-from eval_factory.report.methods_text import methods_text
+from eval_factory.report.papers import methods_text
 
 
 def test_it_is_paragraphs_with_references_at_the_end() -> None:

@@ -13,7 +13,10 @@ import pytest
 
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import TaskResult
-from eval_factory.report.model_card import NAMESPACE, UNKNOWN, model_card
+from eval_factory.report.papers import CHAI as NAMESPACE
+from eval_factory.report.papers import forms, model_card
+
+UNKNOWN = forms()["model_card"]["unknown"]
 
 KINDS = ["UsefulnessUsabilityEfficacy", "FairnessEquity", "SafetyReliability"]
 PARTS = [

@@ -9,18 +9,18 @@ import pytest
 
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import Instances, Score, TaskResult
-from eval_factory.report.bibliography import Citations
-from eval_factory.report.run_facts import RunFacts
-from eval_factory.report.tripod_answers import Answer, Run, answers
-from eval_factory.report.tripod_items import ITEMS
+from eval_factory.report.papers import Described, forms
 
 
-def answers_of(made: TaskResult, config: Any = CONFIG, target: Any = TARGET) -> dict[str, Answer]:
-    return answers(Run(RunFacts(made, config, target), Citations()))
+def answers_of(made: TaskResult, config: Any = CONFIG, target: Any = TARGET) -> dict[str, list[str]]:
+    """Item -> what is known, of the items that a run fills; sources are numbered over all of them."""
+    run = Described(made, config, target)
+    run.cite("tripod_llm")
+    return {name: run.said(one["known"]) for name, one in forms()["tripod_llm"].items() if "known" in one}
 
 
 def told(item: str, made: TaskResult, config: Any = CONFIG) -> str:
-    return " ".join(answers_of(made, config)[item].known)
+    return " ".join(answers_of(made, config)[item])
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_of_a_plain_run(item: str, truth: str) -> None:
 @pytest.mark.parametrize(
     ("item", "truth"),
     [
-        ("7b", "Krippendorff's alpha for ordinal ratings [3], is 0.614."), ("7d", "kind (judge/one; temperature = 0.0), 3 of 3"),
+        ("7b", "Krippendorff's alpha for ordinal ratings [4], is 0.614."), ("7d", "kind (judge/one; temperature = 0.0), 3 of 3"),
         ("7d", "5 of 6 judgements"), ("8a", "language models rated them"), ("8a", f"template: {'c' * 64}."),
         ("8b", "2 judges rated them (kind 3 of 3, strict 2 of 3). 5 of 6 judgements were given."), ("8b", "is 0.614."),
         ("8c", "kind is judge/one, asked with temperature = 0.0. Of the answers: strict is judge/two."),
@@ -81,9 +81,7 @@ def test_what_a_run_does_not_have_is_not_told() -> None:
     assert own.startswith("Its data were files of the authors. The output folder")
     custom = told("5d", replace(bare, task="custom.x"), {"params": {"extra": {"benchmark": "x"}}})
     assert custom.startswith("The SHA-256 of all prompts")
-    assert (
-        answers_of(bare, {}, {})["7c"].known[1] == "Answers were asked for by the API of an OpenAI-compatible endpoint."
-    )
+    assert answers_of(bare, {}, {})["7c"][1] == "Answers were asked for by the API of an OpenAI-compatible endpoint."
 
 
 def test_groups_trials_and_the_commit() -> None:
@@ -109,22 +107,26 @@ def test_groups_trials_and_the_commit() -> None:
     assert "asked 3 times." in told("6c", replace(grouped, scores={"exact_match": once}))
 
 
-def test_each_says_what_it_does_not_know_and_is_an_item() -> None:
-    found = answers_of(plain())
-    assert set(found) < set(ITEMS)
-    assert all(answer.unknown for answer in found.values())
+LETTERS = {3: "ab", 5: "abcde", 6: "abcde", 7: "abcde", 8: "abc", 9: "ab", 14: "abcdef", 16: "abcd", 19: "abcdefg"}
+
+
+def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_does_not_know() -> None:
+    items = forms()["tripod_llm"]
+    assert list(items) == [f"{number}{letter}" for number in range(1, 20) for letter in LETTERS.get(number, [""])]
+    assert len({one["topic"] for one in items.values()}) == len(items)
+    assert all(one["unknown"] for one in items.values() if "known" in one)
 
 
 @pytest.mark.parametrize("config", [{}, CONFIG])
 def test_hostile_values_are_one_printable_line(config: dict[str, Any]) -> None:
-    for answer in answers_of(hostile(), config, {}).values():
-        assert all(sentence.isprintable() for sentence in answer.known)
+    for known in answers_of(hostile(), config, {}).values():
+        assert all(sentence.isprintable() for sentence in known)
 
 
 @pytest.mark.parametrize(
     ("item", "truth"),
     [
-        ("7b", "by Krippendorff's alpha [3], is 0.064."), ("7d", "criterion by criterion (12 criteria, 4.0 for"),
+        ("7b", "by Krippendorff's alpha [4], is 0.064."), ("7d", "criterion by criterion (12 criteria, 4.0 for"),
         ("7d", "2 language models, of which the majority counts"),
         ("8b", "2 judges judged them criterion by criterion (kind 12 of 12, strict 9 of 12)."),
     ],

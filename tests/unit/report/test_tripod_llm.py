@@ -10,8 +10,7 @@ import pytest
 
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
 from eval_factory.core.results import TaskResult
-from eval_factory.report.tripod_items import ITEMS
-from eval_factory.report.tripod_llm import tripod_llm
+from eval_factory.report.papers import forms, tripod_llm
 from unit.report.test_markdown_text import MARKDOWN
 
 NAMED = [
@@ -44,7 +43,7 @@ def test_every_item_is_there_once(made: Callable[[], TaskResult]) -> None:
     filled, left = text.split("## Left for the authors")
     of_headings = re.findall(r"^### (\d+[a-g]?) ", filled, re.MULTILINE)
     of_rows = re.findall(r"^\| (\d+[a-g]?) \|", left, re.MULTILINE)
-    assert Counter([*of_headings, *of_rows]) == Counter(list(ITEMS))
+    assert Counter([*of_headings, *of_rows]) == Counter(list(forms()["tripod_llm"]))
     assert len(of_headings) == text.count("*Not known to eval-factory: ") == 22
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval_factory.report import documents
-from eval_factory.report.methods_text import methods_text
 from eval_factory.report.page.document import Shown, page
 from eval_factory.report.page.instance_data import InstancePacker
 from eval_factory.report.page.rubric_data import tags_of_groups
+from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult
 
 

@@ -11,24 +11,35 @@ import pytest
 from described_runs import CONFIG, TARGET, of_a_jury, of_a_rubric, plain
 from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.results import Instances, Score, TaskResult
-from eval_factory.report import method_sentences as say
-from eval_factory.report.bibliography import Citations
-from eval_factory.report.run_facts import RunFacts
+from eval_factory.report.papers import Citations, Described, forms
 
 
 def text(sentences: Iterable[str]) -> str:
     return " ".join(sentences)
 
 
-def facts(result: TaskResult | None = None, config: Any = CONFIG, target: Any = TARGET) -> RunFacts:
-    return RunFacts(result or plain(), config, target)
+def facts(result: TaskResult | None = None, config: Any = CONFIG, target: Any = TARGET) -> Described:
+    return Described(result or plain(), config, target)
+
+
+class _Sentences:
+    """`say.benchmark(run)`: the sentences of that name."""
+
+    def __getattr__(self, name: str) -> Callable[..., list[str]]:
+        def said(run: Described, cite: Citations | None = None) -> list[str]:
+            return replace(run, cite=cite or Citations()).said(forms()["sentences"][name])
+
+        return said
+
+
+say = _Sentences()
 
 
 def extra(**values: Any) -> dict[str, Any]:
     return {"params": {"extra": values}}
 
 
-def with_provenance(**changes: Any) -> RunFacts:
+def with_provenance(**changes: Any) -> Described:
     made = plain()
     return facts(replace(made, provenance=replace(made.provenance, **changes)))
 
@@ -37,7 +48,7 @@ def with_validity(made: TaskResult, **changes: Any) -> TaskResult:
     return replace(made, validity=replace(made.validity, **changes))
 
 
-def with_stats(**changes: Any) -> RunFacts:
+def with_stats(**changes: Any) -> Described:
     made = plain()
     score = made.scores["exact_match"]
     return facts(replace(made, scores={"exact_match": replace(score, stats=replace(score.stats, **changes))}))
@@ -74,7 +85,7 @@ def test_hashes_and_revisions_that_are_not_known_are_not_named() -> None:
         say.data_source(with_provenance(dataset_revisions={"a": "2", "b": "1"}, dataset_files={"a": "x", "b": "y"}))
     )
     assert "at revisions 1 and 2. The result records the SHA-256 of 2 data files." in many
-    assert next(say.data_source(facts(plain(task="helm:x"), {}))).startswith("They were read")
+    assert say.data_source(facts(plain(task="helm:x"), {}))[0].startswith("They were read")
 
 
 def test_how_many_instances_and_how_they_were_drawn() -> None:
@@ -104,7 +115,7 @@ def test_the_model_and_what_it_calls_itself() -> None:
     model = plain().provenance.endpoints["model"]
     other = with_provenance(endpoints={"model": replace(model, other_model=7)})
     assert "7 answers of these state another model" in text(say.model(other))
-    bare = RunFacts(with_provenance(endpoints={}, started_at=None).result, {}, {})
+    bare = Described(with_provenance(endpoints={}, started_at=None).result, {}, {})
     assert text(say.model(bare)) == "The evaluated model was org/model, asked through an OpenAI-compatible endpoint."
     assert list(say.dates(bare)) == []
     demo = text(say.model(with_provenance(target="demo baseline")))
@@ -271,7 +282,7 @@ def test_software() -> None:
 
 
 @pytest.mark.parametrize("of", [say.software, say.missing, say.prompts])
-def test_nothing_that_was_asked_or_answered_is_told(of: Callable[[RunFacts], Iterable[str]]) -> None:
+def test_nothing_that_was_asked_or_answered_is_told(of: Callable[[Described], Iterable[str]]) -> None:
     told = text(of(facts()))
     assert "What is q" not in told
     assert "answer to" not in told
@@ -285,3 +296,37 @@ def test_a_rubric() -> None:
     assert " The judges: kind (judge/one; temperature = 0.0), 12 of 12 criteria; strict (judge/two), 9 of 12 cr" in told
     assert told.endswith("kind/strict say the same of 66.7 % of 9 criteria, Cohen's kappa 0.400.")
     assert "rated" not in told
+
+
+def test_a_source_keeps_its_number_and_each_form_of_interval_has_one() -> None:
+    cite = Citations()
+    assert (cite("wilson"), cite("efron", "wilson")) == ("[1]", "[2, 1]")
+    assert [one[:12] for one in cite.listed()] == ["E. B. Wilson", "B. Efron, Be"]
+    with pytest.raises(KeyError):
+        cite("nobody")
+    assert {name for one in forms()["intervals"].values() for name in one["sources"]} <= set(forms()["sources"])
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("api.example.org:8443", " at api.example.org:8443"), ("127.0.0.1:80", ""), ("[::1]:9", ""), ("", "")]
+)  # fmt: skip
+def test_the_machine_of_the_run_is_no_host_to_name(host: str, shown: str) -> None:
+    model = replace(plain().provenance.endpoints["model"], host=host)
+    assert say.model(with_provenance(endpoints={"model": model}))[0].endswith(f"chat endpoint{shown}.")
+
+
+def test_what_a_rubric_rests_on_and_what_was_not_decided() -> None:
+    made = of_a_rubric()
+    rubric = made.validity.rubric
+    assert rubric is not None
+    votes = replace(rubric.criteria, asked=12, unjudged=1, tied=2)
+    told = say.rubric(facts(with_validity(made, rubric=replace(rubric, criteria=votes))))
+    assert told[1].endswith("the benchmark's is the mean, clipped to 0 to 1 [1].")
+    assert told[2:] == [
+        "No judge decided 1 of 12 criteria; their answers have no score.",
+        "As many judges said met as not met of 2 criteria, which count half.",
+    ]
+    assert (
+        say.rubric(facts(with_validity(made, rubric=replace(rubric, criteria=replace(votes, unjudged=0, tied=0)))))[2:]
+        == []
+    )
