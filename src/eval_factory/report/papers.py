@@ -78,7 +78,7 @@ class Described:
     def said(self, template: str) -> list[str]:
         """The sentences of a template: its lines, without empty ones."""
         values = {**_facts(self.result, self.config, self.target), "cite": self.cite, "say": self.say}
-        return [line.strip() for line in _template(template).render(values).splitlines() if line.strip()]
+        return rendered(template, values)
 
     def say(self, name: str) -> str:
         """The sentences of that name, a line each."""
@@ -102,6 +102,11 @@ def _environment() -> Environment:
         "criteria": of_criteria,
     }
     return environment
+
+
+def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
+    """The lines of a template, without empty ones."""
+    return [line.strip() for line in _template(template).render(values).splitlines() if line.strip()]
 
 
 @lru_cache(maxsize=256)
@@ -215,7 +220,7 @@ def _score(score: Score) -> str:
 
 
 Said = Callable[[str], list[str]]
-"""A template -> its sentences; of several runs, with what holds for some of them alone."""
+"""A template -> its sentences; of several runs, those that hold for some with the names of these."""
 
 
 def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
@@ -225,10 +230,9 @@ def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[
 
 
 def methods_of(said: Said, cite: Citations, more: Iterable[str] = ()) -> str:
-    """`more`: further paragraphs."""
-    sentences = forms()["sentences"]
-    paragraphs = [[one for name in names for one in said(sentences[name])] for names in forms()["methods"]]
-    told = [*filter(None, map(" ".join, paragraphs)), *more]
+    """`more`: further paragraphs; looked at last, so that sources are numbered as they are read."""
+    paragraphs = [said("\n".join(f"{{{{ say('{name}') }}}}" for name in names)) for names in forms()["methods"]]
+    told = [*filter(None, map(" ".join, paragraphs)), *filter(None, more)]
     references = [f"[{place}] {source}" for place, source in enumerate(cite.listed(), 1)]
     return "\n\n".join([*told, "\n".join(["References", *references])]) + "\n"
 
@@ -237,19 +241,20 @@ def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
     """Markdown: each item that the run can fill, with what is not known of it; then the items left for the authors."""
     cite, record = Citations("(ref. {})"), result.provenance
     of = f"Of the run {code(record.run_identity)}: {code(result.task)}, {code(record.target)}."
-    return tripod_of(Described(result, config, target, cite).said, cite, of)
+    said = Described(result, config, target, cite).said
+    return tripod_of(said, said, cite, of)
 
 
-def tripod_of(said: Said, cite: Citations, of: str, more: Mapping[str, Sequence[str]] | None = None) -> str:
-    """`of`: what was run. `more`: item -> further sentences, of a comparison."""
+def tripod_of(said: Said, each: Said, cite: Citations, of: str, more: Said = lambda _: []) -> str:
+    """`each`: as `said`, run by run. `of`: what was run. `more`: item -> further sentences, of a comparison."""
     source, lines, left = cite("tripod_llm"), [], []
-    for number_, item in forms()["tripod_llm"].items():
+    for place, item in forms()["tripod_llm"].items():
         if "known" not in item:
-            left.append([number_, item["topic"]])
+            left.append([place, item["topic"]])
             continue
         other = f" ({item['other']})" if "other" in item else ""
-        known = [prose(one) for one in (*said(item["known"]), *(more or {}).get(number_, ()))]
-        lines += [f"### {number_}{other} {item['topic']}", ""]
+        known = [prose(one) for one in (*(each if item.get("is_list") else said)(item["known"]), *more(place))]
+        lines += [f"### {place}{other} {item['topic']}", ""]
         if item.get("is_list"):
             lines += [*(f"- {one}" for one in known), ""]
         elif known:
@@ -271,7 +276,7 @@ def tripod_of(said: Said, cite: Citations, of: str, more: Mapping[str, Sequence[
         "",
         "## References",
         "",
-        *(f"{place}. {prose(one)}" for place, one in enumerate(cite.listed(), 1)),
+        *(f"{number_of}. {prose(one)}" for number_of, one in enumerate(cite.listed(), 1)),
         "",
     ])  # fmt: skip
 

@@ -56,7 +56,7 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
     """
     given = [Path(folder) for folder in folders]
     runs = run_folders(given)
-    several = any(run not in given for run in runs)
+    several = any(is_suite(folder) or is_suite(folder.parent) for folder in given)
     names = list(dict.fromkeys(run.name for run in runs))
     if several and len(names) > 1:
         one = " ".join(str(run) for run in runs if run.name == names[0])

@@ -1,0 +1,246 @@
+"""What is written for papers of one run, of a suite, or of runs beside each other: `report --for`.
+
+Of several runs, what holds for all is said once; what holds for some, once with their names. Tables have an interval
+with each score, and the ranks that a model may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_factory.analysis import suite_words as words
+from eval_factory.analysis.suite_records import FinishedCell, SuiteResults
+from eval_factory.analysis.suite_results import suite_results
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.report.markdown_text import code, prose, table
+from eval_factory.report.page.plain_words import counted
+from eval_factory.report.papers import (
+    Citations,
+    Described,
+    forms,
+    listed,
+    methods_of,
+    methods_text,
+    model_card,
+    rendered,
+    tripod_llm,
+    tripod_of,
+)
+from eval_factory.report.reader import load_result
+from eval_factory.report.result_folders import is_suite, one_run, run_folders
+
+OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
+TABLES = ("markdown", "latex")
+PURPOSES = (*OF_ONE_RUN, *TABLES)
+NOTE = (
+    "Scores with their 95 % intervals. Rank: the best and the worst that the paired comparisons leave open, all of one"
+    " benchmark together with 95 % confidence."
+)
+PAIRS = (
+    "Differences are b - a, on the instances that both have a value of; p is corrected for the number of pairs (Holm)."
+)
+_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+            ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}  # fmt: skip
+_SPECIAL["["] = "{[}"  # behind the end of a row it would begin an option
+_SPECIAL |= {character: f"\\{character}" for character in "&%$#_{}"}
+
+
+def written_for(purpose: str, folders: Sequence[Path]) -> str:
+    """The text, which ends with a line break.
+
+    Args:
+        purpose: one of `PURPOSES`.
+        folders: of runs, suites, or targets of suites.
+
+    Raises:
+        ConfigError: it is about one run, and there are several.
+        PrerequisiteError: a folder holds no result.
+    """
+    runs = run_folders(folders)
+    if purpose == "model-card" and len(runs) > 1:
+        if len(folders) == 1:
+            one_run(folders[0], f"report --for {purpose}")
+        raise ConfigError(f"report: --for {purpose} is about one run: give one output folder")
+    if purpose in OF_ONE_RUN and len(runs) == 1:
+        stored = load_result(runs[0])
+        return OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
+    results = suite_results(_cells(folders, runs))
+    if purpose in TABLES:
+        return (_markdown if purpose == "markdown" else _latex)(results)
+    cite = Citations() if purpose == "methods" else Citations("(ref. {})")
+    several = _Several(results, cite, _described(results, cite))
+    if purpose == "methods":
+        parts = (lambda: several.of_comparison("methods"), several.missing)
+        return methods_of(several.said, cite, (" ".join(part()) for part in parts))
+    models, benchmarks = counted(len(results.targets), "model"), counted(len(results.evaluations), "benchmark")
+    named = f"{', '.join(map(code, results.targets))} on {', '.join(map(code, results.evaluations))}"
+    return tripod_of(several.said, several.each, cite, f"Of {models} on {benchmarks}: {named}.", several.of_item)
+
+
+def _described(results: SuiteResults, cite: Citations) -> dict[tuple[str, str], Described]:
+    found = {}
+    for cell in results.cells:
+        if cell.task is not None:  # it has a result
+            stored = load_result(cell.folder)
+            found[cell.target, cell.evaluation] = Described(stored.result, stored.config, stored.target, cite)
+    return found
+
+
+def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
+    """Of a suite, what its table names, also where there is no result; of runs, each with the names that tell it."""
+    if len(folders) == 1 and is_suite(folders[0]) and SuiteDir(folders[0]).results_yaml.exists():
+        suite = SuiteDir(folders[0])
+        for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
+            target, evaluation = str(cell["target"]), str(cell["evaluation"])
+            folder = next((run for run in runs if (run.parent.name, run.name) == (target, evaluation)), None)
+            status = cell["status"] if folder is None else load_result(folder).result.status
+            yield FinishedCell(target, evaluation, status, folder or suite.root, cell.get("reason"))
+        return
+    stored = [load_result(run) for run in runs]
+    names = [(one.result.provenance.target, one.result.task) for one in stored]
+    for run, one, (target, task) in zip(runs, stored, names, strict=True):
+        told = target if names.count((target, task)) == 1 else f"{target} ({run})"
+        yield FinishedCell(one_line(told), one_line(task), one.result.status, run)
+
+
+@dataclass(frozen=True)
+class _Several:
+    """Runs that are told of together."""
+
+    results: SuiteResults
+    cite: Citations
+    runs: Mapping[tuple[str, str], Described]
+    """(target, evaluation) -> a run that has a result."""
+
+    def said(self, template: str) -> list[str]:
+        """The sentences of a template, each once: first those of all runs, then others behind the names of theirs."""
+        of: dict[str, list[tuple[str, str]]] = {}
+        for name, run in self.runs.items():
+            for sentence in dict.fromkeys(run.said(template)):
+                of.setdefault(sentence, []).append(name)
+        by_names: dict[str, list[str]] = {"": []}
+        for sentence, names in of.items():
+            by_names.setdefault(self._named(names), []).append(sentence)
+        return by_names.pop("") + [f"{names}: {' '.join(sentences)}" for names, sentences in by_names.items()]
+
+    def each(self, template: str) -> list[str]:
+        """The sentences of each run behind its name: two runs with one value are two measurements."""
+        runs = self.runs.items()
+        return [f"Of {target} on {evaluation}: {' '.join(run.said(template))}" for (target, evaluation), run in runs]
+
+    def _named(self, of: Sequence[tuple[str, str]]) -> str:
+        """The names of runs: none of all, of whole benchmarks or models those, else each."""
+        if len(of) == len(self.runs):
+            return ""
+        for place, word in ((1, "On"), (0, "Of")):
+            names = list(dict.fromkeys(one[place] for one in of))
+            if len(of) == sum(one[place] in names for one in self.runs):
+                return f"{word} {listed(names)}"
+        return f"Of {listed([f'{target} on {evaluation}' for target, evaluation in of])}"
+
+    def of_item(self, item: str) -> list[str]:
+        """What the models beside each other add to an item of TRIPOD-LLM."""
+        if item == "5e":
+            return self.missing()
+        return self.of_comparison({"7e": "methods", "17": "results"}[item]) if item in ("7e", "17") else []
+
+    def missing(self) -> list[str]:
+        return [f"There is no score of {one.cell.target} on {one.cell.evaluation}: {one_line(one.reason)}."
+                for one in self.results.missing]  # fmt: skip
+
+    def of_comparison(self, name: str) -> list[str]:
+        """What is written of the models beside each other; nothing of one model."""
+        if len(self.results.targets) < 2:
+            return []
+        pairs = [row for one in self.results.benchmarks for row in words.pair_rows(one)]
+        methods = [
+            one.comparison.paired.method
+            for benchmark in self.results.benchmarks for one in benchmark.pairs if one.comparison is not None
+        ]  # fmt: skip
+        values = {
+            "compared": [row for row in pairs if not row.reasons],
+            "refused": [row for row in pairs if row.reasons],
+            "methods": list(dict.fromkeys(map(one_line, methods))),
+            "ranks": [
+                (one.evaluation, ranked.model.label, words.rank(ranked.best, ranked.worst))
+                for one in self.results.benchmarks for ranked in one.ranks
+            ],
+            "cite": self.cite,
+        }  # fmt: skip
+        return rendered(forms()["comparison"][name], values)
+
+
+@dataclass(frozen=True)
+class _Table:
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numbers: int
+    """How many of the last columns stand to the right."""
+    note: str
+
+
+def _tables(results: SuiteResults) -> Iterator[_Table]:
+    ranks = {(one.evaluation, ranked.model.label): words.rank(ranked.best, ranked.worst)
+             for one in results.benchmarks for ranked in one.ranks}  # fmt: skip
+    rows = []
+    for evaluation in results.evaluations:
+        for cell in (one for one in results.cells if one.evaluation == evaluation):
+            mark = "".join(f" ({mark})" for mark in words.marks(cell))
+            score = f"{words.value(cell)}{mark}"
+            rank = ranks.get((evaluation, cell.target), words.NOTHING)
+            interval = words.interval(cell) or words.NOTHING
+            rows.append(
+                (
+                    evaluation,
+                    cell.main_metric or words.NOTHING,
+                    cell.target,
+                    words.number(cell.n),
+                    score,
+                    interval,
+                    rank,
+                )
+            )
+    yield _Table("Scores", ("benchmark", "metric", "model", "n", "score", "95 % interval", "rank"), rows, 4, NOTE)
+    if len(results.evaluations) > 1 and any(one.win_rate is not None for one in results.win_rates):
+        means = [
+            (one.model, words.win_rate(one), words.rank(one.best_rank, one.worst_rank), str(one.columns))
+            for one in words.by_win_rate(results.win_rates)
+        ]
+        yield _Table("Win rates", ("model", "mean win rate", "rank", "benchmarks"), means, 3, words.WIN_RATES)
+    pairs = [row for one in results.benchmarks for row in words.pair_rows(one) if not row.reasons]
+    if pairs:
+        found = [(row.evaluation, row.a, row.b, row.n, row.difference, row.interval, row.p) for row in pairs]
+        yield _Table("Differences", ("benchmark", "a", "b", "n", "b - a", "95 % interval", "p"), found, 4, PAIRS)
+
+
+def _markdown(results: SuiteResults) -> str:
+    parts = []
+    for one in _tables(results):
+        rows = [[cell if cell == words.NOTHING else prose(cell) for cell in row] for row in one.rows]
+        parts.append("\n".join([f"## {one.title}", "", *table(list(one.head), rows, one.numbers), "", one.note]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _latex(results: SuiteResults) -> str:
+    """Tables that need no package."""
+    parts = []
+    for one in _tables(results):
+        columns = "l" * (len(one.head) - one.numbers) + "r" * one.numbers
+        body = [f"{' & '.join(map(_tex, row))} \\\\" for row in one.rows]
+        head = f"{' & '.join(map(_tex, one.head))} \\\\ \\hline"
+        parts.append("\n".join([
+            "\\begin{table}", "\\centering", f"\\caption{{{one.title}}}",
+            f"\\begin{{tabular}}{{{columns}}}", "\\hline", head, *body, "\\hline", "\\end{tabular}",
+            f"\\par\\smallskip {{\\footnotesize {_tex(one.note)}}}", "\\end{table}",
+        ]))  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def _tex(text: str) -> str:
+    return "".join(_SPECIAL.get(character, character) for character in one_line(text, 2000))

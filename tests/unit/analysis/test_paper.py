@@ -1,0 +1,124 @@
+"""What papers get: of one run, of a suite, of runs beside each other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from eval_factory.analysis.paper import OF_ONE_RUN, PURPOSES, TABLES, written_for
+from eval_factory.cli.main import cli
+from eval_factory.cli.report_command import PURPOSES as OF_THE_COMMAND
+from eval_factory.core.errors import ConfigError
+from stored_results import right_or_wrong
+from suite_folders import BETTER, SAME, scored, suite_folder
+
+SEVERAL = [name for name in PURPOSES if name != "model-card"]
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    values = {"small/qa": SAME, "large_1/qa": BETTER, "small/calc": SAME, "large_1/calc": SAME}
+    return suite_folder(tmp_path / "suite", values, {"large_1/law": "the endpoint is gone"})
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_it_goes_to_standard_output_or_to_a_file(purpose: str, tmp_path: Path) -> None:
+    folder = right_or_wrong(tmp_path / "a", "101")
+    page = (folder / "report.html").read_bytes()
+    text = written_for(purpose, [folder])
+    assert text.endswith("\n")
+    assert "What is q" not in text
+    assert "answer to q" not in text
+    done = CliRunner().invoke(cli, ["report", str(folder), "--for", purpose], catch_exceptions=False)
+    assert done.output == text
+    file = tmp_path / "out"
+    done = CliRunner().invoke(cli, ["report", str(folder), "--for", purpose, "-o", str(file)], catch_exceptions=False)
+    assert done.output == f"{file}\n"
+    assert file.read_text("utf-8") == text
+    assert (folder / "report.html").read_bytes() == page
+    assert OF_THE_COMMAND == PURPOSES
+
+
+def test_a_suites_methods_say_once_what_holds_for_all_and_whose_the_rest_is(suite: Path) -> None:
+    text = written_for("methods", [suite])
+    body, _, references = text.partition("\n\nReferences\n")
+    assert body.count("The main metric was exact_match") == 1
+    assert "The models were compared" not in body
+    assert "On each benchmark the models were compared in pairs" in body
+    assert "There is no score of large_1 on law: the endpoint is gone." in body
+    cited = [int(one) for found in re.findall(r"\[(\d+(?:, \d+)*)\]", body) for one in found.split(", ")]
+    assert list(dict.fromkeys(cited)) == list(range(1, len(references.splitlines()) + 1))
+
+
+def test_what_holds_for_some_runs_is_behind_their_names(tmp_path: Path) -> None:
+    values = {"a/qa": SAME, "b/qa": SAME, "a/calc": SAME + "1", "b/calc": SAME + "1"}
+    text = written_for("methods", [suite_folder(tmp_path / "s", values)])
+    assert "On qa: 20 of 20 requested instances have a score" in text
+    assert "On calc: 21 of 21 requested instances have a score" in text
+
+
+def test_a_suites_checklist_has_each_runs_scores_and_the_comparisons(suite: Path) -> None:
+    text = written_for("tripod-llm", [suite])
+    assert text.startswith(
+        "# TRIPOD-LLM checklist\n\nOf 2 models on 3 benchmarks: `small`, `large_1` on `qa`, `calc`, `law`."
+    )
+    performance = text.partition("### 17")[2].partition("## Left")[0]
+    assert "- Of small on qa: exact_match = 0.5000" in performance
+    assert "- Of large_1 on qa: exact_match = 1.0000" in performance
+    assert "- On qa, large_1 minus small = +50.0 (95 % interval" in performance
+    assert "large_1 is better." in performance
+    assert "- On qa, large_1 has rank 1." in performance
+    assert "- On calc, small has rank 1 to 2." in performance
+    assert "There is no score of large_1 on law" in text.partition("### 5e")[2].partition("###")[0]
+    assert "compared in pairs" in text.partition("### 7e")[2].partition("###")[0]
+
+
+def test_tables_have_intervals_and_ranks(suite: Path) -> None:
+    scores, rates, differences = written_for("markdown", [suite]).split("\n\n## ")
+    assert "| qa | exact_match | large_1 | 20 | 100.0 % | 80.0 % to 100.0 % | 1 |" in scores
+    assert "| qa | exact_match | small | 20 | 50.0 % | 30.0 % to 70.0 % | 2 |" in scores
+    assert "| calc | exact_match | small | 20 | 50.0 % | 30.0 % to 70.0 % | 1 to 2 |" in scores
+    assert "| law | - | large_1 | - | failed | - | - |" in scores
+    assert "| large_1 | 0.750 | 1 to 2 | 2 |" in rates
+    assert "| qa | small | large_1 | 20 | +50.0 |" in differences
+
+
+def test_latex_tables_are_whole_and_names_stay_text(suite: Path) -> None:
+    text = written_for("latex", [suite])
+    assert text.count("\\begin{table}") == text.count("\\end{table}") == text.count("\\end{tabular}") == 3
+    assert "qa & exact\\_match & large\\_1 & 20 & 100.0 \\% & 80.0 \\% to 100.0 \\% & 1 \\\\" in text
+    assert not re.search(r"(?<!\\)[_%#$]", text)
+
+
+def test_a_score_that_may_not_be_reported_is_marked(tmp_path: Path) -> None:
+    suite = suite_folder(tmp_path / "s", {"a/qa": SAME, "b/qa": SAME})
+    scored(suite / "a" / "qa", SAME, reportable=False)
+    assert "50.0 % (not reportable) |" in written_for("markdown", [suite])
+
+
+@pytest.mark.parametrize("purpose", SEVERAL)
+def test_runs_beside_each_other_are_told_of_as_a_suite_is(purpose: str, tmp_path: Path) -> None:
+    folders = [scored(tmp_path / name, value) for name, value in (("a", SAME), ("b", BETTER))]
+    text = written_for(purpose, folders)
+    assert "+50.0" in text or "compared in pairs" in text
+    if purpose != "methods":  # which names nobody where the two are alike
+        shown = str(folders[0]).replace("_", "\\_" if purpose == "latex" else "_")
+        assert shown in text, "of one model, the folders tell them apart"
+
+
+def test_a_card_is_about_one_run(suite: Path, tmp_path: Path) -> None:
+    folders = [right_or_wrong(tmp_path / name, "101") for name in "ab"]
+    with pytest.raises(ConfigError, match="report: --for model-card is about one run: give one output folder"):
+        written_for("model-card", folders)
+    with pytest.raises(ConfigError, match=r"report --for model-card: is about one run, and .* has 4: give one of"):
+        written_for("model-card", [suite])
+    one = suite_folder(tmp_path / "one", {"a/qa": SAME})
+    assert written_for("model-card", [one]) == written_for("model-card", [one / "a" / "qa"])
+
+
+def test_another_purpose_is_refused(tmp_path: Path) -> None:
+    assert set(PURPOSES) == {*OF_ONE_RUN, *TABLES}
+    assert CliRunner().invoke(cli, ["report", str(tmp_path), "--for", "poster"]).exit_code == 2
