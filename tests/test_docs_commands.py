@@ -14,7 +14,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
-from eval_factory.config.foreign_configs.translation import translated
+from eval_factory.config.foreign_configs import translated
 from jsonschema import Draft7Validator
 
 from eval_factory.analysis.gate_policy import load_policy

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from eval_factory.config.foreign_configs.translation import translated
+from eval_factory.config.foreign_configs import translated
 
 from eval_factory import api
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.suite_records import FinishedCell, SuiteResults
+from eval_factory.analysis.suite_records import CellStatus, FinishedCell, SuiteResults
 from eval_factory.analysis.suite_results import suite_results
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
@@ -71,12 +72,11 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
         return OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
     results = suite_results(_cells(folders, runs))
     if purpose in TABLES:
-        return (_markdown if purpose == "markdown" else _latex)(results)
+        return _markdown(results) if purpose == "markdown" else _latex(results)
     cite = Citations() if purpose == "methods" else Citations("(ref. {})")
     several = _Several(results, cite, _described(results, cite))
     if purpose == "methods":
-        parts = (lambda: several.of_comparison("methods"), several.missing)
-        return methods_of(several.said, cite, (" ".join(part()) for part in parts))
+        return methods_of(several.said, cite, (" ".join(several.of_item(item)) for item in ("7e", "5e")))
     models, benchmarks = counted(len(results.targets), "model"), counted(len(results.evaluations), "benchmark")
     named = f"{', '.join(map(code, results.targets))} on {', '.join(map(code, results.evaluations))}"
     return tripod_of(several.said, several.each, cite, f"Of {models} on {benchmarks}: {named}.", several.of_item)
@@ -99,13 +99,13 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
             target, evaluation = str(cell["target"]), str(cell["evaluation"])
             folder = next((run for run in runs if (run.parent.name, run.name) == (target, evaluation)), None)
             status = cell["status"] if folder is None else load_result(folder).result.status
-            yield FinishedCell(target, evaluation, status, folder or suite.root, cell.get("reason"))
+            yield FinishedCell(target, evaluation, cast("CellStatus", status), folder or suite.root, cell.get("reason"))
         return
     stored = [load_result(run) for run in runs]
     names = [(one.result.provenance.target, one.result.task) for one in stored]
     for run, one, (target, task) in zip(runs, stored, names, strict=True):
         told = target if names.count((target, task)) == 1 else f"{target} ({run})"
-        yield FinishedCell(one_line(told), one_line(task), one.result.status, run)
+        yield FinishedCell(one_line(told), one_line(task), cast("CellStatus", one.result.status), run)
 
 
 @dataclass(frozen=True)

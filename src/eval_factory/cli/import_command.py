@@ -21,9 +21,10 @@ from eval_factory.core.foreign_text import own_lines
 def import_config(file: Path, output: Path | None, force: bool) -> None:
     """Turn a config of nemo-evaluator-launcher, or a run config of EvalFactory, into a run config or a suite.
 
-    What has no counterpart is told, key by key, on standard error and at the top of what is written. Several tasks make
-    a suite. Nothing is asked and no variable is read: what is written is only checked. Exit code: 0 written, 2 nothing
-    is: FILE is no such configuration, or ours already, or holds a key, or the file to write is there.
+    What has no counterpart is listed, key by key, on standard error and at the top of what is written. Several tasks,
+    or a model that is served, make a suite. Nothing is asked and no variable is read: what is written is only checked.
+    Exit code: 0 written, 2 nothing is: FILE is no such configuration, or a suite already, or holds a key, or the file
+    to write is there.
     """
     from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
     from eval_factory.tasks.framework import load_framework

@@ -75,3 +75,9 @@ def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(s
     assert named(one, compared_runs([one])) == ["a/qa", "b/qa"]
     given = [suite / "small" / "qa", suite / "small" / "calc"]
     assert compared_runs(given) == given  # whoever names runs gets them compared, or the reasons
+
+
+def test_a_leaderboard_of_helms_own_runs_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "leaderboard.json").write_text("{}")
+    with pytest.raises(PrerequisiteError, match="is the folder of a leaderboard, whose runs are HELM's own"):
+        run_folders([tmp_path])
