@@ -369,3 +369,17 @@ def test_a_key_that_is_written_out_is_refused_and_never_shown(document: Any, tmp
     found = refused(document, tmp_path)
     assert "holds what looks like a key itself (it is not shown, and nothing is written)" in found
     assert KEY[6:16] not in found
+
+
+def test_several_urls_of_one_model_stay_a_list(tmp_path: Path) -> None:
+    urls = ["http://a.example/v1", "http://b.example/v1"]
+    document = run_config()
+    document["target"]["api_endpoint"]["url"] = urls
+    found = of(document, tmp_path)
+    assert (found.document["target"]["api_endpoint"]["url"], found.unchanged) == (urls, True)
+
+
+def test_a_run_config_of_ours_runs_as_it_is_wherever_it_is_done(tmp_path: Path) -> None:
+    document = {**run_config(extra={"stop_after_failures": 3}), "executor": "slurm", "slurm": {"account": "lab"}}
+    found = of(document, tmp_path)
+    assert (found.document, found.findings, found.unchanged) == (document, (), True)
