@@ -14,11 +14,11 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
-from eval_factory.config.foreign_configs import translated
 from jsonschema import Draft7Validator
 
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.cli.main import cli
+from eval_factory.config.foreign_configs import translated
 from eval_factory.config.json_schema import run_config_schema
 from eval_factory.config.suite_schema import suite_schema
 from eval_factory.core.errors import EvalFactoryError

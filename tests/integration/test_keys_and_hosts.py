@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 import yaml
-from eval_factory.config.foreign_configs import translated
 
 from eval_factory import api
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.config.foreign_configs import translated
 from eval_factory.config.suite import build_suite
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.served_url import SERVED_AT
