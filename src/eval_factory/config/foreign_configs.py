@@ -22,7 +22,7 @@ from eval_factory.config.foreign_keys import ADAPTER, HARMLESS_INTERCEPTORS, NO_
 from eval_factory.config.merge import Source, is_credential, merge
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
-from eval_factory.config.serve_model import PORT, ServeSection
+from eval_factory.config.serve_model import PORT
 from eval_factory.config.slurm_model import OWN_OPTIONS
 from eval_factory.config.suite import build_suite
 from eval_factory.config.suite_model import OF_THE_SUITE
@@ -342,7 +342,7 @@ class _Import:
             "replicas": instances if instances != 1 else None,
             "env": [source for where, source in variables.items() if where.endswith(f".{source}")],
         }
-        if "replicas" not in ServeSection.model_fields and serve.pop("replicas") is not None:
+        if instances != 1:
             self.note("execution.num_instances", table["advice"]["num_instances"])
         if nodes not in (1, instances):
             self.note("execution.num_nodes", table["advice"]["num_nodes"])
