@@ -22,7 +22,6 @@ from eval_factory.config.foreign_keys import ADAPTER, HARMLESS_INTERCEPTORS, NO_
 from eval_factory.config.merge import Source, is_credential, merge
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
-from eval_factory.config.serve_model import PORT
 from eval_factory.config.slurm_model import OWN_OPTIONS
 from eval_factory.config.suite import build_suite
 from eval_factory.config.suite_model import OF_THE_SUITE
@@ -30,6 +29,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping, parse_own
 from eval_factory.core.redaction import REDACTED, looks_like_key
+from eval_factory.core.served_url import PORT
 from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.core.written_secrets import written_keys
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
