@@ -75,11 +75,10 @@ def _is_run(folder: Path) -> bool:
 
 
 def _runs_of(folder: Path) -> list[Path]:
-    if RunDir(folder).leaderboard.is_file() and not is_suite(folder):
+    if (folder / "leaderboard.json").is_file() and not is_suite(folder):
         raise PrerequisiteError(
-            f"{folder}: is the folder of a leaderboard, whose runs are HELM's own and have no result of eval-factory;"
-            " HELM's pages show them as they are: 'eval-factory leaderboard run' printed the helm-server command at its"
-            " end. A suite of the same benchmarks has results (docs/leaderboards.md)"
+            f"{folder}: is a leaderboard's folder of an earlier version, whose runs are HELM's own and have no result of"
+            " eval-factory; 'eval-factory leaderboard run' makes a suite now (docs/leaderboards.md)"
         )
     if _is_run(folder):
         return [folder]

@@ -79,5 +79,7 @@ def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(s
 
 def test_a_leaderboard_of_helms_own_runs_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "leaderboard.json").write_text("{}")
-    with pytest.raises(PrerequisiteError, match="is the folder of a leaderboard, whose runs are HELM's own"):
+    with pytest.raises(
+        PrerequisiteError, match="is a leaderboard's folder of an earlier version, whose runs are HELM's own"
+    ):
         run_folders([tmp_path])
