@@ -77,8 +77,8 @@ def _is_run(folder: Path) -> bool:
 def _runs_of(folder: Path) -> list[Path]:
     if (folder / "leaderboard.json").is_file() and not is_suite(folder):
         raise PrerequisiteError(
-            f"{folder}: is a leaderboard's folder of an earlier version, whose runs are HELM's own and have no result of"
-            " eval-factory; 'eval-factory leaderboard run' makes a suite now (docs/leaderboards.md)"
+            f"{folder}: is a leaderboard's folder of an earlier version, whose runs are HELM's own and have no result"
+            " of eval-factory; 'eval-factory leaderboard run' makes a suite now (docs/leaderboards.md)"
         )
     if _is_run(folder):
         return [folder]
