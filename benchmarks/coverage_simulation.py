@@ -18,8 +18,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from eval_factory.scoring.intervals import student_t
-from eval_factory.scoring.statistics import interval_of_mean
+from eval_factory.scoring.intervals import interval_of_mean, student_t
 
 SIZES = (5, 10, 20, 50, 100, 300, 1000)
 COLUMNS = ("values", *(f"n = {size:,}" for size in SIZES))

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from eval_factory.analysis import paired
 from eval_factory.analysis.annotation_sample import parts_of, shares_of
 from eval_factory.analysis.paired import paired_difference
+from eval_factory.scoring.intervals import interval_of_mean
 from eval_factory.scoring.prediction_powered import (
     LEAST_RATED,
     Stratum,
@@ -33,7 +34,6 @@ from eval_factory.scoring.prediction_powered import (
     bias_of_judge,
     corrected_mean,
 )
-from eval_factory.scoring.statistics import interval_of_mean
 
 Values = npt.NDArray[np.float64]
 Chance = np.random.Generator

@@ -80,7 +80,7 @@ SPOILT = {
     "a report that reads HELM's files": ("report/screen.py", f"{LAZY}import eval_factory.helm.output", RECORDS),
     "an analysis that asks": ("analysis/compare.py", "import eval_factory.endpoint.transport", RECORDS),
     "an analysis that scores": ("analysis/compare.py", f"{LAZY}import eval_factory.scoring.collect", ANALYSIS),
-    "an analysis with pure statistics": ("analysis/compare.py", "import eval_factory.scoring.statistics", None),
+    "an analysis with pure statistics": ("analysis/compare.py", "import eval_factory.scoring.intervals", None),
     "an executor that reads configurations": ("executors/local.py", "import eval_factory.config.load", EXECUTORS),
     "an executor that knows HELM": ("executors/local.py", "import eval_factory.helm.names", EXECUTORS),
     "only a type": ("core/errors.py", f"{TYPED}from eval_factory.config.merge import merge", None),

@@ -306,8 +306,8 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
             and `exit_code`, say so.
     """
     from eval_factory.analysis.gate import hold
+    from eval_factory.analysis.gate_policy import check as check_lock
     from eval_factory.analysis.gate_policy import load_policy
-    from eval_factory.analysis.policy_lock import check as check_lock
 
     read = load_policy(Path(policy))
     locked_at = check_lock(read)

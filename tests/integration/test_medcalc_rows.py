@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from eval_factory.scoring.correction_rules import Case, medcalc_by_calculator
-from eval_factory.scoring.medcalc_answers import date_in, days_in, number_in, reader_of, whole_number_in
+from eval_factory.scoring.corrections import (
+    Case,
+    date_in,
+    days_in,
+    medcalc_by_calculator,
+    number_in,
+    reader_of,
+    whole_number_in,
+)
 
 GESTATIONAL_AGE, DATES = 69, (13, 68)
 

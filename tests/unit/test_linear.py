@@ -17,8 +17,8 @@ from eval_factory.core import failure_causes, foreign_text, redaction, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import disguised_text, judge_output, output, packages
-from eval_factory.scoring import answer_forms, lenient, medcalc_answers, refusals
-from eval_factory.scoring.correction_rules import Case, medcalc_by_calculator, medec_sentence
+from eval_factory.scoring import corrections, lenient, readability
+from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
 from eval_factory.tasks import quasi_match
 from eval_factory.workflows import failures
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
@@ -60,10 +60,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "squeezing": disguised_text.squeezed,
     "reasoning": ADAPTER.without_reasoning,
     "reasoning that was cut off": lambda text: ADAPTER.without_reasoning(text, cut_off=True),
-    "refusals": lambda text: refusals.is_refusal(text[: refusals.LONGEST_REFUSAL]),
+    "refusals": lambda text: readability.is_refusal(text[: readability.LONGEST_REFUSAL]),
     "labels": lambda text: lenient.label_in(text, {"A": "one", "B": "a a", "C": "C", "D": "answer"}),
-    "queries": lambda text: answer_forms.FORMS["sql"].reads(STATE, text),
-    "durations": lambda text: answer_forms.FORMS["value"].reads(STATE, text),
+    "queries": lambda text: readability.FORMS["sql"].reads(STATE, text),
+    "durations": lambda text: readability.FORMS["value"].reads(STATE, text),
     "parsing": unreadable,
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
     "the last lines": lambda text: failures.raised_at_the_end([text]),
@@ -74,9 +74,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "NLTK's data": failures._NLTK_RESOURCE.search,
     "medec": lambda text: medec_sentence(Case("p", text, "3 x", 0.0)),
     "medcalc": lambda text: medcalc_by_calculator(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
-    "medcalc's scores": medcalc_answers.whole_number_in,
-    "medcalc's dates": medcalc_answers.date_in,
-    "medcalc's weeks": medcalc_answers.days_in,
+    "medcalc's scores": corrections.whole_number_in,
+    "medcalc's dates": corrections.date_in,
+    "medcalc's weeks": corrections.days_in,
     "quasi": quasi_match.becomes_nothing,
     "a demo prompt": server.baseline_answer,
 }

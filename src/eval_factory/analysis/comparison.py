@@ -11,22 +11,32 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED, REASONS, Reason, Side, reasons_against, reasons_of
-from eval_factory.analysis.instance_values import InstanceValues, Key, values_of
+from eval_factory.analysis.comparison_reasons import (
+    NEVER_ACCEPTED,
+    REASONS,
+    InstanceValues,
+    Key,
+    Reason,
+    Side,
+    reasons_against,
+    reasons_of,
+    values_of,
+)
 from eval_factory.analysis.paired import (
     ALPHA,
     PROPORTION,
     Finding,
     PairedDifference,
     equivalence,
+    holm,
     non_inferiority,
     paired_difference,
+    rank_intervals,
 )
-from eval_factory.analysis.ranks import holm, rank_intervals
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import Score
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.scoring.statistics import lower_end
+from eval_factory.scoring.intervals import lower_end
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown and a plain document. Pure functions."""
+"""A comparison as text, Markdown and a plain document."""
 
 from __future__ import annotations
 
@@ -8,8 +8,38 @@ from typing import Any
 
 from eval_factory.analysis.comparison import Compared, Comparison, Model
 from eval_factory.analysis.paired import MCNEMAR, PROPORTION, PairedDifference
-from eval_factory.analysis.texts import Texts
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.results import InstanceRecord
+from eval_factory.report.reader import load_result
+
+Texts = Mapping[str, Mapping[str, str]]
+"""Instance id -> `prompt`, `references`, and the answers, `A` and `B`."""
+
+
+def texts_of_flips(comparison: Comparison) -> Texts:
+    """Of the instances that flipped: first those that are right in a alone.
+
+    Raises:
+        PrerequisiteError: the files of instances cannot be read.
+    """
+    ids = [*comparison.flips.a_only, *comparison.flips.b_only]
+    found: dict[str, dict[str, str]] = {key: {} for key in ids}
+    for model in (comparison.a, comparison.b):
+        result = load_result(model.folder).result
+        score = result.scores[comparison.metric]
+        for record in result.instances:
+            if record.id in found and (record.split, record.perturbation) == (score.split or "", score.perturbation):
+                said = found[record.id]
+                said.setdefault("prompt", record.prompt)
+                said.setdefault("references", _correct(record))
+                trial = f" (trial {record.trial})" if record.trial else ""
+                said[f"{model.label}{trial}"] = record.completion or ""
+    return found
+
+
+def _correct(record: InstanceRecord) -> str:
+    return "; ".join(reference["text"] for reference in record.references if "correct" in reference["tags"])
+
 
 WIDTH = 80
 MOST_IDS = 8

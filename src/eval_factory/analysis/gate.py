@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from eval_factory.analysis.comparison import Comparison, compare
+from eval_factory.analysis.comparison import Comparison, compare, difference_of
+from eval_factory.analysis.comparison_reasons import values_of
 from eval_factory.analysis.gate_policy import EVERY_VALUE, BenchmarkPolicy, Direction, Limits, Policy, Tier
-from eval_factory.analysis.group_difference import difference_in_group
 from eval_factory.analysis.paired import PairedDifference, non_inferiority
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.results import Score
+from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.result_folders import run_folders
 
@@ -300,3 +300,28 @@ def _each(by_value: Mapping[str, Limits], known: Mapping[str, object]) -> Iterat
     every = by_value.get(EVERY_VALUE)
     if every is not None:
         yield from ((value, every) for value in sorted(known.keys() - by_value.keys()))
+
+
+SUB_SPLIT = "sub_split"
+
+
+def difference_in_group(
+    a: StoredResult, b: StoredResult, comparison: Comparison, group: tuple[str, str]
+) -> PairedDifference | None:
+    """Of the instances that both have a value of, as in the comparison of all; None where there is none.
+
+    Args:
+        group: a field of the instances and its value.
+    """
+    score = a.result.scores[comparison.metric]
+    sides = [values_of(_members(one.result.instances, group), score) for one in (a, b)]
+    keys = sorted(sides[0].values.keys() & sides[1].values.keys())
+    return difference_of(sides[0], sides[1], keys, comparison.scale) if keys else None
+
+
+def _members(records: Iterable[InstanceRecord], group: tuple[str, str]) -> Iterator[InstanceRecord]:
+    field, value = group
+    for record in records:
+        found = record.sub_split if field == SUB_SPLIT else record.categories.get(field)
+        if found is not None and str(found) == value:
+            yield record

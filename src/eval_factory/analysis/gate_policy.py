@@ -1,15 +1,18 @@
-"""A gate's policy: what a candidate has to reach on which benchmark. Read, checked, its defaults filled in."""
+"""A gate's policy: what a candidate has to reach on which benchmark. Read, checked, locked; its JSON Schema."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.strict_model import StrictModel
@@ -196,3 +199,86 @@ def _explained(path: Path, detail: Any) -> str:
     if detail["type"] == "too_short":
         return f"{path}: {where}: names no benchmark"
     return f"{path}: {where}: {expectation(detail)}"
+
+
+Schema = dict[str, Any]
+
+
+def gate_policy_schema() -> Schema:
+    """What a policy may hold."""
+    whole = PolicyFile.model_json_schema()
+    about = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "eval-factory: policy of a gate",
+        "description": "What a candidate's results have to keep (docs/gate.md).",
+    }
+    return about | _plain(whole, whole["$defs"]) | about
+
+
+def _plain(schema: Mapping[str, Any], models: Mapping[str, Schema]) -> Schema:
+    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out.
+
+    A model's fields and a mapping's keys are names, whatever they are; their schemas are gone through.
+    """
+    if "$ref" in schema:
+        model = models[schema["$ref"].rpartition("/")[2]]
+        return _plain({**model, **{key: value for key, value in schema.items() if key != "$ref"}}, models)
+    found: Schema = {}
+    for key, value in schema.items():
+        if key == "properties":
+            found[key] = {name: _plain(field, models) for name, field in value.items()}
+        elif key == "additionalProperties" and isinstance(value, dict):
+            found[key] = _plain(value, models)
+        elif key == "anyOf":
+            found[key] = [_plain(option, models) for option in value]
+        elif key not in ("$defs", "title") and (key != "default" or value is not None):
+            found[key] = value
+    return found
+
+
+_SHA256, _LOCKED = "sha256", "locked_at"
+
+
+def lock_path(policy: Path) -> Path:
+    """`policy.yml` -> `policy.yml.lock`, to be committed with it."""
+    return policy.with_name(policy.name + ".lock")
+
+
+def lock(policy: Policy, now: datetime) -> Path:
+    """Write the lock; a lock of the same policy stays as it is, with its time.
+
+    Raises:
+        ConfigError: there is a lock of another policy.
+    """
+    path = lock_path(policy.path)
+    if path.exists():
+        check(policy)
+        return path
+    record = {_SHA256: policy.sha256, _LOCKED: now.astimezone(timezone.utc).isoformat(timespec="seconds")}
+    write_atomic(path, json.dumps(record, indent=2) + "\n")
+    return path
+
+
+def check(policy: Policy) -> datetime | None:
+    """When the policy was locked; None where it is not.
+
+    Raises:
+        ConfigError: it is not the one that was locked, or the lock cannot be read.
+    """
+    path = lock_path(policy.path)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        sha256, locked_at = record[_SHA256], datetime.fromisoformat(record[_LOCKED])
+        if locked_at.tzinfo is None:
+            raise ValueError("a time without its zone")
+        locked_at = locked_at.astimezone(timezone.utc)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise ConfigError(f"{path}: is no lock of a policy; remove it and lock the policy again") from None
+    if sha256 != policy.sha256:
+        raise ConfigError(
+            f"{policy.path}: was changed after it was locked on {locked_at:%Y-%m-%d %H:%M} UTC; restore it, or remove"
+            f" {path.name} and lock the new one before the next run"
+        )
+    return locked_at

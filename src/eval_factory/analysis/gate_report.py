@@ -1,16 +1,33 @@
-"""What a gate found, as text for a terminal, Markdown for a job's summary, JSON, and JUnit for a CI system."""
+"""What a gate found: as text, Markdown, JSON, JUnit, and as an in-toto statement, for one's own signature.
+
+The statement's predicate is `eval-result`, as it is proposed to the in-toto Attestation Framework
+(in-toto/attestation, pull request 575, read in November 2026; not part of the framework yet): thresholds, and whether
+they were kept. A model behind an endpoint has no digest, so it is committed to with a secret salt; whoever is to know
+the model is given it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
-from dataclasses import asdict
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, Outcome
 from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.markdown_cells import cell
+from eval_factory.core.rundir import PRIVATE, RunDir, sha256_of
+from eval_factory.report.checksums import STATEMENT_TYPE
+from eval_factory.report.reader import StoredResult, load_result
 
 SUITE = "eval-factory gate"
 _WORD: dict[Outcome, str] = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}
@@ -108,3 +125,147 @@ def _of(check: Check) -> str:
 
 def _lock(result: GateResult) -> str:
     return "not locked" if result.locked_at is None else f"locked on {result.locked_at:%Y-%m-%d %H:%M} UTC"
+
+
+PREDICATE_TYPE = "https://in-toto.io/attestation/eval-result/v0.1"
+SALT_BYTES = 16
+COMMITMENT = "sha256-salted-v1"
+"""SHA-256 of the salt, then the model's id in UTF-8."""
+FILES_DIGEST, PROMPTS_DIGEST = "evalFactoryFilesV1", "evalFactoryPromptsV1"
+"""SHA-256 of the sorted lines `<sha256 of a data file>` LF; of all prompts, where no data file is known."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A policy that was locked."""
+
+    sha256: str
+    at: datetime
+
+
+def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[Path]:
+    """A statement for each benchmark whose limits were held against numbers, and its salt, which is a secret.
+
+    `<task>.eval-result.intoto.json` is there to be signed and given away, `<task>.eval-result.salt` (hexadecimal, mode
+    0600) to be kept. A salt that is there is used again, so that the same result gives the same statement.
+
+    Raises:
+        PrerequisiteError: a candidate's folder has no checksums, or its result does not say when it was made.
+        OSError: the folder cannot be written.
+    """
+    registered = None if result.locked_at is None else Registered(result.policy_sha256, result.locked_at)
+    written = []
+    for one in result.benchmarks:
+        if one.candidate is None or one.metric is None or not has_claims(one.checks):
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        stored, name = load_result(one.candidate), _file_name(one.task)
+        salt = _salt(folder / f"{name}.eval-result.salt")
+        made = statement(stored, one.metric, one.checks, evaluator=evaluator, salt=salt, registered=registered)
+        written.append(folder / f"{name}.eval-result.intoto.json")
+        write_atomic(written[-1], json.dumps(made, indent=2, ensure_ascii=False) + "\n")
+    return written
+
+
+def _file_name(task: str) -> str:
+    """Any task's: `helm:mmlu:subject=anatomy` holds what no file system has to take. No two tasks have the same."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", task)
+    return plain if plain == task else f"{plain}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
+
+
+def _salt(path: Path) -> bytes:
+    try:
+        return bytes.fromhex(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        salt = secrets.token_bytes(SALT_BYTES)
+        write_atomic(path, salt.hex() + "\n", mode=PRIVATE)
+        return salt
+    except ValueError:
+        raise PrerequisiteError(f"{path}: is no salt; move it away, and a new one is made") from None
+
+
+def statement(
+    stored: StoredResult,
+    metric: str,
+    checks: Sequence[Check],
+    *,
+    evaluator: str,
+    salt: bytes,
+    registered: Registered | None = None,
+) -> dict[str, Any]:
+    """The statement of a benchmark whose limits were held against numbers.
+
+    Args:
+        metric: the score that the limits are of.
+        evaluator: a URI of who ran the evaluation.
+        registered: the lock of the policy; it is told where the lock is older than the run.
+
+    Raises:
+        PrerequisiteError: the folder has no checksums, or its result does not say when it was made.
+    """
+    record = stored.result.provenance
+    rundir = RunDir(stored.folder)
+    if not rundir.checksums.is_file() or record.started_at is None or record.ended_at is None:
+        raise PrerequisiteError(
+            f"{stored.folder}: was made by a version that wrote neither checksums nor times, which a statement needs:"
+            " run it again (nothing that was answered is asked again)"
+        )
+    receipt = _descriptor(rundir.checksums.name, sha256_of(rundir.checksums))
+    began = datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
+    version = f"crfm-helm {record.helm}, errata {record.errata_version}"
+    before = registered is not None and registered.at <= began
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [receipt],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "evaluator": {"id": evaluator},
+            "evaluatedAt": record.ended_at,
+            "suite": {"name": stored.result.task, "version": version},
+            "claims": list(_claims(metric, checks)),
+            "sampleSize": stored.result.scores[metric].stats.count,
+            "commitments": {"model": {"alg": COMMITMENT, "value": commitment(salt, record.target), "salted": True}},
+            "dataset": {"name": stored.result.task, "digest": _dataset(record.dataset_files, record.prompts_sha256)},
+            "assuranceLevel": "self_attested",
+            "subjectProfile": "receipt",
+            **({"preRegistration": {"alg": "sha256", "value": registered.sha256}} if registered and before else {}),
+            "evidence": [{**receipt, "mediaType": "text/plain"}],
+            "harness": {"name": "eval-factory", "version": record.eval_factory},
+        },
+    }
+
+
+def commitment(salt: bytes, identity: str) -> str:
+    """What names an identity to those alone who know the salt."""
+    return hashlib.sha256(salt + identity.encode("utf-8")).hexdigest()
+
+
+def has_claims(checks: Sequence[Check]) -> bool:
+    """Whether a limit was held against a number; a result that is missing has nothing to state."""
+    return any(True for _ in _claims("", checks))
+
+
+def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
+    """What is inconclusive was not passed: it was not shown."""
+    for check in checks:
+        if check.allowed is None:
+            continue
+        is_drop = check.limit != "min"
+        of = f"{metric}[{check.group}]" if check.group else metric
+        yield {
+            "metric": f"drop of {of} from the baseline" if is_drop else of,
+            "comparator": "<=" if is_drop else ">=",
+            "threshold": format(Decimal(repr(check.allowed)), "f"),
+            "passed": check.outcome == "pass",
+        }
+
+
+def _dataset(files: Mapping[str, str], prompts_sha256: str) -> dict[str, str]:
+    if not files:
+        return {PROMPTS_DIGEST: prompts_sha256}
+    lines = "".join(f"{digest}\n" for digest in sorted(files.values()))
+    return {FILES_DIGEST: hashlib.sha256(lines.encode()).hexdigest()}
+
+
+def _descriptor(name: str, sha256: str) -> dict[str, Any]:
+    return {"name": name, "digest": {"sha256": sha256}}

@@ -16,9 +16,8 @@ from typing import Any
 
 from eval_factory.analysis.comparison import Pair
 from eval_factory.analysis.comparison_report import numbers_of
-from eval_factory.analysis.metric_groups import GROUPS, GroupScore
-from eval_factory.analysis.suite_records import Benchmark, CellResult, Missing, SuiteResults
-from eval_factory.analysis.win_rates import WinRate
+from eval_factory.analysis.suite_results import Benchmark, CellResult, Missing, SuiteResults
+from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core.foreign_text import printable
 from eval_factory.report.readable_values import OneLine, laid_out, rounded_fields, without_nulls
 

@@ -1,9 +1,10 @@
-"""Mean win rates as HELM's leaderboards show them, and the ranks that chance leaves open.
+"""HELM's leaderboards: metric groups, mean win rates, and the ranks that chance leaves open.
 
-HELM's is `compute_aggregate_row_win_rates` in helm/benchmark/presentation/summarize.py (crfm-helm 0.5.16): in each
-column the share of the other models that a model beats, a tie counting one half; the mean over the columns in which the
-model has a value. A column is skipped where no direction is better, or fewer than two models have a value. `tests/helm`
-holds ours to it, to the last digit.
+The win rate is `compute_aggregate_row_win_rates` in helm/benchmark/presentation/summarize.py (crfm-helm 0.5.16): in
+each column the share of the other models that a model beats, a tie counting one half; the mean over the columns in
+which the model has a value. A column is skipped where no direction is better, or fewer than two models have a value.
+`tests/helm` holds ours to it, to the last digit. The groups are `metric_groups` of
+helm/benchmark/static/schema_classic.yaml, with the names that scores have in a result.
 """
 
 from __future__ import annotations
@@ -15,8 +16,80 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import mean
 
-from eval_factory.analysis.paired import ALPHA, sign_flip_p
-from eval_factory.analysis.ranks import holm, rank_intervals
+from eval_factory.analysis.paired import ALPHA, holm, rank_intervals, sign_flip_p
+from eval_factory.core.results import Score, TaskResult
+
+ACCURACY, EFFICIENCY = "accuracy", "efficiency"
+MAIN = ""
+"""In place of a metric's name: the benchmark's main metric."""
+WORST = ".worst"
+"""What the label of a perturbation ends with where HELM took the worst value of each instance's variants."""
+
+
+@dataclass(frozen=True)
+class GroupMetric:
+    """One metric of a group."""
+
+    metric: str
+    perturbation: str | None = None
+    lower_is_better: bool | None = None
+    """None of the main metric: its own direction counts."""
+
+
+_BIAS = (
+    "bias_metric:mode=associations,demographic_category=race,target_category=profession",
+    "bias_metric:mode=associations,demographic_category=gender,target_category=profession",
+    "bias_metric:mode=representation,demographic_category=race",
+    "bias_metric:mode=representation,demographic_category=gender",
+)
+
+GROUPS: Mapping[str, tuple[GroupMetric, ...]] = {
+    "calibration": (GroupMetric("ece_10_bin", lower_is_better=True),),
+    "robustness": (GroupMetric(MAIN, "robustness"),),
+    "fairness": (GroupMetric(MAIN, "fairness"),),
+    "bias": tuple(GroupMetric(name, lower_is_better=True) for name in _BIAS),
+    "toxicity": (GroupMetric("toxic_frac", lower_is_better=True),),
+}
+"""All but accuracy, which is the main metric, and efficiency."""
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """A score of a run that belongs to a group."""
+
+    group: str
+    label: str
+    """The score's name in the result."""
+    value: float
+    ci_low: float | None
+    ci_high: float | None
+    n: int
+    lower_is_better: bool | None
+
+
+def group_scores(result: TaskResult) -> Iterator[GroupScore]:
+    """Those that the run computed, on the split of its main score."""
+    main = result.scores.get(result.main_metric)
+    if main is None:
+        return
+    for group, metrics in GROUPS.items():
+        for wanted in metrics:
+            for label, score in result.scores.items():
+                if _is(wanted, score, main):
+                    stats = score.stats
+                    lower = wanted.lower_is_better if wanted.metric else lower_is_better(main)
+                    yield GroupScore(group, label, score.value, stats.ci_low, stats.ci_high, stats.count, lower)
+
+
+def lower_is_better(score: Score) -> bool | None:
+    return None if score.higher_is_better is None else not score.higher_is_better
+
+
+def _is(wanted: GroupMetric, score: Score, main: Score) -> bool:
+    perturbation = None if wanted.perturbation is None else wanted.perturbation + WORST
+    name = wanted.metric or main.metric
+    return (score.metric, score.split, score.perturbation) == (name, main.split, perturbation)
+
 
 ALPHA_OF_EACH = ALPHA / 2
 """Ranks rest on two kinds of tests, over instances and over benchmarks: each kind may be wrong half as often."""

@@ -48,7 +48,7 @@ def compare(
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
     from eval_factory.analysis import comparison_report as report
-    from eval_factory.analysis.texts import texts_of_flips
+    from eval_factory.analysis.comparison_report import texts_of_flips
 
     if how["as_json"] and how["as_markdown"]:
         raise ConfigError("compare: give one of --json and --markdown")

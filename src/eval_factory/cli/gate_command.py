@@ -68,7 +68,7 @@ def gate(
     Exit code 1: a limit is broken, or the sample is too small to say.
     """
     from eval_factory import api  # imported here: `ls` is to be quick
-    from eval_factory.analysis import eval_result, gate_report
+    from eval_factory.analysis import gate_report
 
     if flags["to_lock"]:
         _lock(policy, [*candidate, *baseline])
@@ -85,7 +85,7 @@ def gate(
             gate_report.write_junit(result, junit)
     if attest is not None and evaluator is not None:
         with _named(attest):
-            eval_result.write_statements(result, attest, evaluator)
+            gate_report.write_statements(result, attest, evaluator)
     if summary := os.environ.get(JOB_SUMMARY):
         with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(gate_report.markdown(result))
@@ -106,9 +106,9 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def _lock(policy: Path, folders: list[Path]) -> None:
-    from eval_factory.analysis import gate_policy, policy_lock
+    from eval_factory.analysis import gate_policy
 
     if folders:
         raise ConfigError("gate: --lock is given before the run, without --candidate and --baseline")
-    path = policy_lock.lock(gate_policy.load_policy(policy), datetime.now(timezone.utc))
+    path = gate_policy.lock(gate_policy.load_policy(policy), datetime.now(timezone.utc))
     click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eval_factory.analysis.gate_schema import gate_policy_schema
+from eval_factory.analysis.gate_policy import gate_policy_schema
 from eval_factory.config.json_schema import run_config_schema
 from eval_factory.config.suite_schema import suite_schema
 from eval_factory.core.errors import ConfigError

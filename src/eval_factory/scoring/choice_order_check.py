@@ -15,11 +15,10 @@ from eval_factory.core.choice_order_results import ChoiceOrders, Share
 from eval_factory.core.results import ALL_ORDERS, Score
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.answer_forms import option_read
-from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.intervals import PROPORTION, describe
+from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
-from eval_factory.scoring.scores import bounds_of, counted, score_of
-from eval_factory.scoring.statistics import PROPORTION, describe
+from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, counted, score_of
 from eval_factory.tasks.choice_orders import order_of, why_kept
 
 NO_OPTION = "no option"

@@ -25,8 +25,8 @@ from eval_factory.core.clinician_results import Clinicians, CorrectedScore, Judg
 from eval_factory.core.rated_answers import HOW_GOOD, IS_CORRECT, Asked, has_judges
 from eval_factory.core.results import Score, TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.scoring.clinician_agreement import Unit, agreement_among, agreement_with
-from eval_factory.scoring.intervals import lower_end
+from eval_factory.scoring.agreement import Unit, agreement_among, agreement_with
+from eval_factory.scoring.intervals import few_sources, lower_end
 from eval_factory.scoring.prediction_powered import (
     LEAST_RATED,
     METHOD,
@@ -36,7 +36,6 @@ from eval_factory.scoring.prediction_powered import (
     bias_of_judge,
     corrected_mean,
 )
-from eval_factory.scoring.statistics import few_sources
 
 OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other ones now: they are not used"
 OTHER_SHEETS = "the ratings on {count} sheets are of another kind, scale or metric than most are: they are not used"

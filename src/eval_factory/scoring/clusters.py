@@ -16,8 +16,8 @@ from typing import Any
 
 from eval_factory.core.results import Score
 from eval_factory.helm import output
+from eval_factory.scoring.intervals import few_sources
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.statistics import few_sources
 from eval_factory.tasks.framework import ClusterRule
 
 LONGEST_LABEL = 80

@@ -22,10 +22,9 @@ from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.clusters import notes_on_clusters
 from eval_factory.scoring.comparability import RunFacts, comparability_of
 from eval_factory.scoring.corrections import Corrections
-from eval_factory.scoring.data_notes import notes_on_data, notes_on_labels
 from eval_factory.scoring.floors import FloorScores, notes_on_floors
 from eval_factory.scoring.groups import Groups, scores_by_group
-from eval_factory.scoring.judgements import (
+from eval_factory.scoring.jury import (
     ALL_JUDGES,
     bounds_over_judgements,
     judgements_of,
@@ -34,16 +33,14 @@ from eval_factory.scoring.judgements import (
     score_of_all_judges,
 )
 from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, of_the_jury
-from eval_factory.scoring.metric_values import InstanceKey, MetricValues, metric_values_of
 from eval_factory.scoring.notes import Importance, Notes
-from eval_factory.scoring.provenance import provenance_of
+from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
 from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
-from eval_factory.scoring.remembered import Remembered, clock_of
 from eval_factory.scoring.reportable import is_reportable, unreadable
-from eval_factory.scoring.rubric_tally import RubricTally
-from eval_factory.scoring.run_notes import notes_of
-from eval_factory.scoring.scores import bounds_of, score_of
+from eval_factory.scoring.rubric import RubricTally
+from eval_factory.scoring.run_notes import notes_of, notes_on_data, notes_on_labels
+from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, metric_values_of, score_of
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, judge_names, tally_requests
 from eval_factory.scoring.usage import usage_of, with_costs

@@ -1,17 +1,298 @@
-"""Corrected values of metrics that are known to be wrong, from the same answers, beside HELM's own."""
+"""Corrected values of metrics that are known to be wrong, from the same answers, beside HELM's own.
+
+MedCalc-Bench: the value is looked for in the field `answer` of JSON, else in the last box of LaTeX, else behind the
+last "the answer is" or "Answer:". There it is what opens the text, a number with its unit ("18 mL/min. Normal is 90 to
+120"), else the last one. What is joined by "or", "to" or a dash is no value: an answer of two values states none. The
+kinds and the forms are those of the benchmark's own extraction (github.com/ncbi-nlp/MedCalc-Bench, evaluation/run.py
+and evaluation/evaluate.py; N. Khandekar et al., NeurIPS 2024); each difference is named where it is.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
 
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.correction_rules import Case, Rule, rule_of
-from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.lenient import SAID, answer_field
+from eval_factory.scoring.repeated_rows import RepeatedRows
 from eval_factory.scoring.request_states import gold_and_choices
+from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.errata import Erratum, load_errata
+
+Reader = Callable[[str], "float | None"]
+"""Text -> the value that it states; None: it states none in a form that is known."""
+
+WHOLE_NUMBER_CATEGORIES = frozenset({"risk", "severity", "diagnosis"})
+WELLS_PULMONARY_EMBOLISM = "criteria for pulmonary embolism"
+"""In the one question of those categories whose score may be 1.5 or 2.5."""
+QUESTION = "Question: "
+DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
+DAYS_OF_A_WEEK = 7
+THOUSANDS = 3
+"""Digits behind a comma that separates thousands."""
+
+_BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
+_LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
+_DIGITS = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)(?![.,]?\d|[/-]\d+[/-])"
+"""With thousands separators, and a decimal comma where it cannot be one of these: 1,234 is 1234, and 12,34 is 12.34."""
+_NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")
+"""No number of its own: what stands in a date, a unit or a name (m^2, /1.73, CURB-65)."""
+_EITHER = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
+_UNIT = r"(?: ?[%°a-zµμ][^\s\d,;:()='\"]{0,20}(?:\d[^\s,;:()='\"]{0,8})?){0,2}"
+_ALTERNATIVES = re.compile(
+    rf"(?<![\w^./,-])[+-]?{_DIGITS}{_UNIT}(?: {_EITHER} |(?<=\d)-(?=\d)| ?[–—~] ?| - )[+-]?{_DIGITS}"  # noqa: RUF001
+    rf"|(?<![^\W_])(?:between|zwischen|entre) {_DIGITS}{_UNIT} (?:and|und|y|e|et) {_DIGITS}",
+    re.IGNORECASE,
+)
+_OPENS = re.compile(
+    rf"[^\w\n+-]{{0,10}}(?:(?:about|approximately|roughly|ca\.?) )?([+-]?{_DIGITS})(?! ?-?(?:year|yr|y/?o)){_UNIT}\s*"
+    r"(?:$|[.,;:(\n]|(?:because|since|as|which|with|for)\b)",
+    re.IGNORECASE,
+)
+_STEP = re.compile(r"^\W{0,10}2[.)]\s", re.MULTILINE)
+_MARKS = re.compile(r"[*`$]")
+_NEAR_NUMBER = re.compile(r"[^\d\n]{0,30}\d")
+_OUT_OF = re.compile(r"(?<!\d)(\d+) out of")
+_LISTED = re.compile(r"(?<!\d)-?\d+(?: ?, ?-?\d+)+")
+_DATE = re.compile(r"(?<!\d)(?:\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d{2}-\d{2})(?!\d)")
+_OPENING_DATE = re.compile(rf"\W{{0,10}}({_DATE.pattern})\s*(?:$|[.,;:(\n])")
+_EITHER_OF_DATES = re.compile(rf"{_DATE.pattern} (?:or|oder|o|ou) {_DATE.pattern}", re.IGNORECASE)
+_NEXT_DURATION = re.compile(rf"[\W_]{{0,3}}{_EITHER} \W?\d", re.IGNORECASE)
+_DECIMAL_ZERO = re.compile(r"(?<![\d,])(\d{1,3}),0(?![\d,])")
+_IS_WEEKS = re.compile(r"\('\d+ weeks', '\d+ days'\)")
+_WEEKS_AND_DAYS = re.compile(
+    r"(?<![\d.])(\d{1,3})(?:\s*(?:weeks?|w)\b['\"]?,?(?:\s+and)?|['\"]?,)\s*['\"]?(\d{1,3})(?:\s*(?:days?|d)\b|\s*['\"]?[)\]]|\s*$)",
+    re.IGNORECASE,
+)
+_RUN_TOGETHER = re.compile(r"(?<=\d)w(?=\d)", re.IGNORECASE)
+
+
+def reader_of(prompt: str, category: object, gold: str) -> Reader:
+    """By the calculator, as far as an instance of HELM tells: its category, its gold answer's form, its question."""
+    if _IS_WEEKS.match(gold):
+        return days_in
+    if category == "date":
+        return date_in
+    question = prompt.rpartition(QUESTION)[2].lower()
+    if category in WHOLE_NUMBER_CATEGORIES and WELLS_PULMONARY_EMBOLISM not in question:
+        return whole_number_in
+    return number_in
+
+
+def number_in(text: str) -> float | None:
+    """The number that opens the text, or the last one, without its unit.
+
+    The authors take the last one, and divide what stands before a `%` by 100; here the sign is a unit as any other,
+    because the one calculator of a share (fractional excretion of sodium) asks for a percentage. They compute
+    expressions; here none is.
+    """
+    text = _said(text)
+    try:
+        return float(text)
+    except ValueError:
+        single = _ALTERNATIVES.sub(" ", text)
+    opening = None if _STEP.search(single) else _OPENS.match(single)
+    if opening is not None:
+        return _float(opening[1])
+    numbers = _NUMBER.findall(single)
+    return _float(numbers[-1]) if numbers else None
+
+
+def _float(digits: str) -> float:
+    """Of digits as `_DIGITS` has them."""
+    whole, comma, rest = digits.rpartition(",")
+    is_decimal = comma and "." not in rest and ("." in whole or len(rest) != THOUSANDS or whole.lstrip("+-") == "0")
+    return float(f"{whole.replace('.', '')}.{rest}" if is_decimal else digits.replace(",", ""))
+
+
+def whole_number_in(text: str) -> float | None:
+    """The score: `3` of `3 out of 5`, how many are listed (`2, 4, 5`), or the number, rounded."""
+    text = _DECIMAL_ZERO.sub(r"\1", _said(text))
+    out_of, listed = _OUT_OF.search(text), _LISTED.search(text)
+    opens = _OPENS.match(text) is not None and not (listed and _LISTED.match(text.lstrip("([")))
+    if out_of is not None and not opens:
+        return float(out_of[1])
+    if listed is not None and not opens:
+        return float(listed[0].count(",") + 1)
+    number = number_in(text)
+    try:
+        return None if number is None else float(round(number))
+    except (ValueError, OverflowError):  # nan, infinity
+        return None
+
+
+def date_in(text: str) -> float | None:
+    """The date that opens the text, or the last one, as an ordinal number: month/day/year, or as ISO 8601 has it (which
+    the authors do not read)."""
+    text = _EITHER_OF_DATES.sub(" ", _said(text))
+    opening = _OPENING_DATE.match(text)
+    dates = [opening[1]] if opening else _DATE.findall(text)
+    for form in DATE_FORMATS if dates else ():
+        try:
+            return float(datetime.strptime(dates[-1], form).toordinal())
+        except ValueError:
+            continue
+    return None
+
+
+def days_in(text: str) -> float | None:
+    """Weeks and days, as the prompt writes them, (4 weeks, 3 days), or as the data do, ('4 weeks', '3 days').
+
+    Two numbers need something between them: the authors' pattern reads 14 as 1 week and 4 days.
+    """
+    text = _RUN_TOGETHER.sub("w ", _said(text))
+    found = _WEEKS_AND_DAYS.search(text)
+    if found is None or _NEXT_DURATION.match(text, found.end()):
+        return None
+    return float(DAYS_OF_A_WEEK * int(found[1]) + int(found[2]))
+
+
+def _said(text: str) -> str:
+    """What is said to be the answer, without markup: see the module."""
+    text = answer_field(text)
+    boxed = _BOXED.findall(text)
+    text = _LATEX_TEXT.sub(r"\1", boxed[-1] if boxed else text)
+    text = _MARKS.sub(" ", text).replace("\N{MINUS SIGN}", "-").strip()
+    said = [match.end() for match in SAID.finditer(text) if _NEAR_NUMBER.match(text, match.end())]
+    return text[said[-1] :].strip() if said else text
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a rule looks at."""
+
+    prompt: str
+    completion: str
+    gold: str
+    """The text of the first right reference; empty where there is none."""
+    helm: float | None
+    """HELM's own value of the metric; where several errata are about it, what the one before has made of it."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    instance: str = ""
+    """Its id, the same in every trial."""
+    choices: Sequence[str] = ()
+    """The texts of all references, where there are wrong ones among them."""
+
+
+Rule = Callable[[Case], "float | None"]
+"""None: the instance does not count."""
+
+_LEADING_NUMBER = re.compile(r"\d+")
+CORRECT = "CORRECT"
+
+
+def medcalc_by_calculator(case: Case) -> float:
+    """MedCalc-Bench's own rule: a score is exact, what is calculated lies between the two limits (5 % off, or none)."""
+    answer = case.completion.strip()
+    if answer == case.gold.strip():
+        return 1.0
+    read = reader_of(case.prompt, case.extra.get("category"), case.gold)
+    if read is whole_number_in:
+        limits: tuple[object, object] = (case.gold, case.gold)
+    else:
+        limits = case.extra.get("lower_limit"), case.extra.get("upper_limit")
+    low, value, high = read(str(limits[0])), read(answer), read(str(limits[1]))
+    return float(low is not None and value is not None and high is not None and low <= value <= high)
+
+
+def medec_sentence(case: Case) -> float:
+    """Right where the same sentence is named, or both say CORRECT."""
+    return float(_sentence(case.gold) == _sentence(case.completion))
+
+
+def medec_flag(case: Case) -> float:
+    """Right where both say CORRECT, or neither does and the answer names a sentence of the note, whichever."""
+    answer, has_error = _sentence(case.completion), _sentence(case.gold) != CORRECT
+    if answer == CORRECT:
+        return float(not has_error)
+    of_the_note = {_sentence(line) for line in case.prompt.splitlines()}
+    return float(has_error and answer is not None and answer in of_the_note)
+
+
+def _sentence(text: str) -> str | int | None:
+    text = text.strip()
+    if text.rstrip(".") == CORRECT:
+        return CORRECT
+    number = _LEADING_NUMBER.match(text)
+    if number is None:
+        return None
+    try:
+        return int(number[0])
+    except ValueError:  # of more digits than Python reads; no sentence has that number
+        return number[0]
+
+
+def ehr_sql_same_rows(case: Case) -> float | None:
+    """HELM's comparison (the same rows, in any order and however often; 0 is 0.0), where there are no rows too."""
+    annotation = case.annotations.get("ehr_sql") or {}
+    answered = _holds_a_query(case)
+    if not _can_be_answered(case):
+        return float(not answered)
+    if not answered:
+        return 0.0
+    annotation = annotation.get("as_evaluated") or annotation
+    gold = annotation.get("ground_truth_rows")
+    if gold is None:  # the gold query itself failed
+        return None
+    if annotation.get("query_error") is not None:
+        return 0.0
+    return float(_rows(annotation.get("predicted_result", [])) == _rows(gold))
+
+
+def ehr_sql_precision(case: Case) -> float | None:
+    """Of the questions that were answered with a query, those that can be answered."""
+    return float(_can_be_answered(case)) if _holds_a_query(case) else None
+
+
+def ehr_sql_recall(case: Case) -> float | None:
+    """Of the questions that can be answered, those that were answered with a query."""
+    return float(_holds_a_query(case)) if _can_be_answered(case) else None
+
+
+def _holds_a_query(case: Case) -> bool:
+    annotation = case.annotations.get("ehr_sql") or {}
+    return bool(case.completion.strip()) and bool(annotation.get("query_written", True))
+
+
+def _can_be_answered(case: Case) -> bool:
+    return not case.extra.get("is_impossible") and bool(case.gold.strip())
+
+
+def _rows(rows: Iterable[Sequence[Any]]) -> set[tuple[Any, ...]]:
+    return {tuple(row) for row in rows}
+
+
+def first_of_repeated() -> Rule:
+    """The value that there is, of the first of several instances with the same prompt and right answer."""
+    rows = RepeatedRows()
+
+    def rule(case: Case) -> float | None:
+        return None if rows.add(case.instance, case.prompt, case.gold, case.choices) else case.helm
+
+    return rule
+
+
+_RULES: dict[str, Callable[[], Rule]] = {
+    "medcalc_by_calculator": lambda: medcalc_by_calculator,
+    "medec_sentence": lambda: medec_sentence,
+    "medec_flag": lambda: medec_flag,
+    "ehr_sql_same_rows": lambda: ehr_sql_same_rows,
+    "ehr_sql_precision": lambda: ehr_sql_precision,
+    "ehr_sql_recall": lambda: ehr_sql_recall,
+    "first_of_repeated": first_of_repeated,
+}
+
+
+def rule_of(erratum: Erratum) -> Rule:
+    """The rule of an erratum that has one, new for each run: some remember what they have seen."""
+    return _RULES[str(erratum.rule)]()
+
 
 ONE_IN = 2
 """A rule may raise on one answer, or on one in two."""

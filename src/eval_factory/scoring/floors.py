@@ -19,15 +19,44 @@ from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import EMPTY_NAME, MAJORITY_NAME, with_answer
 from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores, read_trivial_scores
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.answer_forms import Form
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.lenient import LENIENT, lenient_metrics
-from eval_factory.scoring.metric_values import InstanceKey, MetricValues
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.scores import helm_mean
-from eval_factory.scoring.shared_keys import SharedKeys
+from eval_factory.scoring.readability import Form
+from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_floors import known_floors
+
+
+class SharedKeys:
+    """The questions that a column has values of, and where each stands in it."""
+
+    def __init__(self, keys: Sequence[InstanceKey | None]) -> None:
+        """`keys`: of each place in a column; None: of a question that does not count."""
+        self.places = {key: place for place, key in enumerate(keys) if key is not None}
+
+    def column(self, values: Sequence[float | None]) -> Mapping[InstanceKey, float]:
+        """The values that are there, by their questions. `values`: as many as there are keys."""
+        if any(values[place] is None for place in self.places.values()):
+            return {key: float(value) for key, at in self.places.items() if (value := values[at]) is not None}
+        return _Column(self.places, values)
+
+
+class _Column(Mapping[InstanceKey, float]):
+    """Values are kept as they were read: nearly all are 0 or 1, the same two objects."""
+
+    def __init__(self, places: Mapping[InstanceKey, int], values: Sequence[float | None]) -> None:
+        self._places, self._values = places, values
+
+    def __getitem__(self, key: InstanceKey) -> float:
+        return float(self._values[self._places[key]] or 0.0)
+
+    def __iter__(self) -> Iterator[InstanceKey]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
 
 MISSING_FLOORS = "floors are missing for "
 LATE = "corrected and lenient scores"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eval_factory.core.results import Score, Stats
-from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.errata import CORRECTED
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.scores import InstanceKey, MetricValues
 
 LENIENT = ".lenient"
 METRIC = "exact_match"

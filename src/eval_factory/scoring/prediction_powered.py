@@ -39,8 +39,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from eval_factory.scoring.intervals import design_effect, effective_clusters, t_quantile, variance_of
-from eval_factory.scoring.statistics import LEAST_SOURCES
+from eval_factory.scoring.intervals import LEAST_SOURCES, design_effect, effective_clusters, t_quantile, variance_of
 
 LEAST_RATED = 20
 """Answers that have to be rated before a score is corrected, where there are as many."""

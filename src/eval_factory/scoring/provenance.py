@@ -1,22 +1,177 @@
-"""What exactly was run: versions, data, prompts, target."""
+"""What exactly was run, and with what: versions, data, prompts, target, machine, files, times.
+
+Nothing here names the machine, its user or a path. Whoever verifies a folder has HELM's files and the cache, but
+perhaps not the data, nor logs/, nor as fast a machine: what was taken from those is `Remembered` from the stored result
+then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+import hashlib
+import itertools
+import json
+import platform
+import re
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import cache, lru_cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from eval_factory import __version__
-from eval_factory.core.results import AskedEndpoint, Provenance
-from eval_factory.core.rundir import sha256_of
+from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Provenance, TaskResult
+from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.time_limit import Clock
 from eval_factory.data.fingerprint import hashes_of
 from eval_factory.data.pins import revisions_of
 from eval_factory.demo.packaged_data import packaged_data
-from eval_factory.helm import output, plugin_output
+from eval_factory.helm import names, output, plugin_output
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring import run_environment
+from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 from eval_factory.tasks.errata import load_errata
+from eval_factory.tasks.framework import framework_path
+
+SEEDS = {"helm_sample": 0, "helm_examples": 0}
+"""What HELM draws with: the instances of `limit_samples`, and the examples of the first trial (of trial n with n)."""
+
+_SEPARATORS = re.compile(r"[-_.]+")
+_NAME_AND_VERSION = ("name", "version")
+
+
+def platform_of_this() -> dict[str, str]:
+    """The kind of machine and interpreter; what cannot be found out is left out."""
+    libc = " ".join(part for part in platform.libc_ver() if part)
+    found = {
+        "system": platform.system(),
+        "distribution": _distribution(),
+        "libc": libc,
+        "machine": platform.machine(),
+        "implementation": platform.python_implementation(),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def python_version() -> str:
+    return platform.python_version()
+
+
+def _distribution() -> str:
+    """Of Linux; elsewhere the version of the system."""
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        return "" if platform.system() == "Linux" else platform.release()
+
+
+@lru_cache(maxsize=1)
+def installed_packages() -> str:
+    """Every distribution that is installed, `name==version`, one a line, sorted: what its lock file came to.
+
+    The wheel holds no lock file, and an environment may differ from one; this is what is there.
+    """
+    named = (_name_and_version(found) for found in metadata.distributions())
+    lines = {f"{_SEPARATORS.sub('-', name).lower()}=={version}" for name, version in named if name}
+    return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def _name_and_version(found: metadata.Distribution) -> tuple[str | None, str | None]:
+    """The first of each in the header. A description stands below it, and `found.metadata` parses that as mail too.
+
+    A folder that a broken installation left has none.
+    """
+    fields: dict[str, str] = {}
+    for line in (found.read_text("METADATA") or "").splitlines():
+        name, colon, value = line.partition(":")
+        if not colon or len(fields) == len(_NAME_AND_VERSION):
+            break
+        if name.lower() in _NAME_AND_VERSION:
+            fields.setdefault(name.lower(), value.strip())
+    if len(fields) == len(_NAME_AND_VERSION):
+        return fields["name"], fields["version"]
+    return found.metadata["Name"], found.version  # an egg, or a header of another form
+
+
+def lock_sha256() -> str:
+    """Of `installed_packages`."""
+    return hashlib.sha256(installed_packages().encode()).hexdigest()
+
+
+def framework_sha256() -> str:
+    return sha256_of(framework_path())
+
+
+def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
+    """When a helm-run told its first and its last event, in UTC (ISO 8601); None where it told none.
+
+    Args:
+        events: logs/events.jsonl, in which other runs stand too.
+    """
+    times = []
+    try:
+        with events.open(encoding="utf-8") as lines:
+            for line in lines:
+                if run_id in line and (told := _told(line)) is not None and told[0] == run_id:
+                    times.append(told[1])
+    except OSError:
+        return None, None
+    return (utc_of(min(times)), utc_of(max(times))) if times else (None, None)
+
+
+def _told(line: str) -> tuple[str, float] | None:
+    """Run and time of an event; None of a line that a kill cut off."""
+    try:
+        event = json.loads(line)
+        return str(event["run_id"]), float(event["time"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def utc_of(seconds: float) -> str | None:
+    """Of seconds since the epoch; None of a number that is no time."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime(UTC_FORMAT)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+OF_A_RUN = (
+    names.RUN_SPEC_FILE,
+    names.SCENARIO_FILE,
+    names.SCENARIO_STATE_FILE,
+    names.STATS_FILE,
+    names.PER_INSTANCE_STATS_FILE,
+)
+"""HELM's own; what `helm-summarize` adds to a run folder later is not read."""
+
+OF_THE_PLUGIN = (
+    names.HUB_DATASETS_FILE,
+    names.PATCHES_FILE,
+    names.LIMITED_RECORDS_FILE,
+    names.CODE_EXECUTION_FILE,
+    names.JUDGE_PROMPTS_FILE,
+    names.TRIVIAL_SCORES_FILE,
+)
+
+
+def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
+    """Path in the output folder -> SHA-256, of those that are there.
+
+    Args:
+        runs: the run folders of the result.
+    """
+    files = [folder / name for folder in runs for name in OF_A_RUN]
+    files += [rundir.helm / name for name in OF_THE_PLUGIN]
+    files.append(rundir.cache_db)
+    return {file.relative_to(rundir.root).as_posix(): sha256_of(file) for file in files if file.is_file()}
+
+
+def with_run_files(result: TaskResult, rundir: RunDir, runs: Iterable[Path]) -> TaskResult:
+    """The result with the hashes in its provenance. The folder's cache must not be open for writing any more."""
+    return replace(result, provenance=replace(result.provenance, run_files=run_files(rundir, runs)))
+
 
 RECORDED_PACKAGES = (
     "crfm-helm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic", "pandas",
@@ -42,11 +197,11 @@ def provenance_of(
     data = dataset_files(plan, scenario)
     endpoint, about = plan.evaluation.run.target.api_endpoint, plan.evaluation.task.about
     replaced = about.access == "public" and plan.evaluation.run.config.params.extra.data_path is not None
-    started_at, ended_at = run_environment.began_and_ended(plan.rundir.events, run_id)
+    started_at, ended_at = began_and_ended(plan.rundir.events, run_id)
     return Provenance(
         eval_factory=__version__,
         helm=_version("crfm-helm"),
-        python=run_environment.python_version(),
+        python=python_version(),
         packages=versions_of_packages(),
         dataset_files=data,
         prompts_sha256=prompts_sha256,
@@ -59,10 +214,10 @@ def provenance_of(
         patches=_patches(plan),
         endpoints=endpoints or {},
         dataset_revisions=revisions_of(plan, data),
-        platform=run_environment.platform_of_this(),
-        framework_sha256=run_environment.framework_sha256(),
-        lock_sha256=run_environment.lock_sha256(),
-        seeds=run_environment.SEEDS,
+        platform=platform_of_this(),
+        framework_sha256=framework_sha256(),
+        lock_sha256=lock_sha256(),
+        seeds=SEEDS,
         started_at=started_at,
         ended_at=ended_at,
         published=None if replaced else about.published,
@@ -103,8 +258,59 @@ def versions_of_packages() -> dict[str, str]:
 
 @cache
 def _version(package: str) -> str | None:
-    """Read once in a process, as `run_environment.installed_packages` is: each is a file with a mail's header."""
+    """Read once in a process, as `installed_packages` is: each is a file with a mail's header."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+ELSEWHERE = ("hub:", PACKAGED)
+"""What names of data begin with that lie outside of the output folder."""
+
+
+@dataclass
+class Remembered:
+    """What the stored result says."""
+
+    provenance: Provenance
+    notes: Collection[str] = ()
+    """`validity.notes`."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Id of an instance -> the source that it shares with others."""
+    unread: int = 0
+    """Data files that are not here, or are kept outside of the folder; `completed` counts them."""
+
+    def clock(self) -> Clock:
+        """With which floors come as far as they came then: whoever collects again may have more or less time."""
+        late = any(note.startswith(MISSING_FLOORS) and LATE in note for note in self.notes)
+        return itertools.count(0.0, 1e9).__next__ if late else lambda: 0.0
+
+    def completed(self, plan: Plan, made: Provenance) -> Provenance:
+        """With what was taken from data and logs that are not here any more. Raises HelmError."""
+        then = self.provenance
+        data, self.unread = with_unread_data(then.dataset_files, made.dataset_files)
+        told = made.started_at is not None
+        return replace(
+            made,
+            dataset_files=data,
+            dataset_revisions=revisions_of(plan, data),
+            started_at=made.started_at if told else then.started_at,
+            ended_at=made.ended_at if told else then.ended_at,
+        )
+
+
+def clock_of(remembered: Remembered | None) -> Clock:
+    """The real one of a first collection."""
+    return time.thread_time if remembered is None else remembered.clock()
+
+
+def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:
+    """The hashes made now, with the stored ones of data that are not here any more, and how many these are.
+
+    Data sets of the Hub lie in a cache which other programs prepare anew; those of the package have its version.
+    """
+    unread = {name: digest for name, digest in stored.items() if name not in made or name.startswith(ELSEWHERE)}
+    counted = sum(made.get(name) != digest for name, digest in unread.items())
+    outside = {name: digest for name, digest in made.items() if name in stored or not name.startswith(ELSEWHERE)}
+    return {**outside, **unread}, counted

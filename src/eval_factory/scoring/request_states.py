@@ -6,7 +6,7 @@ from typing import Any
 
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
-from eval_factory.scoring.metric_values import InstanceKey
+from eval_factory.scoring.scores import InstanceKey
 
 LONGEST_CATEGORY = 80
 

@@ -1,16 +1,24 @@
-"""What a reader has to know of the requests and answers of a run."""
+"""What a reader has to know of the requests and answers of a run, and of its data."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 
-from eval_factory.core.results import Instances
+from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import output
+from eval_factory.helm import output, plugin_output
+from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.tally import Tally
+from eval_factory.tasks.code_execution import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
+from eval_factory.tasks.code_execution import executed_by
+from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.framework import About
 from eval_factory.tasks.quasi_match import note_on_quasi
 
 SUMMARIZATION = "SummarizationMetric"
@@ -106,3 +114,90 @@ def _notes_on_unscorable(tally: Tally) -> Iterator[Note]:
             f"{count} of the failed were answered, and HELM cannot score the answer: {reason};"
             " answers are kept in responses/ and not asked for again",
         )
+
+
+EHR_SQL = "ehr_sql"
+LEFT_OUT = (
+    "{count} of {of} patients (at the time of a prediction) have a prompt longer than max_length={limit} tokens and"
+    " are left out by HELM: the score says nothing about them"
+)
+CUT = "{count} of {of} records are longer than max_length={limit} tokens allows: HELM shows the model their end alone"
+EXECUTED = "what the model answered was executed, in {by}"
+STILL_CAN = "NOT wholly confined on this machine: what was executed could {things}; install bubblewrap"
+ENDED = "{count} answers ended the process that executed them, and count as wrong"
+SHORTENED = (
+    "{count} queries of the model were ended after {short:g} s, because its slow ones had taken {total:g} s together;"
+    " they count as failed, as if they had taken their full time"
+)
+NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
+CEILING = (
+    "{label}: the 95 % interval, up to {high:.4f}, reaches {lowest:.2f} .. {highest:.2f}, the most that wrong labels"
+    " let a model score that is right: higher scores are no better ones"
+)
+NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
+
+
+def notes_on_data(plan: Plan, told: Collection[str] = ()) -> list[Note]:
+    """For `validity.notes` of a finished run. Raises HelmError.
+
+    Args:
+        told: notes of an earlier collection, which hold where the data are gone.
+    """
+    notes = []
+    limited = plugin_output.limited_records(plan.rundir.helm)
+    if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
+        if limited.left_out:
+            left_out = LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length)
+            notes.append(Note(Importance.INCOMPLETE, left_out))
+        if limited.cut:
+            cut = CUT.format(count=limited.cut, of=limited.records, limit=limited.max_length)
+            notes.append(Note(Importance.INCOMPLETE, cut))
+    if plan.evaluation.task.helm.run_spec == EHR_SQL:
+        database = output.scenario_folder(plan.rundir.helm, EHR_SQL) / "eicu.sqlite"
+        if not _has_rows(database) if database.is_file() else NO_ROWS in told:
+            notes.append(Note(Importance.NO_RESULT, NO_ROWS))
+    return notes + _notes_on_execution(plan)
+
+
+def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Iterator[Note]:
+    """Where the main score, or its corrected value, may be as high as wrong labels let a model come that is right."""
+    if about.label_noise is None:
+        return
+    lowest, highest = (1 - share for share in reversed(about.label_noise))
+    for label in (main, f"{main}{CORRECTED}"):
+        high = scores[label].stats.ci_high if label in scores else None
+        if high is not None and high >= lowest:
+            ceiling = CEILING.format(label=label, high=high, lowest=lowest, highest=highest)
+            yield Note(Importance.DOUBTFUL, f"{ceiling} ({about.label_audit})")
+
+
+def _notes_on_execution(plan: Plan) -> list[Note]:
+    helm = plan.evaluation.task.helm
+    if helm.run_spec in NOT_CONFINED_RUN_SPECS:
+        return [Note(Importance.DOUBTFUL, NOT_CONFINED)]
+    found = plugin_output.code_execution(plan.rundir.helm)
+    if found is None:
+        return []
+    notes = []
+    if helm.run_spec in found.run_specs and executed_by(helm.run_spec, helm.arguments):
+        notes.append(Note(Importance.BACKGROUND, EXECUTED.format(by=", in ".join(found.by))))
+        if found.still_can:
+            notes.append(Note(Importance.DOUBTFUL, STILL_CAN.format(things=", ".join(found.still_can))))
+    if found.ended:
+        notes.append(Note(Importance.INCOMPLETE, ENDED.format(count=found.ended)))
+    if found.shortened:
+        told = SHORTENED.format(count=found.shortened, short=SQL_SHORT_LIMIT_S, total=SQL_TOTAL_LIMIT_S)
+        notes.append(Note(Importance.INCOMPLETE, told))
+    return notes
+
+
+def _has_rows(database: Path) -> bool:
+    """Whether any table has; also where the file cannot be read, of which nothing is known then."""
+    uri = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            quoted = ('"' + name.replace('"', '""') + '"' for name in tables)
+            return any(connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in quoted)  # noqa: S608
+    except sqlite3.Error:
+        return True

@@ -20,7 +20,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.run_environment import utc_of
+from eval_factory.scoring.provenance import utc_of
 
 MOST_LISTED = 20
 """Of the models that one endpoint's answers state, and of the ways in which it was asked."""

@@ -23,8 +23,7 @@ from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.clusters import Clusters
 from eval_factory.scoring.corrections import Corrections
-from eval_factory.scoring.jury_agreement import Ratings, family_of
-from eval_factory.scoring.metric_values import InstanceKey
+from eval_factory.scoring.jury import Ratings, family_of
 from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.repeated_rows import RepeatedRows
 from eval_factory.scoring.request_states import (
@@ -36,6 +35,7 @@ from eval_factory.scoring.request_states import (
     text_of,
     was_filtered,
 )
+from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom.jury_keys import jury_form_of
 from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing
 

@@ -1,19 +1,92 @@
-"""What an evaluation cost, from the journal of attempts: of the run that made the result, and of all runs together."""
+"""What an evaluation used, from the journal of attempts: requests, tokens, times, costs, figures of the responses."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import fsum
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.cost import BY_ENDPOINT, Cost, Price
+from eval_factory.core.response_figures import Figures, RequestSpan, ResponseStatistics
 from eval_factory.core.results import MODEL_ROLE, Spent, SpentByRole, Usage
 from eval_factory.endpoint import response_cache
+from eval_factory.endpoint.paid_answers import Paid, cost_of, read_paid, read_prices
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.costs import CostTally, RunAndRole, chosen, tally_costs, why_unknown
-from eval_factory.scoring.statistics import percentile
+from eval_factory.scoring.intervals import percentile
+
+RunAndRole = tuple[str, str]
+
+
+@dataclass
+class CostTally:
+    """Of answers that were paid for: of one role or several, of one run or several."""
+
+    values: list[float] = field(default_factory=list)
+    sources: set[str] = field(default_factory=set)
+    prices: set[Price] = field(default_factory=set)
+    unpriced: int = 0
+
+    def add(self, paid: Paid, price: Price | None) -> None:
+        known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
+        if known is None:
+            self.unpriced += 1
+            return
+        value, source = known
+        self.values.append(value)
+        self.sources.add(source)
+        if price is not None and source != BY_ENDPOINT:
+            self.prices.add(price)
+
+
+def tally_costs(cache_db: Path, table: Mapping[str, Price]) -> dict[RunAndRole, CostTally]:
+    """(run id, role) -> what its answers cost.
+
+    Args:
+        table: role -> what the user's own table says now; else holds the price that was kept when the run asked.
+    """
+    kept = read_prices(cache_db)
+    found: dict[RunAndRole, CostTally] = defaultdict(CostTally)
+    for paid in read_paid(cache_db):
+        place = (paid.run_id, paid.role)
+        found[place].add(paid, table.get(paid.role) or kept.get(place))
+    return dict(found)
+
+
+def cost_of_all(tallies: Iterable[CostTally]) -> Cost | None:
+    """None where the cost of no answer is known, also where there was none."""
+    parts = list(tallies)
+    values = [value for tally in parts for value in tally.values]
+    if not values:
+        return None
+    prices = {price for tally in parts for price in tally.prices}
+    return Cost(
+        value=fsum(values),
+        source=", ".join(sorted({source for tally in parts for source in tally.sources})),
+        priced_requests=len(values),
+        unpriced_requests=sum(tally.unpriced for tally in parts),
+        price=prices.pop() if len(prices) == 1 else None,
+    )
+
+
+def chosen(costs: Mapping[RunAndRole, CostTally], run_id: str | None, role: str | None) -> Cost | None:
+    """Of one run, or of all (None), and of one role, or of all."""
+    return cost_of_all(tally for (run, of), tally in costs.items() if run_id in (None, run) and role in (None, of))
+
+
+def why_unknown(costs: Mapping[RunAndRole, CostTally], price_of: Callable[[str], str | None]) -> str | None:
+    """Why answers that somebody may have paid for have no cost.
+
+    Args:
+        price_of: role -> that no price of its model is known; None where nobody may have to pay.
+    """
+    unpriced = {role: count for (_, role), tally in sorted(costs.items()) if (count := tally.unpriced)}
+    reasons = [f"{role}: {why}" for role in unpriced if (why := price_of(role)) is not None]
+    return "; ".join(reasons) or None
+
 
 ANSWERED, CACHED, RETRIED, FAILED = "answered", "cached", "retried", "failed"
 REFUSED = "refused"
@@ -110,3 +183,59 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
     counts = list(values)
     known = [value for value in counts if value is not None]
     return sum(known) if known or not counts else None
+
+
+@dataclass
+class _Seen:
+    successful: int = 0
+    prompt: list[int] = field(default_factory=list)
+    completion: list[int] = field(default_factory=list)
+    total: list[int] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+    codes: Counter[int] = field(default_factory=Counter)
+    spans: dict[str, RequestSpan] = field(default_factory=dict)
+
+    def add(self, attempt: Mapping[str, Any]) -> None:
+        started, ended = attempt["started"], attempt["started"] + attempt["latency_s"]
+        known = self.spans.get(attempt["run_id"], RequestSpan(started, ended))
+        span = RequestSpan(min(known.first_request, started), max(known.last_response, ended))
+        self.spans[attempt["run_id"]] = span
+        if attempt["status"] is None:  # nothing came back
+            return
+        self.codes[attempt["status"]] += 1
+        self.latencies.append(attempt["latency_s"])
+        if attempt["outcome"] == ANSWERED:
+            self._add_answer(attempt["prompt_tokens"], attempt["completion_tokens"])
+
+    def _add_answer(self, prompt: int | None, completion: int | None) -> None:
+        self.successful += 1
+        if prompt is not None:
+            self.prompt.append(prompt)
+        if completion is not None:
+            self.completion.append(completion)
+        if prompt is not None and completion is not None:
+            self.total.append(prompt + completion)
+
+
+def response_statistics(cache_db: Path) -> ResponseStatistics:
+    """Of all runs in the folder; judges are no part of it, as they are none of what EvalFactory counts."""
+    seen = _Seen()
+    for attempt in response_cache.read_attempts(cache_db):
+        if attempt["role"] == MODEL_ROLE and attempt["outcome"] in (ANSWERED, RETRIED, FAILED):
+            seen.add(attempt)
+    return ResponseStatistics(
+        responses=seen.codes.total(),
+        successful=seen.successful,
+        prompt_tokens=_figures(seen.prompt),
+        completion_tokens=_figures(seen.completion),
+        total_tokens=_figures(seen.total),
+        latency_s=_figures(seen.latencies),
+        status_codes=dict(sorted(seen.codes.items())),
+        finish_reasons=response_cache.finish_reasons(cache_db, MODEL_ROLE),
+        runs=tuple(sorted(seen.spans.values(), key=lambda span: span.first_request)),
+    )
+
+
+def _figures(values: Iterable[float]) -> Figures:
+    known = list(values)
+    return Figures(sum(known) / len(known), max(known)) if known else Figures(None, None)

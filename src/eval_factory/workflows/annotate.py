@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from eval_factory.analysis.annotation_returns import read_returns
-from eval_factory.analysis.annotation_rows import csv_sheet
 from eval_factory.analysis.annotation_sample import (
     Candidate,
     Draw,
@@ -21,6 +19,7 @@ from eval_factory.analysis.annotation_sample import (
     order_of,
     sample_of,
 )
+from eval_factory.analysis.annotation_sheets import csv_sheet, read_returns
 from eval_factory.core.annotations import AnswerKey, Sample, read_annotations, read_sample
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.clinician_results import Clinicians

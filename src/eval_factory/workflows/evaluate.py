@@ -238,9 +238,8 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     from eval_factory.report.eval_factory_metrics import write_metrics
     from eval_factory.report.write import write_reports
     from eval_factory.scoring.collect import collect
-    from eval_factory.scoring.response_statistics import response_statistics
-    from eval_factory.scoring.run_environment import installed_packages
-    from eval_factory.scoring.run_files import with_run_files
+    from eval_factory.scoring.provenance import installed_packages, with_run_files
+    from eval_factory.scoring.usage import response_statistics
 
     started = time.monotonic()
     commit = commit_of_this()

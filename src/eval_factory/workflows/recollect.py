@@ -214,8 +214,8 @@ def _collected(
     from eval_factory.report.eval_factory_metrics import write_metrics
     from eval_factory.report.write import write_reports
     from eval_factory.scoring.collect import collect
-    from eval_factory.scoring.response_statistics import response_statistics
-    from eval_factory.scoring.run_files import run_files
+    from eval_factory.scoring.provenance import run_files
+    from eval_factory.scoring.usage import response_statistics
 
     runs = [shadow.root / one for one in state.runs]
     files = run_files(rundir, [rundir.root / one for one in state.runs])
@@ -262,7 +262,7 @@ def _collected(
 
 def _remembered(stored: StoredResult, plan: Any) -> Any:
     """What the stored result says of data, logs and time."""
-    from eval_factory.scoring.remembered import Remembered
+    from eval_factory.scoring.provenance import Remembered
 
     sources: dict[str, str] = {}
     rule = plan.evaluation.task.helm.cluster

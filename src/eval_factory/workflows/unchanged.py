@@ -109,18 +109,18 @@ def _inputs_now(
 ) -> str:
     """What `digest_of_inputs` would be of a collection that is done now."""
     from eval_factory.helm import names
-    from eval_factory.scoring import run_environment
+    from eval_factory.scoring import provenance
     from eval_factory.scoring.provenance import dataset_files
 
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
-    started_at, ended_at = run_environment.began_and_ended(plan.rundir.events, state.run_id)
+    started_at, ended_at = provenance.began_and_ended(plan.rundir.events, state.run_id)
     now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(digests, plan.rundir)
     return now.digest_of_inputs({
         "eval_factory": eval_factory.__version__,
-        "python": run_environment.python_version(),
-        "platform": run_environment.platform_of_this(),
+        "python": provenance.python_version(),
+        "platform": provenance.platform_of_this(),
         "framework_sha256": sha256_of(framework_path()),
-        "lock_sha256": run_environment.lock_sha256(),
+        "lock_sha256": provenance.lock_sha256(),
         "git_hash": git_hash,
         "dataset_files": dataset_files(plan, scenario),
         "started_at": started_at,

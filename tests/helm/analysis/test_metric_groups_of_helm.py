@@ -7,7 +7,7 @@ from typing import Any
 
 from helm.benchmark.augmentations.perturbation_description import PERTURBATION_WORST
 
-from eval_factory.analysis.metric_groups import ACCURACY, EFFICIENCY, GROUPS, MAIN, WORST
+from eval_factory.analysis.win_rates import ACCURACY, EFFICIENCY, GROUPS, MAIN, WORST
 from eval_factory.core.plain_yaml import parse_own
 
 

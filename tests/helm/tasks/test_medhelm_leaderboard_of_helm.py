@@ -16,7 +16,7 @@ from helm.benchmark.runner import downsample_eval_instances
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
 from helm.common.request import Request
 
-from eval_factory.scoring.run_environment import SEEDS
+from eval_factory.scoring.provenance import SEEDS
 from eval_factory.tasks.medhelm_leaderboard import load_medhelm_leaderboard
 
 BOARD = load_medhelm_leaderboard()

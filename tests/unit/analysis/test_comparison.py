@@ -10,9 +10,8 @@ import pytest
 
 from eval_factory.analysis import comparison
 from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare, compare_pairs, corrected
-from eval_factory.analysis.comparison_reasons import Side
-from eval_factory.analysis.group_difference import difference_in_group
-from eval_factory.analysis.instance_values import values_of
+from eval_factory.analysis.comparison_reasons import Side, values_of
+from eval_factory.analysis.gate import difference_in_group
 from eval_factory.analysis.paired import equivalence, non_inferiority, paired_difference
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord, Score

@@ -1,4 +1,4 @@
-"""A policy held against results: what is kept, broken, or cannot be said."""
+"""A policy held against results: each limit is kept, broken, or the sample is too small to say."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, hold
+from eval_factory.analysis.comparison import compare
+from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, difference_in_group, hold
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Score, Stats
 from eval_factory.core.rundir import RunDir
+from eval_factory.report.reader import StoredResult, load_result
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 RIGHT, WRONG = "1", "0"
@@ -396,3 +398,42 @@ def test_groups_have_limits_of_their_own(
     new = [grouped(tmp_path / "new", {"a": "1" * 60, "b": "0" * 40 + "1" * 20})]
     found = held(tmp_path, {"pubmed_qa": {"groups": {"topic": limits}}}, new, old)
     assert [(check.group, check.limit, check.outcome) for check in only(found).checks] == expected
+
+
+def sides(tmp_path: Path, **of_first_five: Any) -> tuple[StoredResult, StoredResult]:
+    """Ten instances; the second is wrong on the first three."""
+    found = []
+    for name, wrong in (("a", 0), ("b", 3)):
+        records = [
+            instance(f"q{number}", float(number >= wrong), **(of_first_five if number < 5 else {}))
+            for number in range(10)
+        ]
+        found.append(load_result(written(tmp_path / name, result(records))))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "group", "n", "difference"),
+    [
+        ({"categories": {"topic": "heart"}}, ("topic", "heart"), 5, -0.6),
+        ({"categories": {"topic": 7}}, ("topic", "7"), 5, -0.6),
+        ({"sub_split": "MS"}, ("sub_split", "MS"), 5, -0.6),
+    ],
+)
+def test_only_the_groups_instances_are_paired(
+    tmp_path: Path, changes: dict[str, Any], group: tuple[str, str], n: int, difference: float
+) -> None:
+    a, b = sides(tmp_path, **changes)
+    (comparison,) = compare([a.folder, b.folder]).comparisons
+    assert comparison.paired.difference == pytest.approx(-0.3)
+    found = difference_in_group(a, b, comparison, group)
+    assert found is not None
+    assert found.n == n
+    assert found.difference == pytest.approx(difference)
+
+
+@pytest.mark.parametrize("group", [("topic", "lung"), ("other", "heart"), ("sub_split", "None")])
+def test_a_group_of_nothing_has_no_difference(tmp_path: Path, group: tuple[str, str]) -> None:
+    a, b = sides(tmp_path, categories={"topic": "heart"})
+    (comparison,) = compare([a.folder, b.folder]).comparisons
+    assert difference_in_group(a, b, comparison, group) is None

@@ -1,13 +1,27 @@
-"""A policy file: defaults filled in, mistakes named."""
+"""A gate's policy: read, checked, locked; its JSON Schema."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft7Validator
 
-from eval_factory.analysis.gate_policy import Policy, load_policy
+from eval_factory.analysis.gate_policy import (
+    BenchmarkLimits,
+    Defaults,
+    Limits,
+    Policy,
+    PolicyFile,
+    check,
+    gate_policy_schema,
+    load_policy,
+    lock,
+)
 from eval_factory.core.errors import ConfigError
 
 
@@ -150,3 +164,134 @@ def test_anchors_and_merged_keys_are_what_they_stand_for(tmp_path: Path) -> None
 def test_far_more_benchmarks_than_there_are_is_another_file(tmp_path: Path) -> None:
     text = "version: 1\nbenchmarks:\n" + "".join(f"  b{number}: {{min: 1}}\n" for number in range(100_000))
     assert problems_of(tmp_path, text) == ["is larger than 256 KiB; is it another file?"]
+
+
+SCHEMA = gate_policy_schema()
+
+
+def errors(document: Any) -> list[str]:
+    return [error.message for error in Draft7Validator(SCHEMA).iter_errors(document)]
+
+
+def schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield schema
+    inside = [*schema.get("properties", {}).values(), *schema.get("anyOf", [])]
+    if isinstance(schema.get("additionalProperties"), dict):
+        inside.append(schema["additionalProperties"])
+    for one in inside:
+        yield from schemas(one)
+
+
+def test_it_is_a_schema_of_draft_7_that_says_what_it_is_of() -> None:
+    Draft7Validator.check_schema(SCHEMA)
+    assert list(SCHEMA)[:3] == ["$schema", "title", "description"]
+    assert (SCHEMA["title"], SCHEMA["required"]) == ("eval-factory: policy of a gate", ["version", "benchmarks"])
+
+
+def test_every_key_of_every_model_is_there_with_its_description() -> None:
+    found = [set(one["properties"]) for one in schemas(SCHEMA) if "properties" in one]
+    assert found == [set(model.model_fields) for model in (PolicyFile, Defaults, BenchmarkLimits, Limits)]
+    described = [field for one in schemas(SCHEMA) for field in one.get("properties", {}).values()]
+    assert all(field["description"].endswith(".") for field in described)
+    assert "metric's own unit" not in SCHEMA["properties"]["benchmarks"]["description"]
+
+
+def test_it_needs_no_reference_and_shows_no_default_that_is_null() -> None:
+    for one in schemas(SCHEMA):
+        assert not {"$ref", "$defs"} & one.keys()
+        assert one.get("default", 1) is not None
+    assert SCHEMA["properties"]["on_inconclusive"]["default"] == "fail"
+    assert [one["title"] for one in schemas(SCHEMA) if "title" in one] == [SCHEMA["title"]]
+
+
+@pytest.mark.parametrize(
+    ("benchmarks", "sound"),
+    [
+        ({"a": {}}, True),
+        ({"a": {"min": None, "groups": {"title": {"$ref": {"min": 0.1}}}}}, True),
+        ({"a": {"mim": 0.1}}, False),
+        ({"a": {"groups": {"f": {"v": {"metric": "x"}}}}}, False),
+        ({"a": {"groups": {"f": {"v": {"max_drop": -0.1}}}}}, False),
+        ({"a": {"max_relative_drop": 1.1}}, False),
+        ({"a": {"direction": "up"}}, False),
+        ({"a": None}, False),
+        ({}, False),
+    ],
+)
+def test_it_refuses_another_shape(benchmarks: dict[str, Any], sound: bool) -> None:
+    assert (errors({"version": 1, "benchmarks": benchmarks}) == []) is sound
+
+
+NOW = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    path = tmp_path / "policy.yml"
+    path.write_text("version: 1\nbenchmarks: {medec: {min: 0.6}}\n")
+    return load_policy(path)
+
+
+def test_an_unlocked_policy_has_no_time(policy: Policy) -> None:
+    assert check(policy) is None
+
+
+def test_a_locked_policy_says_when(policy: Policy) -> None:
+    assert lock(policy, NOW) == policy.path.with_name("policy.yml.lock")
+    assert check(policy) == NOW
+
+
+def test_the_time_is_in_utc(policy: Policy) -> None:
+    lock(policy, NOW.astimezone(timezone(timedelta(hours=5))))
+    assert "2026-11-22T06:30:00+00:00" in policy.path.with_name("policy.yml.lock").read_text()
+
+
+def test_a_changed_policy_is_refused(policy: Policy) -> None:
+    lock(policy, NOW)
+    policy.path.write_text(policy.path.read_text().replace("0.6", "0.5"))
+    changed = load_policy(policy.path)
+    with pytest.raises(
+        ConfigError, match=r"was changed after it was locked on 2026-11-22 06:30 UTC.*policy\.yml\.lock"
+    ):
+        check(changed)
+    with pytest.raises(ConfigError, match="was changed"):
+        lock(changed, NOW)
+
+
+def test_locking_again_keeps_the_first_time(policy: Policy) -> None:
+    lock(policy, NOW)
+    lock(policy, NOW + timedelta(days=1))
+    assert check(policy) == NOW
+
+
+UNREADABLE = {
+    "empty": "",
+    "nothing": "{}",
+    "no_time": '{"sha256": "x"}',
+    "no_moment": '{"sha256": "x", "locked_at": "soon"}',
+    "no_zone": '{"sha256": "x", "locked_at": "2026-11-22T06:30:00"}',
+    "number": '{"sha256": "x", "locked_at": 5}',
+    "list": "[]",
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_lock_that_cannot_be_read_is_refused(policy: Policy, content: str) -> None:
+    policy.path.with_name("policy.yml.lock").write_text(content)
+    with pytest.raises(ConfigError, match="is no lock of a policy; remove it"):
+        check(policy)
+
+
+def test_a_time_of_another_zone_is_read_as_utc(policy: Policy) -> None:
+    content = f'{{"sha256": "{policy.sha256}", "locked_at": "2026-11-22T11:30:00+05:00"}}'
+    policy.path.with_name("policy.yml.lock").write_text(content)
+    read = check(policy)
+    assert read is not None
+    assert (read, read.tzinfo) == (NOW, timezone.utc)
+
+
+def test_a_folder_in_the_locks_place_is_refused(policy: Policy) -> None:
+    policy.path.with_name("policy.yml.lock").mkdir()
+    with pytest.raises(ConfigError, match="is no lock of a policy"):
+        lock(policy, NOW)

@@ -1,11 +1,14 @@
-"""What a gate found, in four forms."""
+"""What a gate found, as text, Markdown, JUnit and statements."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,8 +16,25 @@ from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
-from eval_factory.analysis.gate_report import SUITE, document, markdown, text, write_junit
+from eval_factory.analysis.gate_report import (
+    SUITE,
+    Registered,
+    commitment,
+    document,
+    has_claims,
+    markdown,
+    statement,
+    text,
+    write_junit,
+    write_statements,
+)
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.results import Provenance
+from eval_factory.core.rundir import RunDir
+from eval_factory.report.checksums import write_checksums
+from eval_factory.report.reader import StoredResult, load_result
+from stored_results import PROVENANCE, right_or_wrong
 
 KEPT = Check("min", "pass", "0.7 is at least 0.6", None, 0.6, 0.7, 0.65, 0.75)
 BROKEN = Check("max_drop", "fail", "-0.2 on 40 | pairs\x00", "topic=a|b", 0.05, -0.2, -0.3, -0.1)
@@ -149,3 +169,138 @@ def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> Non
 def test_json_says_when_it_was_locked(hostile: GateResult) -> None:
     told = json.loads(json.dumps(document(hostile)))
     assert (told["locked_at"], told["notes"]) == ("2026-11-22T06:30:00+00:00", [HOSTILE])
+
+
+BEGAN = datetime(2026, 11, 22, 6, 0, tzinfo=timezone.utc)
+MADE = replace(PROVENANCE, started_at="2026-11-22T06:00:00Z", ended_at="2026-11-22T06:05:00Z")
+LEAST = Check("min", "pass", "", None, 0.6, 0.75, 0.65, 0.8)
+DROP = Check("max_drop", "inconclusive", "", "topic=a", 0.00001, -0.02, -0.1, 0.05)
+MISSING = Check("result", "fail", "no candidate has a result of it")
+SALT = b"0123456789abcdef"
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> StoredResult:
+    folder = right_or_wrong(tmp_path / "a", "1101", provenance=MADE)
+    write_checksums(RunDir(folder), [], load_result(folder).result)
+    return load_result(folder)
+
+
+def predicate(stored: StoredResult, *checks: Check, registered: Registered | None = None) -> dict[str, Any]:
+    made = statement(stored, "exact_match", checks, evaluator="https://lab.example/", salt=SALT, registered=registered)
+    found: dict[str, Any] = made["predicate"]
+    return found
+
+
+def test_each_limit_is_a_claim_and_only_what_was_shown_is_passed(stored: StoredResult) -> None:
+    assert predicate(stored, LEAST, DROP, MISSING)["claims"] == [
+        {"metric": "exact_match", "comparator": ">=", "threshold": "0.6", "passed": True},
+        {
+            "metric": "drop of exact_match[topic=a] from the baseline", "comparator": "<=", "threshold": "0.00001",
+            "passed": False,
+        },
+    ]  # fmt: skip
+    assert (has_claims([MISSING, LEAST]), has_claims([MISSING])) == (True, False)
+
+
+def test_the_subject_is_the_list_of_checksums(stored: StoredResult) -> None:
+    digest = hashlib.sha256((stored.folder / "SHA256SUMS").read_bytes()).hexdigest()
+    made = statement(stored, "exact_match", [LEAST], evaluator="urn:x", salt=SALT)
+    assert made["_type"] == "https://in-toto.io/Statement/v1"
+    assert made["predicateType"] == "https://in-toto.io/attestation/eval-result/v0.1"
+    assert made["subject"] == [{"name": "SHA256SUMS", "digest": {"sha256": digest}}]
+    (evidence,) = made["predicate"]["evidence"]
+    assert evidence == {"name": "SHA256SUMS", "digest": {"sha256": digest}, "mediaType": "text/plain"}
+
+
+def test_all_that_the_predicate_requires_is_there(stored: StoredResult) -> None:
+    found = predicate(stored, LEAST)
+    assert found["evaluator"] == {"id": "https://lab.example/"}
+    assert found["evaluatedAt"] == "2026-11-22T06:05:00Z"
+    assert found["suite"] == {"name": "pubmed_qa", "version": "crfm-helm 0.5.16, errata 3"}
+    assert found["sampleSize"] == 4
+    assert (found["assuranceLevel"], found["subjectProfile"]) == ("self_attested", "receipt")
+    assert found["harness"] == {"name": "eval-factory", "version": "1"}
+    assert "preRegistration" not in found
+
+
+def test_the_model_is_named_to_those_alone_who_know_the_salt(stored: StoredResult) -> None:
+    model = predicate(stored, LEAST)["commitments"]["model"]
+    assert model == {
+        "alg": "sha256-salted-v1", "value": hashlib.sha256(SALT + b"org/model").hexdigest(), "salted": True,
+    }  # fmt: skip
+    assert "org/model" not in str(predicate(stored, LEAST))
+    assert commitment(b"x", "org/model") != model["value"]
+
+
+def test_the_data_are_named_by_their_files_or_by_the_prompts(stored: StoredResult) -> None:
+    of_files = hashlib.sha256(f"{'a' * 64}\n".encode()).hexdigest()
+    assert predicate(stored, LEAST)["dataset"] == {"name": "pubmed_qa", "digest": {"evalFactoryFilesV1": of_files}}
+    without = replace(stored, result=replace(stored.result, provenance=replace(MADE, dataset_files={})))
+    assert predicate(without, LEAST)["dataset"]["digest"] == {"evalFactoryPromptsV1": "b" * 64}
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(-1, True), (0, True), (1, False)])
+def test_only_a_lock_that_is_older_than_the_run_is_told(stored: StoredResult, minutes: int, told: bool) -> None:
+    lock = Registered("d" * 64, BEGAN.replace(hour=5, minute=59) if minutes < 0 else BEGAN.replace(minute=minutes))
+    found = predicate(stored, LEAST, registered=lock)
+    assert found.get("preRegistration") == ({"alg": "sha256", "value": "d" * 64} if told else None)
+
+
+@pytest.mark.parametrize("lacking", [replace(MADE, started_at=None), replace(MADE, ended_at=None)])
+def test_a_result_without_times_gives_no_statement(stored: StoredResult, lacking: Provenance) -> None:
+    result = replace(stored.result, provenance=lacking)
+    with pytest.raises(PrerequisiteError, match="run it again"):
+        predicate(replace(stored, result=result), LEAST)
+
+
+def test_a_folder_without_checksums_gives_no_statement(stored: StoredResult) -> None:
+    (stored.folder / "SHA256SUMS").unlink()
+    with pytest.raises(PrerequisiteError, match="wrote neither checksums nor times"):
+        predicate(stored, LEAST)
+
+
+def held(folder: Path, task: str = "pubmed_qa", *checks: Check, locked_at: datetime | None = None) -> GateResult:
+    one = BenchmarkOutcome(task, "critical", "exact_match", "pass", checks or (LEAST,), "pass", folder)
+    missing = BenchmarkOutcome("medec", "critical", None, "fail", (MISSING,), "fail")
+    return GateResult(Path("policy.yml"), "d" * 64, "fail", (one, missing), (), locked_at)
+
+
+def test_a_statement_is_written_for_each_benchmark_with_a_number(stored: StoredResult, tmp_path: Path) -> None:
+    (file,) = write_statements(held(stored.folder, locked_at=BEGAN), tmp_path / "signed", "urn:me")
+    salt = file.with_name("pubmed_qa.eval-result.salt")
+    assert file == tmp_path / "signed" / "pubmed_qa.eval-result.intoto.json"
+    assert {path.name for path in file.parent.iterdir()} == {file.name, salt.name}
+    assert salt.stat().st_mode & 0o777 == 0o600
+    found = json.loads(file.read_text("utf-8"))["predicate"]
+    assert found["preRegistration"]["value"] == "d" * 64
+    assert found["commitments"]["model"]["value"] == commitment(bytes.fromhex(salt.read_text()), "org/model")
+    assert salt.read_text().strip() not in file.read_text("utf-8")
+
+
+def test_the_same_result_gives_the_same_statement(stored: StoredResult, tmp_path: Path) -> None:
+    (file,) = write_statements(held(stored.folder), tmp_path, "urn:me")
+    first = file.read_bytes()
+    assert write_statements(held(stored.folder), tmp_path, "urn:me") == [file]
+    assert file.read_bytes() == first
+    (other,) = write_statements(held(stored.folder), tmp_path / "other", "urn:me")
+    assert other.read_bytes() != first  # another salt
+
+
+def test_any_tasks_name_is_a_files(stored: StoredResult, tmp_path: Path) -> None:
+    names = {
+        write_statements(held(stored.folder, task), tmp_path, "urn:me")[0].name for task in ("helm:a/b", "helm-a-b")
+    }
+    assert len(names) == 2
+    assert all("/" not in name and ":" not in name for name in names)
+
+
+def test_a_gate_without_numbers_writes_nothing(tmp_path: Path) -> None:
+    assert write_statements(held(tmp_path, "pubmed_qa", MISSING), tmp_path / "none", "urn:me") == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_salt_that_is_none_is_refused(stored: StoredResult, tmp_path: Path) -> None:
+    (tmp_path / "pubmed_qa.eval-result.salt").write_text("no salt")
+    with pytest.raises(PrerequisiteError, match="is no salt; move it away"):
+        write_statements(held(stored.folder), tmp_path, "urn:me")

@@ -1,9 +1,10 @@
-"""Paired statistics: published examples, statsmodels, and simulated samples whose true difference is known."""
+"""Statistics of paired values, and ranks."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,17 +13,48 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
 
 from eval_factory.analysis import paired
 from eval_factory.analysis.paired import (
     PairedDifference,
     equivalence,
+    holm,
     mcnemar_mde,
     non_inferiority,
     paired_difference,
+    rank_intervals,
     sign_flip_p,
     tango_interval,
 )
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_statsmodels(p_values: list[float]) -> None:
+    with patch("gc.collect"):  # statsmodels calls it each time, which takes as long as all of the rest
+        expected = list(multipletests(p_values, method="holm")[1])
+    assert holm(p_values) == pytest.approx(expected)
+
+
+def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
+    assert holm([0.03, 0.01]) == pytest.approx([0.03, 0.02])
+    assert holm([0.03, None, 0.01]) == [pytest.approx(0.06), None, pytest.approx(0.03)]
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "ranks"),
+    [
+        ([], [(1, 3), (1, 3), (1, 3)]),
+        ([(0, 1), (0, 2), (1, 2)], [(1, 1), (2, 2), (3, 3)]),
+        ([(2, 0)], [(2, 3), (1, 3), (1, 2)]),
+        ([(2, 0), (2, 1)], [(2, 3), (2, 3), (1, 1)]),
+    ],
+)
+def test_a_rank_counts_who_is_shown_to_be_better_and_worse(
+    shown: list[tuple[int, int]], ranks: list[tuple[int, int]]
+) -> None:
+    assert rank_intervals(3, shown) == ranks
 
 
 def right(both: int, a_only: int, b_only: int, neither: int) -> tuple[list[float], list[float]]:

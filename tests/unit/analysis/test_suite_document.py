@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.metric_groups import GroupScore
 from eval_factory.analysis.suite_document import csv_text, document, rows, usage_document
-from eval_factory.analysis.suite_records import CellResult, GroupWinRates, SuiteResults
-from eval_factory.analysis.suite_results import FinishedCell, suite_results
-from eval_factory.analysis.win_rates import WinRate
+from eval_factory.analysis.suite_results import CellResult, FinishedCell, GroupWinRates, SuiteResults, suite_results
+from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.report import documents
 from stored_results import PROVENANCE
 from stored_suite import cell, cells

@@ -1,7 +1,10 @@
-"""The files of a suite's table: the same bytes for the same results, whatever happened on the way."""
+"""A suite's results as Markdown and as a page of HTML, and all of its files written: each whole or not at all."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +12,194 @@ from pathlib import Path
 import pytest
 from jsonschema import ValidationError
 
-from eval_factory.analysis.suite_files import write_suite_results
-from eval_factory.analysis.suite_results import FinishedCell, suite_results
+from eval_factory import __version__
+from eval_factory.analysis.suite_files import link, markdown, suite_page, write_suite_results
+from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
+from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Spent, SpentByRole, Usage
 from eval_factory.core.suite_dir import SuiteDir
-from stored_suite import cell
+from eval_factory.report.page.document import tables_style
+from stored_results import PROVENANCE
+from stored_suite import cell, cells, share
 
 WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
+
+
+def test_a_complete_suite(tmp_path: Path) -> None:
+    text = markdown(suite_results(cells(tmp_path, {"x": {"b": ILL, "a": WELL}})), tmp_path)
+    assert text.splitlines()[:9] == [
+        "# Results of the suite",
+        "",
+        "Complete: 2 runs of 2 models on 1 benchmark.",
+        "",
+        "## Scores",
+        "",
+        "| model | x<br>exact_match |",
+        "| :-- | --: |",
+        "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
+    ]
+    assert "| a | 1.000 | 1 | 1 won, 0 lost, 0 open | 1 |\n| b | 0.000 | 2 | 0 won, 1 lost, 0 open | 1 |\n" in text
+    assert "| x | b | a | a is better | 40 | +50.0 | +19.6 to +71.6 | 0.0022 |" in text
+    assert "| b (org/b) | x | complete | `b/x` | 40 | 0 | 100.0 % | 1 | 1 | - |" in text
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## Scores", "## Win rates", "## Comparisons", "## Runs"
+    ]  # fmt: skip
+    assert text.endswith("|\n")
+
+
+def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL}})
+    given.append(cell(tmp_path, "b", "x", WELL, provenance=replace(PROVENANCE, errata_version=9)))
+    given.append(replace(cell(tmp_path, "c", "x", "11xx", reportable=False), status="partial"))
+    given.append(FinishedCell("a", "y", "failed", tmp_path / "a" / "y", "HTTP 500"))
+    text = markdown(suite_results(given), tmp_path)
+    assert "| c | 100.0 %<br>(90.0 % to 100.0 %)<br>n 2<br>**not reportable**<br>**partial** | - |" in text
+    assert "| a | 75.0 %<br>(65.0 % to 85.0 %)<br>n 40 | failed |" in text
+    assert "Not reportable:\n\n- c/x: only 50.0 % of what was asked is scored\n" in text
+    assert "## Win rates\n\nNo two models have values that a win rate could be made of.\n" in text
+    assert "Left out of the win rates:\n\n- c/x: its value is not reportable: only 50.0 %" in text
+    assert "- x: its results cannot be compared: a and b were scored" in text
+    assert "## Comparisons\n\nNot compared:\n\n- x, a and b: a and b were scored with different lists" in text
+    what = "correct what the reason names, then run the suite again: it begins what failed"
+    assert f"| a | y | failed | HTTP 500 | {what} |" in text
+
+
+def test_scores_of_other_metric_groups(tmp_path: Path) -> None:
+    worst = share(WELL, value=0.5, perturbation="robustness.worst")
+    scores = {"exact_match": share(WELL), "exact_match@test+robustness.worst": worst}
+    given = [cell(tmp_path, "a", "x", WELL, scores=scores), cell(tmp_path, "b", "x", WELL, scores=scores)]
+    text = markdown(suite_results(given), tmp_path)
+    assert "| robustness | x | `exact_match@test+robustness.worst` | 0.5 | 0.5 |\n" in text
+    assert "| mean win rate | a | b |\n| :-- | --: | --: |\n| robustness | 0.500 | 0.500 |\n" in text
+
+
+def test_win_rates_of_groups_stand_only_where_there_are_some(tmp_path: Path) -> None:
+    results = suite_results([cell(tmp_path, "a", "x", WELL)])
+    score = GroupScore("calibration", "ece_10_bin", 0.5, None, None, 9, lower_is_better=True)
+    text = markdown(replace(results, cells=(replace(results.cells[0], group_scores=(score,)),)), tmp_path)
+    assert "| calibration | x | `ece_10_bin` | 0.5 |" in text
+    assert "| mean win rate | a" not in text
+
+
+def test_an_empty_suite_has_a_summary_alone(tmp_path: Path) -> None:
+    text = markdown(suite_results([]), tmp_path)
+    assert "Not complete: 0 of 0 runs" in text
+    assert "## Scores" not in text
+
+
+def test_nothing_is_made_of_foreign_names(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script> | [x](http://h) @someone #12"
+    given = cell(tmp_path, "a", "x", WELL, provenance=replace(PROVENANCE, target=hostile))
+    failed = FinishedCell("a|b", "<img>", "failed", tmp_path / "a|b" / "<img>", hostile)
+    text = markdown(suite_results([given, failed]), tmp_path)
+    assert "<script>" not in text.replace("`<script>alert(1)</script>`", "").replace("`(<script>alert(1)</script>`", "")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in rows if "HTTP" not in line}) <= 5
+    assert "`@someone`" in text
+    assert "`#12`" in text
+    assert "`[x](http://h)`" in text
+    assert "`a¦b`" in text
+    assert "`<img>`" in text
+
+
+def sections(page: str) -> list[str]:
+    return re.findall(r'<section id="([a-z-]+)"', page)
+
+
+@pytest.mark.parametrize(
+    ("folder", "href"),
+    [
+        ("s/a/x", "./a/x/report.html"),
+        ("other/a/x", "../other/a/x/report.html"),
+        ("s/javascript:alert(1)/x", "./javascript%3Aalert%281%29/x/report.html"),
+        ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"),
+        ("s/\udcff/x", "./%FF/x/report.html"),
+    ],
+    ids=["inside", "other suite", "address", "markup", "no text"],
+)
+def test_a_cell_leads_to_its_runs_report(folder: str, href: str) -> None:
+    assert link(CellResult("a", "x", "complete", Path(folder)), Path("s")) == href
+
+
+def test_every_value_is_a_link_with_its_interval(tmp_path: Path) -> None:
+    page = suite_page(suite_results(cells(tmp_path, {"x": {"a": WELL, "b": ILL}})), tmp_path)
+    value = '<a href="./a/x/report.html">75.0 %</a><small>65.0 % to 85.0 %</small><small>n 40</small>'
+    assert f'<td class="top-rank">{value}</td>' in page
+    assert '<td><a href="./b/x/report.html">25.0 %</a>' in page
+    assert '<th scope="col" class="n">x <small>exact_match</small></th>' in page
+    assert sections(page) == ["scores", "win-rates", "groups", "comparisons", "runs"]
+    assert "x: 1 of 1 comparison shows a difference" in page
+    assert '<div class="card good">' in page
+    assert f"eval-factory {__version__}" in page
+
+
+def test_the_policy_allows_the_pages_own_style_and_no_script(tmp_path: Path) -> None:
+    page = suite_page(suite_results(cells(tmp_path, {"x": {"a": WELL}})), tmp_path)
+    digest = base64.b64encode(hashlib.sha256(tables_style().encode()).digest()).decode()
+    assert f"style-src &#39;sha256-{digest}&#39;" in page
+    assert f"<style>{tables_style()}</style>" in page
+    assert "default-src &#39;none&#39;" in page
+    assert "<script" not in page
+    assert " style=" not in page
+    assert re.findall(r'(?:src|href)="(?!#|\./|\.\./)', page) == []
+
+
+def test_what_is_missing_and_what_is_doubted_is_marked(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL}})
+    given.append(replace(cell(tmp_path, "b", "x", "11xx", reportable=False), status="partial"))
+    given.append(FinishedCell("a", "y", "failed", tmp_path / "a" / "y", "HTTP 500"))
+    page = suite_page(suite_results(given), tmp_path)
+    assert '<span class="gap">failed</span>' in page
+    assert "<small>not asked for</small>" in page  # b on y
+    assert '<span class="doubt">not reportable</span><span class="doubt">partial</span>' in page
+    assert "1 value is not reportable" in page
+    assert '<a href="./b/x/report.html">b/x</a>: only 50.0 % of what was asked is scored' in page
+    assert '<td>failed</td><td class="reason">HTTP 500</td>' in page
+    assert "No two models have values" in page
+    assert "b/x: its value is not reportable" in page
+    assert '<div class="card warn">' in page
+    assert "missing" in sections(page)
+    assert "x: 0 of 0 comparisons show a difference; 1 not comparable" in page
+
+
+def test_efficiency_and_other_groups_stand_below_with_their_win_rates(tmp_path: Path) -> None:
+    worst = share(WELL, value=0.5, perturbation="robustness.worst")
+    scores = {"exact_match": share(WELL), "exact_match@test+robustness.worst": worst}
+    given = [cell(tmp_path, "a", "x", WELL, scores=scores), FinishedCell("b", "x", "missing", tmp_path / "b" / "x")]
+    given.append(cell(tmp_path, "c", "x", WELL, scores=scores))
+    page = suite_page(suite_results(given), tmp_path)
+    assert "<summary>robustness: 1 score</summary>" in page
+    assert "<summary>efficiency: 1 score</summary>" in page
+    assert (
+        '<td class="name">inference_runtime</td><td class="n">0.1 s</td><td class="n">-</td><td class="n">0.1 s</td>'
+        in page
+    )
+    assert (
+        '<th scope="row">mean win rate</th><td></td><td class="n">0.500</td><td class="n">-</td><td class="n">0.500</td>'
+        in page
+    )
+    bare = suite_page(suite_results([FinishedCell("a", "x", "missing", tmp_path)]), tmp_path)
+    assert sections(bare) == ["scores", "missing", "win-rates", "runs"]
+
+
+def test_foreign_text_is_text(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e{{ 7*7 }}\0style\0"
+    given = cell(tmp_path, "a", "x", WELL, provenance=replace(PROVENANCE, target=hostile))
+    failed = FinishedCell("<b>", "<i>", "failed", tmp_path / "y", hostile)
+    page = suite_page(suite_results([given, failed]), tmp_path)
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert "\u202e" not in page
+    assert "{{ 7*7 }}" in page
+    assert page.count("<style>") == page.count(tables_style()) == 1
+
+
+def test_the_same_folders_give_the_same_page(tmp_path: Path) -> None:
+    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}})
+    assert suite_page(suite_results(given), tmp_path) == suite_page(suite_results(given), tmp_path)
 
 
 def suite(root: Path, *, disturbed: bool) -> SuiteDir:

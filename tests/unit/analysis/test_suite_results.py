@@ -1,4 +1,4 @@
-"""Finished runs, put together: values, comparisons, win rates, what is left out and what is missing."""
+"""A suite's finished runs -> its results: scores, comparisons, ranks, win rates, and what is missing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,27 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis import suite_results as module
 from eval_factory.analysis.comparison import compare
-from eval_factory.analysis.metric_groups import GroupScore
-from eval_factory.analysis.suite_records import CellResult, LeftOut, Took
-from eval_factory.analysis.suite_results import FinishedCell, suite_results
+from eval_factory.analysis.suite_results import CellResult, FinishedCell, LeftOut, Took, suite_results
+from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.results import Instances, Spent, SpentByRole, Usage
 from eval_factory.report.reader import load_result
 from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, made, share
+
+
+def test_a_cell_is_called_by_target_and_evaluation() -> None:
+    assert CellResult("small", "medec_hot", "missing", Path("x")).name == "small/medec_hot"
+
+
+@pytest.mark.parametrize(
+    ("value", "reportable", "enters"),
+    [(0.0, True, True), (0.5, False, False), (None, True, False), (None, False, False)],
+)
+def test_a_reportable_value_alone_enters_win_rates(value: float | None, reportable: bool, enters: bool) -> None:
+    one = CellResult("a", "x", "complete", Path("x"), value=value, reportable=reportable)
+    assert one.enters_win_rates is enters
+
 
 WELL, ILL, SAME = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10, "1" * 20 + "0" * 20
 PARTLY = "40.0 % of the answers are unreadable\n  grant more tokens"
@@ -278,7 +290,3 @@ def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(
 def test_the_same_folders_give_the_same_results(tmp_path: Path) -> None:
     given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": SAME, "b": SAME}})
     assert suite_results(given) == suite_results(iter(given))
-
-
-def test_a_runner_finds_all_it_needs_in_one_module() -> None:
-    assert module.__all__ == ["FinishedCell", "SuiteResults", "suite_results"]

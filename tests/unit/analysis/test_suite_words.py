@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.metric_groups import GroupScore
-from eval_factory.analysis.suite_records import CellResult, SuiteResults
-from eval_factory.analysis.suite_results import suite_results
-from eval_factory.analysis.win_rates import WinRate
+from eval_factory.analysis.suite_results import CellResult, SuiteResults, suite_results
+from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.results import Stats
 from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, share

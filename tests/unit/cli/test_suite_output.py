@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.analysis.suite_records import CellStatus
+from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.cli.run_output import RunOutput
 from eval_factory.cli.suite_output import end_record, looking_on, show_cells, show_end, why, write_record
 from eval_factory.core.suite_dir import SuiteDir

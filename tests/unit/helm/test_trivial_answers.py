@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.helm.trivial_answers import REFUSAL, SUITED, Question, Strategy, strategies, with_answer
-from eval_factory.scoring.refusals import is_refusal
+from eval_factory.scoring.readability import is_refusal
 from eval_factory.tasks.framework import load_framework
 
 

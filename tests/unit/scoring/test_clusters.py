@@ -11,8 +11,8 @@ import pytest
 from eval_factory.core.results import Score
 from eval_factory.helm import output
 from eval_factory.scoring.clusters import LONGEST_LABEL, Clusters, notes_on_clusters
+from eval_factory.scoring.intervals import describe
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.statistics import describe
 from eval_factory.tasks.framework import ClusterRule, load_framework
 
 NOWHERE = Path("nowhere")

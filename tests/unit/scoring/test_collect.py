@@ -17,7 +17,7 @@ from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import corrections
 from eval_factory.scoring.collect import collect
-from eval_factory.scoring.correction_rules import Case
+from eval_factory.scoring.corrections import Case
 from eval_factory.scoring.scores import helm_mean
 from unit.builders import plan
 

@@ -1,4 +1,4 @@
-"""Floors: of HELM's metrics as the plug-in wrote them down, of corrected and lenient ones by our rules, and their notes."""
+"""Floors: what trivial answers score on the questions of a run, by the metrics that the run was scored with."""
 
 from __future__ import annotations
 
@@ -15,15 +15,41 @@ from eval_factory.core.time_limit import TimeLimit
 from eval_factory.helm import names, output
 from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores
 from eval_factory.scoring import corrections, floors
-from eval_factory.scoring.answer_forms import form_of
-from eval_factory.scoring.correction_rules import Case
-from eval_factory.scoring.floors import FloorScores, notes_on_floors
-from eval_factory.scoring.metric_values import metric_values_of
+from eval_factory.scoring.corrections import Case
+from eval_factory.scoring.floors import FloorScores, SharedKeys, notes_on_floors
 from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.readability import form_of
 from eval_factory.scoring.request_states import key_of
+from eval_factory.scoring.scores import InstanceKey, metric_values_of
 from eval_factory.tasks.known_floors import KnownSet
 from unit.builders import plan
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
+
+A, B, C = (("a", 0, None), ("b", 0, None), ("a", 1, None))
+OTHER: InstanceKey = ("z", 0, None)
+
+
+@pytest.mark.parametrize("keys", [[A, B, C], [A, None, B, C]])
+def test_a_column_is_a_mapping_of_floats(keys: list[InstanceKey | None]) -> None:
+    values = [1, 0, 0.25] if None not in keys else [1, 9, 0, 0.25]
+    column = SharedKeys(keys).column(values)
+    assert dict(column) == {A: 1.0, B: 0.0, C: 0.25}
+    assert list(column) == [A, B, C]
+    assert [type(value) for value in column.values()] == [float, float, float]
+    assert len(column) == 3
+    assert column.get(OTHER) is None
+    assert OTHER not in column
+    with pytest.raises(KeyError):
+        column[OTHER]
+
+
+def test_a_question_without_a_value_is_left_out() -> None:
+    column = SharedKeys([A, None, B, C]).column([1, None, None, 0])
+    assert column == {A: 1.0, C: 0.0}
+    assert [type(value) for value in column.values()] == [float, float]
+    assert len(SharedKeys([None]).column([1])) == 0
+    assert len(SharedKeys([A]).column([None])) == 0
+
 
 FLAG = "medec_error_flag_accuracy"
 SAMPLE = {"config.params.limit_samples": 4}

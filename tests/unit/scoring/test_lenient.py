@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.scoring.lenient import label_in, lenient_metrics
-from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.scores import InstanceKey, MetricValues
 
 OPTIONS = {
     "A": "Appendicitis",

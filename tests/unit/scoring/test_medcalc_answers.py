@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.scoring.medcalc_answers import date_in, days_in, number_in, reader_of, whole_number_in
+from eval_factory.scoring.corrections import date_in, days_in, number_in, reader_of, whole_number_in
 
 PROMPT = "Patient note: He has a score. Question: What is the patient's HEART score?\n\nQuestion: What is {}?\n\n"
 WELLS = "the patient’s score of Wells' criteria for Pulmonary Embolism"  # noqa: RUF001 - as the data write it

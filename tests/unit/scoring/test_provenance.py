@@ -1,17 +1,150 @@
-"""What a result says of how it was made."""
+"""What exactly was run, and with what: versions, data, prompts, target, machine, files, times."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import platform
+import time
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.time_limit import OutOfTime, TimeLimit
+from eval_factory.data.sources import load_sources
 from eval_factory.demo.packaged_data import packaged_data
 from eval_factory.helm.names import PATCHES_FILE
-from eval_factory.scoring import run_environment
-from eval_factory.scoring.provenance import provenance_of
+from eval_factory.scoring import provenance
+from eval_factory.scoring.collect import collect
+from eval_factory.scoring.floors import LATE, MISSING_FLOORS
+from eval_factory.scoring.provenance import (
+    Remembered,
+    clock_of,
+    provenance_of,
+    run_files,
+    with_run_files,
+    with_unread_data,
+)
+from eval_factory.tasks.framework import framework_path
+from stored_results import PROVENANCE
 from unit.builders import plan
+from unit.scoring.test_collect import FOUR, result_of, state
+from unit.scoring.test_floors import FLAG, QUESTIONS, always, of_medec, write_trivial
+
+
+def test_the_kind_of_machine_and_not_which_one_it_is() -> None:
+    found = provenance.platform_of_this()
+    assert found["system"] == platform.system()
+    assert found["machine"] == platform.machine()
+    assert found["implementation"] == platform.python_implementation()
+    assert found.keys() <= {"system", "distribution", "libc", "machine", "implementation"}
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "distribution"),
+    [
+        ("Linux", {"PRETTY_NAME": "Some Linux 1"}, "Some Linux 1"),
+        ("Linux", {}, None),
+        ("Linux", None, None),
+        ("Darwin", None, "25.1"),
+    ],
+)
+def test_the_system_by_name(
+    system: str, release: dict[str, str] | None, distribution: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def os_release() -> dict[str, str]:
+        if release is None:
+            raise OSError
+        return release
+
+    monkeypatch.setattr(platform, "freedesktop_os_release", os_release)
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "release", lambda: "25.1")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
+    found = provenance.platform_of_this()
+    assert found.get("distribution") == distribution
+    assert found["libc"] == "glibc 2.36"
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert "libc" not in provenance.platform_of_this()
+
+
+def test_every_package_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [("Zebra_Pack", "2"), ("a.b--C", "1.0"), ("a.b--C", "1.0"), (None, "3")]
+    installed: list[Any] = [
+        SimpleNamespace(metadata={"Name": name}, version=version, read_text=lambda _: None) for name, version in names
+    ]
+    monkeypatch.setattr(metadata, "distributions", lambda: installed)
+    provenance.installed_packages.cache_clear()
+    try:
+        assert provenance.installed_packages() == "a-b-c==1.0\nzebra-pack==2\n"
+        assert provenance.lock_sha256() == hashlib.sha256(b"a-b-c==1.0\nzebra-pack==2\n").hexdigest()
+    finally:
+        provenance.installed_packages.cache_clear()
+
+
+def test_what_is_installed_here_is_there() -> None:
+    lines = provenance.installed_packages().splitlines()
+    assert lines == sorted(set(lines))
+    assert f"pytest=={pytest.__version__}" in lines
+
+
+def test_the_frameworks_file() -> None:
+    assert provenance.framework_sha256() == hashlib.sha256(framework_path().read_bytes()).hexdigest()
+
+
+def test_when_a_run_began_and_ended(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    told = [("mine", 1_000_000_030.9), ("other", 5.0), ("mine", 1_000_000_000.2), ("other", 2e9)]
+    lines = [json.dumps({"time": time, "run_id": run, "event": "phase", "of": "mine"}) for run, time in told]
+    events.write_text("\n".join([*lines, '{"run_id": "mine"}', '["mine"]', '{"run_id": "mine", "time": 1']))
+    assert provenance.began_and_ended(events, "mine") == ("2001-09-09T01:46:40Z", "2001-09-09T01:47:10Z")
+    assert provenance.began_and_ended(events, "nobody") == (None, None)
+    assert provenance.began_and_ended(tmp_path / "none", "mine") == (None, None)
+
+
+@pytest.mark.parametrize("header", ["Name: Own_Pack\nVersion: 1.5\n", "version: 1.5\nX: y\nNAME: Own_Pack\n"])
+def test_a_package_is_named_by_its_header_and_not_by_its_description(
+    header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"Metadata-Version: 2.1\n{header}Name: second\n\nName: described\nVersion: 9\n"
+    found = SimpleNamespace(metadata={"Name": "by-mail"}, version="0", read_text=lambda name: {"METADATA": text}[name])
+    cut = SimpleNamespace(metadata={"Name": "egg"}, version="2", read_text=lambda _: "Name: x\n\nVersion: 3\n")
+    monkeypatch.setattr(metadata, "distributions", lambda: [found, cut])
+    provenance.installed_packages.cache_clear()
+    try:
+        assert provenance.installed_packages() == "egg==2\nown-pack==1.5\n"
+    finally:
+        provenance.installed_packages.cache_clear()
+
+
+def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) -> None:
+    result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
+    rundir, run = RunDir(tmp_path / "out"), tmp_path / "out" / "helm" / "runs" / "s" / "r"
+    for path in (
+        run / "scenario.json",
+        run / "display_requests.json",
+        rundir.helm / "hub_datasets.json",
+        rundir.helm / "trivial_scores.json",
+    ):
+        path.write_text("[]", "utf-8")
+    (rundir.helm / "other.json").write_text("{}", "utf-8")
+    found = run_files(rundir, [run])
+    of_the_run = ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats")
+    assert set(found) == {
+        *(f"helm/runs/s/r/{name}.json" for name in of_the_run),
+        "helm/hub_datasets.json",
+        "helm/trivial_scores.json",
+        "cache.db",
+    }
+    for name, digest in found.items():
+        assert digest == hashlib.sha256((rundir.root / name).read_bytes()).hexdigest()
+    assert with_run_files(result, rundir, [run]).provenance.run_files == found
+    assert result.provenance.run_files == {}
 
 
 @pytest.mark.parametrize(
@@ -35,9 +168,9 @@ def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
     made.rundir.events.write_text(json.dumps({"time": 1e9, "run_id": "mine"}))
     record = provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="mine")
     assert (record.started_at, record.ended_at) == ("2001-09-09T01:46:40Z", "2001-09-09T01:46:40Z")
-    assert record.platform == run_environment.platform_of_this()
-    assert record.framework_sha256 == run_environment.framework_sha256()
-    assert record.lock_sha256 == run_environment.lock_sha256()
+    assert record.platform == provenance.platform_of_this()
+    assert record.framework_sha256 == provenance.framework_sha256()
+    assert record.lock_sha256 == provenance.lock_sha256()
     assert record.seeds == {"helm_sample": 0, "helm_examples": 0}
     assert record.dataset_files.keys() == {"scenarios/pubmed_qa/data/test_set.json"}
     assert record.dataset_revisions == {}  # what was edited is of no commit
@@ -64,3 +197,72 @@ def test_since_when_the_benchmark_and_its_answers_are_public(
     made = plan({"config.type": task, "config.output_dir": str(tmp_path / "out"), **given})
     record = provenance_of(made, "scenario", "0" * 64, None, None)
     assert (record.published, record.answers_public) == expected
+
+
+def test_data_that_are_not_here_keep_their_hashes() -> None:
+    stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "package:a": "5"}
+    made = {
+        "scenarios/a": "9",
+        "package:a": "6",
+        "package:b": "7",
+        "hub:x/y": "8",
+        "hub:x/z": "4",
+        "hub:new": "7",
+        "scenarios/new": "6",
+    }
+    assert with_unread_data(stored, made) == (
+        {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6",
+         "package:a": "5"}, 3,
+    )  # fmt: skip
+    assert with_unread_data(stored, stored) == (stored, 0)
+
+
+def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
+    here = plan({"config.type": "pubmed_qa", "config.output_dir": str(tmp_path)})
+    here.rundir.helm.mkdir()
+    name = "scenarios/pubmed_qa/data/test_set.json"
+    (file,) = load_sources().tasks["pubmed_qa"].files
+    digest = str(file.sha256)
+    then = replace(PROVENANCE, dataset_files={name: digest}, started_at="s", ended_at="e")
+    found = Remembered(then)
+    now = replace(PROVENANCE, dataset_files={})
+    made = found.completed(here, now)
+    assert made.dataset_files == {name: digest}
+    assert made.dataset_revisions.keys() == {name}
+    assert (made.started_at, made.ended_at, found.unread) == ("s", "e", 1)
+    told = Remembered(then).completed(here, replace(now, started_at="t", ended_at=None, dataset_files={name: "x"}))
+    assert (told.started_at, told.ended_at, told.dataset_files, told.dataset_revisions) == ("t", None, {name: "x"}, {})
+
+
+def spend(remembered: Remembered) -> None:
+    limit = TimeLimit(0.0, clock_of(remembered))
+    for _ in range(3):
+        with limit:
+            limit.check()
+
+
+@pytest.mark.parametrize("note", [f"{MISSING_FLOORS}random", f"{LATE} are high", "other"])
+def test_floors_that_were_made_in_time_are_made_however_slow_it_is_now(note: str) -> None:
+    spend(Remembered(PROVENANCE, (note,)))
+    assert clock_of(None) is time.thread_time
+
+
+def test_floors_that_were_not_made_in_time_are_not_made() -> None:
+    notes = ("other", f"{MISSING_FLOORS}random, {LATE}: a tenth")
+    with pytest.raises(OutOfTime):
+        spend(Remembered(PROVENANCE, notes))
+
+
+def test_the_collector_has_no_less_time_for_floors_than_it_had(tmp_path: Path) -> None:
+    """No time is left here, so that a first collection leaves out what is not HELM's own."""
+    states = of_medec("CORRECT", "1 He is well.")
+    write_trivial(tmp_path, always("", 1.0, 1.0, metric=FLAG), questions=QUESTIONS[:2], limit_s=0.0)
+    result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [1.0, 0.0]})
+    assert set(result.validity.floors) == {FLAG}
+    here = plan({"config.type": "medec", "config.output_dir": str(tmp_path / "out")})
+    folders = list(here.rundir.helm.glob("runs/s/r"))
+    for notes, labels in (((), {FLAG, f"{FLAG}.corrected"}), (result.validity.notes, {FLAG})):
+        again = collect(
+            here, folders, run_id="run", wall_s=1.0, git_hash=None, remembered=Remembered(result.provenance, notes)
+        )
+        assert set(again.validity.floors) == labels

@@ -20,7 +20,7 @@ from eval_factory.scoring.collect import collect
 from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
 from eval_factory.scoring.request_states import key_of
-from eval_factory.scoring.rubric_tally import RubricTally
+from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.tally import Tally
 from unit.builders import plan
 from unit.scoring.test_collect import JURY, state, write_run

@@ -16,9 +16,8 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.correction_rules import Case
-from eval_factory.scoring.corrections import Corrections
-from eval_factory.scoring.metric_values import InstanceKey, MetricValues
+from eval_factory.scoring.corrections import Case, Corrections
+from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally, tally_requests
 from eval_factory.tasks.errata import Erratum
 from eval_factory.tasks.framework import ClusterRule

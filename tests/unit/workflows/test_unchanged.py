@@ -14,7 +14,7 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import read_checksums
-from eval_factory.scoring import run_environment
+from eval_factory.scoring import provenance
 from eval_factory.workflows import unchanged
 from eval_factory.workflows.resume import read_state, remember
 from eval_factory.workflows.unchanged import program_sha256, unchanged_result, written_before
@@ -117,9 +117,9 @@ def test_another_program_or_machine_collects_again(
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {
         "program": (unchanged, "program_of_this", lambda: "0" * 64),
         "framework": (unchanged, "framework_path", lambda: other),
-        "packages": (run_environment, "installed_packages", lambda: "numpy==0\n"),
-        "python": (run_environment, "python_version", lambda: "3.0.0"),
-        "machine": (run_environment, "platform_of_this", lambda: {"machine": "other"}),
+        "packages": (provenance, "installed_packages", lambda: "numpy==0\n"),
+        "python": (provenance, "python_version", lambda: "3.0.0"),
+        "machine": (provenance, "platform_of_this", lambda: {"machine": "other"}),
     }
     plan = plan_of(rundir)
     target, attribute, value = changes[name]

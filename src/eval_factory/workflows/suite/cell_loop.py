@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eval_factory.analysis.suite_records import CellStatus
+from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError

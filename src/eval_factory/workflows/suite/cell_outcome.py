@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from eval_factory.analysis.suite_records import CellStatus
+from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     BusyError,

@@ -40,8 +40,8 @@ NEEDED = (
     "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.local",
     "eval_factory.plan.preflight", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
     "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics",
-    "eval_factory.scoring.response_statistics", "eval_factory.scoring.run_environment",
-    "eval_factory.scoring.run_files", "scipy.special", "scipy.stats",
+    "eval_factory.scoring.usage", "eval_factory.scoring.provenance",
+    "eval_factory.scoring.provenance", "scipy.special", "scipy.stats",
 )  # fmt: skip
 """What a run imports at the latest when it writes its result."""
 SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis.suite_records import CellStatus
+from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.rundir import PRIVATE

@@ -16,8 +16,7 @@ from typing import Any
 
 from eval_factory import __version__
 from eval_factory.analysis.suite_files import write_suite_results
-from eval_factory.analysis.suite_records import FinishedCell
-from eval_factory.analysis.suite_results import suite_results
+from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.own_files import LEADS_OUT, is_within

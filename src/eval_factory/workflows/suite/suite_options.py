@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval_factory.analysis.suite_records import CellStatus
+from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.core.suite_dir import SuiteDir
 
 if TYPE_CHECKING:

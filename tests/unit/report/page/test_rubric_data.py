@@ -23,7 +23,7 @@ from eval_factory.report.page.rubric_data import (
     shortened,
     tags_of_groups,
 )
-from eval_factory.scoring.rubric_tally import VERDICTS
+from eval_factory.scoring.rubric import VERDICTS
 from stored_results import criterion, instance
 
 

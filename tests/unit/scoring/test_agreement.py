@@ -1,0 +1,230 @@
+"""How far raters agree: alpha, intraclass correlation, kappa, AC1."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import krippendorff
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
+
+from eval_factory.scoring.agreement import (
+    agreement_among,
+    agreement_with,
+    consensus,
+    gwet_ac1,
+    icc_agreement,
+    ordinal_alpha,
+    place_of,
+    weighted_kappa,
+)
+
+Table = list[list[int | None]]
+"""A row a rater, a column a unit; None where the rater gave none."""
+
+
+def units_of(table: Table) -> list[list[int]]:
+    return [[rating for rating in column if rating is not None] for column in zip(*table, strict=True)]
+
+
+def by_the_package(table: Table) -> float:
+    numbers = [[math.nan if rating is None else float(rating) for rating in row] for row in table]
+    return float(krippendorff.alpha(numbers, level_of_measurement="ordinal"))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    raters, units = draw(st.integers(2, 5)), draw(st.integers(1, 12))
+    scale = draw(st.sampled_from([(1, 2), (1, 2, 3, 4, 5), (-3, 0, 7, 100)]))
+    rating = st.none() | st.sampled_from(scale)
+    row = st.lists(rating, min_size=units, max_size=units)
+    return draw(st.lists(row, min_size=raters, max_size=raters))
+
+
+@settings(max_examples=200)
+@given(tables())
+def test_it_is_the_packages_on_any_table_and_none_where_it_is_not_defined(table: Table) -> None:
+    rated = [unit for unit in units_of(table) if len(unit) > 1]
+    alpha = ordinal_alpha(units_of(table))
+    if len({rating for unit in rated for rating in unit}) < 2:
+        assert alpha is None
+    else:
+        assert alpha == pytest.approx(by_the_package(table), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_the_packages_on_a_jurys_table(seed: int) -> None:
+    """Three judges, 400 answers by three criteria, one in ten judgements missing."""
+    drawn = random.Random(seed)  # noqa: S311 - no secret
+    truth = [drawn.choices((1, 2, 3, 4, 5), (1, 2, 4, 8, 16))[0] for _ in range(1200)]
+    table: Table = [
+        [None if drawn.random() < 0.1 else min(5, max(1, rating + drawn.choice((-1, 0, 0, 0, 1)))) for rating in truth]
+        for _ in range(3)
+    ]
+    alpha = ordinal_alpha(units_of(table))
+    assert alpha == pytest.approx(by_the_package(table), rel=1e-9)
+    assert alpha is not None
+    assert 0.3 < alpha < 0.95
+
+
+def test_krippendorffs_example() -> None:
+    """K. Krippendorff, Computing Krippendorff's Alpha-Reliability (2011): 0.815 for ordinal data."""
+    table: Table = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ]
+    alpha = ordinal_alpha(units_of(table))
+    assert alpha == pytest.approx(0.815, abs=0.0005)
+    assert type(alpha) is float
+
+
+def test_by_hand() -> None:
+    """(1,1), (1,2), (3,3): n_1 = 3, n_2 = 1, n_3 = 2, n = 6; o_12 = 1; d_12 = 2, d_13 = 3.5, d_23 = 1.5.
+
+    Observed 4; expected 3 * 4 + 6 * 12.25 + 2 * 2.25 = 90.
+    """
+    assert ordinal_alpha([[1, 1], [1, 2], [3, 3]]) == pytest.approx(1 - 5 * 4 / 90, rel=1e-15)
+
+
+def test_a_unit_of_three_raters_weighs_as_three_ratings() -> None:
+    """(1,1,2), (2,2): n_1 = 2, n_2 = 3, n = 5; o_12 = 2 / 2; d_12 = 2.5: alpha = 1 - 4 * 1 / 6."""
+    assert ordinal_alpha([[1, 1, 2], [2, 2]]) == pytest.approx(1 / 3, rel=1e-15)
+
+
+def test_only_the_order_of_ratings_counts() -> None:
+    assert ordinal_alpha([[1, 2], [2, 2], [5, 2]]) == ordinal_alpha([[10, 20], [20, 20], [21, 20]])
+
+
+def test_extremes() -> None:
+    assert ordinal_alpha([[1, 1], [5, 5], [3, 3]]) == 1.0
+    below = ordinal_alpha([[1, 5], [5, 1], [1, 5], [5, 1]])
+    assert below is not None
+    assert below < 0
+
+
+@pytest.mark.parametrize(
+    "units", [[], [[]], [[3]], [[3], [4], []], [[4, 4]], [[4, 4], [4, 4, 4], [1], [5]], [[2, 2], [1]]]
+)
+def test_where_it_is_not_defined_there_is_none(units: list[list[int]]) -> None:
+    assert ordinal_alpha(units) is None
+
+
+def test_what_one_rater_alone_rated_changes_nothing() -> None:
+    units = [[1, 2], [3, 3], [4, 5]]
+    assert ordinal_alpha([*units, [1], [5], []]) == ordinal_alpha(units)
+
+
+def test_it_does_not_depend_on_the_order_to_the_last_digit() -> None:
+    drawn = random.Random(7)  # noqa: S311 - no secret
+    units = [[drawn.randint(1, 5) for _ in range(drawn.randint(0, 4))] for _ in range(200)]
+    expected = ordinal_alpha(units)
+    for _ in range(5):
+        drawn.shuffle(units)
+        for unit in units:
+            drawn.shuffle(unit)
+        assert ordinal_alpha(units) == expected
+
+
+SHROUT_FLEISS = ((9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7))
+"""Shrout and Fleiss 1979, table 2: six targets, four judges. Their ICC(2,1) is .29."""
+PAIRS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=2, max_size=40)
+
+
+def test_the_published_icc() -> None:
+    found = icc_agreement(SHROUT_FLEISS)
+    assert found == pytest.approx(0.2897638, abs=1e-7)
+
+
+def test_icc_of_perfect_agreement_of_a_bias_and_of_nothing() -> None:
+    assert icc_agreement([(1, 1), (2, 2), (5, 5)]) == pytest.approx(1.0)
+    shifted = icc_agreement([(1, 2), (2, 3), (5, 6)])
+    assert shifted is not None
+    assert shifted == pytest.approx(0.896551724)  # 13/3 / (13/3 + 1/2)
+    assert icc_agreement([(3, 3), (3, 3)]) is None
+    assert icc_agreement([(3, 4)]) is None
+    assert icc_agreement([(3,), (4,)]) is None
+    assert icc_agreement([]) is None
+
+
+@given(PAIRS)
+def test_weighted_kappa_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    first, second = zip(*pairs, strict=True)
+    found = weighted_kappa(pairs)
+    if len({*first, *second}) == 1:
+        assert found is None
+    else:
+        expected = cohen_kappa_score(first, second, weights="quadratic", labels=[1, 2, 3, 4, 5])
+        assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_kappa_of_yes_and_no_has_no_weights() -> None:
+    pairs = [(1.0, 1.0)] * 7 + [(1.0, 0.0)] * 2 + [(0.0, 0.0)] * 4 + [(0.0, 1.0)]
+    first, second = zip(*pairs, strict=True)
+    assert weighted_kappa(pairs) == pytest.approx(cohen_kappa_score(first, second))
+    assert weighted_kappa([]) is None
+
+
+def test_ac1_by_hand() -> None:
+    """Two raters, 10 things: both yes 8 times, one yes and one no twice. p_a = .8, pi_yes = .9, p_e = 2 x .9 x .1."""
+    units = [(1, 1)] * 8 + [(1, 0)] * 2
+    assert gwet_ac1(units, 2) == pytest.approx((0.8 - 0.18) / (1 - 0.18))
+    assert weighted_kappa(units) == pytest.approx(0.0)  # the paradox that AC1 was made for
+
+
+def test_ac1_with_missing_ratings_and_three_raters() -> None:
+    units = [(1, 1, 2), (2, 2), (3,), (), (1, 1, 1)]
+    agreement = (1 / 3 + 1 + 1) / 3
+    shares = ((2 / 3 + 0 + 0 + 1) / 4, (1 / 3 + 1) / 4, 1 / 4)
+    chance = sum(share * (1 - share) for share in shares) / 2
+    assert gwet_ac1(units, 3) == pytest.approx((agreement - chance) / (1 - chance))
+    assert gwet_ac1(units, 5) != pytest.approx((agreement - chance) / (1 - chance))
+
+
+@pytest.mark.parametrize(("units", "categories"), [([(1,), (2,)], 2), ([], 2), ([(1, 1)], 1)])
+def test_no_ac1(units: list[tuple[int, ...]], categories: int) -> None:
+    assert gwet_ac1(units, categories) is None
+
+
+FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+def test_raters_who_rated_different_parts() -> None:
+    units = [{"a": 1.0, "b": 2.0, "c": 2.0}, {"a": 4.0, "b": 5.0, "c": 3.0}, {"a": 3.0, "b": 3.0}, {"a": 5.0}]
+    found = agreement_among(units, FIVE)
+    assert found.n == 3
+    assert found.icc == icc_agreement([[1, 2, 2], [4, 5, 3]])
+    kappas = [
+        weighted_kappa([(1, 2), (4, 5), (3, 3)]),
+        weighted_kappa([(1, 2), (4, 3)]),
+        weighted_kappa([(2, 2), (5, 3)]),
+    ]
+    assert found.weighted_kappa == pytest.approx(sum(one or 0 for one in kappas) / 3)
+    assert found.alpha == ordinal_alpha([[0, 1, 1], [3, 4, 2], [2, 2]])
+    assert found.ac1 == gwet_ac1([[0, 1, 1], [3, 4, 2], [2, 2]], 5)
+
+
+def test_ratings_that_are_all_the_same_have_no_kappa() -> None:
+    found = agreement_among([{"a": 1.0, "b": 1.0}] * 3, (0.0, 1.0))
+    assert (found.n, found.alpha, found.icc, found.weighted_kappa, found.ac1) == (3, None, None, None, 1.0)
+
+
+def test_a_judge_with_the_mean_and_with_the_majority() -> None:
+    found = agreement_with([(5.0, [4.0, 5.0]), (2.0, [1.0]), (3.0, [3.0, 3.0])], FIVE)
+    assert found.n == 3
+    pairs = [(5.0, 4.5), (2.0, 1.0), (3.0, 3.0)]
+    assert (found.icc, found.weighted_kappa) == (icc_agreement(pairs), weighted_kappa(pairs))
+    assert found.alpha == ordinal_alpha([(4, 3), (1, 0), (2, 2)])  # 4.5 is as near to 4, and takes the lower
+    yes_no = agreement_with([(1.0, [1.0, 1.0, 0.0]), (1.0, [0.0]), (0.0, [1.0, 0.0])], (0.0, 1.0))
+    assert yes_no.n == 2  # of the last one half say so
+    assert yes_no.ac1 == gwet_ac1([(1, 1), (1, 0)], 2)
+
+
+def test_consensus_and_places() -> None:
+    assert [consensus(given, (0.0, 1.0)) for given in ([1, 0, 0], [1, 1, 0], [1, 0])] == [0.0, 1.0, None]
+    assert consensus([1, 2], FIVE) == 1.5
+    assert [place_of(value, FIVE) for value in (1.0, 4.4, 4.5, 4.6, 9.0)] == [0, 3, 3, 4, 4]
