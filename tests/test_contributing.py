@@ -86,7 +86,7 @@ def test_what_contributing_names_is_there(root: Path) -> None:
     assert [path for path in sorted(named | links) if not (root / path).exists()] == []
     for name, file in {
         "NOT_ON_IT": "tests/unit/tasks/test_medhelm_leaderboard.py",
-        "_RULES": "src/eval_factory/scoring/correction_rules.py",
+        "_RULES": "src/eval_factory/scoring/corrections.py",
         "NEEDS_PATCHES": "src/eval_factory/helm/versions.py",
         "SignIn": "src/eval_factory/endpoint/sign_in.py",
         "OAuthSignIn": "src/eval_factory/endpoint/sign_in.py",

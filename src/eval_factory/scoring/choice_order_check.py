@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_factory.core.choice_order_results import ChoiceOrders, Share
-from eval_factory.core.results import ALL_ORDERS, Score
+from eval_factory.core.results import ALL_ORDERS
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import PROPORTION, describe
+from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, counted, score_of
@@ -29,7 +30,7 @@ Unit = tuple[str, int]
 
 
 @dataclass
-class ChoiceOrderCheck:
+class ChoiceOrderCheck(Part):
     """The answers of a run by question and order, told request by request."""
 
     wanted: int | None
@@ -79,28 +80,22 @@ class ChoiceOrderCheck:
         found = {order_of(metric.perturbation): metric for metric in self.by_order if _is_same(metric, main)}
         return {1: main, **{order: metric for order, metric in sorted(found.items(), key=str) if order is not None}}
 
-    def complete(
-        self, scores: dict[str, Score], bounds: dict[str, tuple[float, float]], main: MetricValues | None,
-        lost: tuple[set[InstanceKey], bool],
-    ) -> None:  # fmt: skip
-        """Add the main metric's score over all orders of each question, and its bounds.
-
-        Args:
-            lost: the instances without a value that counts, and whether they count as 0.
-        """
+    def complete(self, draft: Draft) -> None:
+        """Add the report, the main metric's score over all orders of each question, and its bounds."""
+        main, missing = draft.main_values, draft.missing
+        draft.choice_orders = self.report(main, missing)
         if self.wanted is None or main is None:
             return
-        missing, as_zero = lost
         whole = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
-        metric = _of_questions(main, counted(whole, missing & whole.keys(), failed_as_zero=as_zero))
-        score = score_of(metric, set(), failed_as_zero=as_zero) if metric.values else None
+        metric = _of_questions(main, counted(whole, missing & whole.keys(), failed_as_zero=draft.as_zero))
+        score = score_of(metric, set(), failed_as_zero=draft.as_zero) if metric.values else None
         if score is None:
             return
-        scores[metric.label] = score
+        draft.scores[metric.label] = score
         ends = [_of_questions(main, {**whole, **dict.fromkeys(missing & whole.keys(), end)}) for end in PROPORTION]
         low, high = (bounds_of(one, set()) for one in ends)
         if low is not None and high is not None:
-            bounds[metric.label] = (low[0], high[1])
+            draft.bounds[metric.label] = (low[0], high[1])
 
     def report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders | None:
         """Over the questions that were asked in more than one order; None where there was nothing to check."""

@@ -19,8 +19,8 @@ from typing import Any
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.lenient import SAID, answer_field
-from eval_factory.scoring.repeated_rows import RepeatedRows
-from eval_factory.scoring.request_states import gold_and_choices
+from eval_factory.scoring.parts import Draft, Part
+from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.errata import Erratum, load_errata
 
@@ -299,7 +299,7 @@ ONE_IN = 2
 
 
 @dataclass
-class Corrections:
+class Corrections(Part):
     """The errata of a run spec, and the values that their rules give."""
 
     version: int
@@ -321,7 +321,15 @@ class Corrections:
         errata = [erratum for erratum in about if erratum.metric in helm]
         return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
 
-    def add(self, key: InstanceKey, state: output.RequestState, answer: str | None) -> None:
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        """One request and its answer."""
+        self.add_answer(key, state, None if has_failed(state) else text_of(state))
+
+    def complete(self, draft: Draft) -> None:
+        """Add the corrected metrics."""
+        draft.metrics += self.metrics()
+
+    def add_answer(self, key: InstanceKey, state: output.RequestState, answer: str | None) -> None:
         """One instance. `answer` is None where the request failed."""
         if not self.errata:
             return

@@ -22,8 +22,9 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.lenient import LENIENT, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import Form
-from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean
+from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_floors import known_floors
 
@@ -78,7 +79,7 @@ class _Strategy:
             known = (state.annotations or {}).get("ehr_sql", {})
             annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
             state = state.model_copy(update={"annotations": annotations})
-        self.corrections.add(key, state, answer or "")
+        self.corrections.add_answer(key, state, answer or "")
         labels = form.labels(state) if form is not None else {}
         if form is not None and labels:  # nothing and a refusal name no option
             likely = [answer] if answer is not None else list(labels)
@@ -89,7 +90,7 @@ class _Strategy:
         return [*self.corrections.metrics(), *(lenient_metrics(self.metrics, self.lenient) if self.lenient else ())]
 
 
-class FloorScores:
+class FloorScores(Part):
     """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
 
     def __init__(
@@ -142,6 +143,12 @@ class FloorScores:
             self._late = True
         except Exception as error:  # a rule may raise anything
             self._failed = error
+
+    def complete(self, draft: Draft) -> None:
+        """Add the floors, and what a reader has to know of them."""
+        judged = {one.label: len(one.values) for one in draft.metrics if is_judged(one, draft.jury_metric)}
+        draft.floors = self.floors(judged, draft.tally.ratings.form.lowest)
+        draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self.notes()])
 
     def floors(
         self, jury: Mapping[str, int] = MappingProxyType({}), lowest: float = HELMS_FORM.lowest

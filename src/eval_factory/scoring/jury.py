@@ -1,4 +1,4 @@
-"""A jury: its ratings, how far its judges agree, what is missing, and what its score could be with that.
+"""A jury: its judges' ratings, its scores, what is missing of them, and what the scores could be with that.
 
 HELM's score of an instance is the mean of the ratings that came. Where a judge failed, it is another jury's score: the
 instance has one, and counts as scored, so that nothing but the judgements themselves shows what is missing.
@@ -6,167 +6,22 @@ instance has one, and counts as scored, so that nothing but the judgements thems
 
 from __future__ import annotations
 
-import math
-import re
-import statistics
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import combinations
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm
-from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, RankCorrelation, Score
-from eval_factory.scoring.agreement import ordinal_alpha
+from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, Score, Stats
+from eval_factory.helm import output
+from eval_factory.helm.judge_output import injection_signs, says_nothing
+from eval_factory.helm.model_files import roles_by_deployment
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, mean_score
-
-MIN_RANKED = 4
-"""Answers that a rank correlation needs for an interval."""
-_WORD_ENDS = r"(?![a-z])"
-_FAMILIES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(rf"(?<![a-z])(?:{pattern})", re.IGNORECASE)
-    for name, pattern in {
-        "gpt": rf"(?<!cerebras-)(?:chat)?gpt(?!4all|-?j{_WORD_ENDS}|-?neo)|(?<!marco-)o[134](?![a-z0-9])|openai",
-        "claude": rf"claude{_WORD_ENDS}|anthropic|(?:opus(?!-mt)|sonnet|haiku){_WORD_ENDS}",
-        "llama": rf"(?:code|med)?llama{_WORD_ENDS}|nemotron",
-        "gemini": rf"(?:gemini|(?:code|med|pali|recurrent|shield|tx)?gemma|palm){_WORD_ENDS}",
-        "mistral": rf"(?:(?:bio)?mistral|mixtral|ministral|magistral|codestral|devstral|pixtral){_WORD_ENDS}",
-        "qwen": rf"(?:code)?(?:qwen|qwq|qvq){_WORD_ENDS}",
-        "deepseek": rf"deepseek{_WORD_ENDS}",
-        "phi": r"phi-?\d",
-        "command": rf"command(?:-(?:r7b|r|a|light|nightly)(?![a-z0-9])|$)|(?:cohere|c4ai|aya){_WORD_ENDS}",
-        "grok": rf"grok{_WORD_ENDS}",
-    }.items()
-}
-_DERIVED: Mapping[str, re.Pattern[str]] = {
-    "llama": re.compile(rf"(?<![a-z])(?:alpaca|meditron|vicuna){_WORD_ENDS}", re.IGNORECASE)
-}
-"""Models that were made of another family's, where their id does not name another one (`meditron3-qwen2.5`)."""
-
-
-@dataclass
-class Ratings:
-    """Every rating of a run: judge -> instance -> criterion -> rating."""
-
-    by_judge: dict[str, dict[InstanceKey, dict[str, int]]] = field(default_factory=lambda: defaultdict(dict))
-    lowest: set[InstanceKey] = field(default_factory=set)
-    """Answers with nothing in them, which no judge is asked about."""
-    form: JuryForm = HELMS_FORM
-    lengths: dict[InstanceKey, int] = field(default_factory=dict)
-    """Of the answers, in characters."""
-
-    def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, int]) -> None:
-        if ratings:
-            self.by_judge[judge][instance] = dict(ratings)
-
-    def rate_lowest(self, instance: InstanceKey) -> None:
-        self.lowest.add(instance)
-
-    def _units(self, judge: str) -> dict[tuple[InstanceKey, str], int]:
-        """(instance, criterion) -> rating."""
-        return {
-            (instance, criterion): rating
-            for instance, ratings in self.by_judge[judge].items()
-            for criterion, rating in ratings.items()
-        }
-
-    def of_instances(self, left_out: str | None = None) -> dict[InstanceKey, float]:
-        """The jury's score of each instance: the mean of all its ratings, as HELM computes it."""
-        sums: dict[InstanceKey, list[int]] = defaultdict(list)
-        for judge, ratings in self.by_judge.items():
-            if judge != left_out:
-                for instance, given in ratings.items():
-                    sums[instance].extend(given.values())
-        rated = {instance: sum(given) / len(given) for instance, given in sums.items()}
-        if left_out is not None and not rated:
-            return {}  # the others said nothing
-        return rated | dict.fromkeys(self.lowest, self.form.lowest)
-
-    def means_of(self, instance: InstanceKey) -> dict[str, float]:
-        """Judge -> the mean of its ratings of one instance."""
-        means = {}
-        for judge, ratings in self.by_judge.items():
-            given = ratings.get(instance)
-            if given:
-                means[judge] = statistics.fmean(given.values())
-        return means
-
-    def report(self) -> JuryReport:
-        judges = list(self.by_judge)
-        return JuryReport(
-            means={judge: statistics.fmean(self._units(judge).values()) for judge in judges},
-            krippendorff_alpha=self._alpha(),
-            weighted_kappa={f"{one}/{other}": self._kappa(one, other) for one, other in combinations(judges, 2)},
-            leave_one_out={
-                judge: statistics.fmean(kept.values()) if (kept := self.of_instances(left_out=judge)) else None
-                for judge in judges
-            },
-            labels=self.form.labels,
-            criteria=self.form.criteria,
-            length_correlation={judge: self._length_correlation(judge) for judge in judges},
-        )
-
-    def _length_correlation(self, judge: str) -> RankCorrelation | None:
-        """Of the judge's marks and the lengths of the answers; None where it is not defined.
-
-        The interval is Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (D. Bonett, T. Wright, Psychometrika
-        65:23-28, 2000). Of marks with many ties it covers 94.5 to 99.7 %, for n from 20 to 500.
-        """
-        rated = [
-            (statistics.fmean(given.values()), self.lengths[instance])
-            for instance, given in self.by_judge[judge].items()
-            if instance in self.lengths
-        ]
-        n = len(rated)
-        if n < MIN_RANKED or any(len(set(column)) == 1 for column in zip(*rated, strict=True)):
-            return None
-        from scipy import stats  # imported here: only a jury needs it
-
-        rho = float(stats.spearmanr(rated)[0])
-        # no z is that of a perfect order: it counts as if two neighbours had changed places
-        inner = math.copysign(min(abs(rho), 1 - 12 / (n * (n * n - 1))), rho)
-        half = stats.norm.ppf(0.975) * math.sqrt((1 + inner * inner / 2) / (n - 3))
-        low, high = (math.tanh(math.atanh(inner) + sign * half) for sign in (-1, 1))
-        return RankCorrelation(rho, min(low, rho), max(high, rho), n)
-
-    def _alpha(self) -> float | None:
-        """Krippendorff's alpha over judges and criteria; None where it is not defined."""
-        given: dict[tuple[InstanceKey, str], list[int]] = defaultdict(list)
-        for judge in self.by_judge:
-            for unit, rating in self._units(judge).items():
-                given[unit].append(rating)
-        return ordinal_alpha(given.values())
-
-    def _kappa(self, one: str, other: str) -> float | None:
-        """Cohen's kappa with quadratic weights (J. Cohen, Psychological Bulletin 70:213-220, 1968), of what both
-        rated."""
-        ones, others = self._units(one), self._units(other)
-        pairs = [(ones[unit], others[unit]) for unit in sorted(ones.keys() & others.keys(), key=repr)]
-        if len({rating for pair in pairs for rating in pair}) < 2:
-            return None
-        from sklearn.metrics import cohen_kappa_score  # imported here: only a jury needs it
-
-        first, second = zip(*pairs, strict=True)
-        low, high = self.form.values[0], self.form.values[-1]  # with the values that no label has: weights go by them
-        return _finite(cohen_kappa_score(first, second, labels=range(low, high + 1), weights="quadratic"))
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def family_of(model_id: str) -> str | None:
-    """The family of models that an id names, as far as ids tell; None where they do not.
-
-    The model's own name counts before what stands before it: `openai/` is also how gateways call an API.
-    """
-    provider, _, name = model_id.rpartition("/")
-    for text, families in ((name, _FAMILIES), (name, _DERIVED), (provider, _FAMILIES)):
-        for family, pattern in families.items():
-            if pattern.search(text):
-                return family
-    return None
-
+from eval_factory.scoring.parts import Draft, Part
+from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, is_judged, mean_score
+from eval_factory.scoring.stated_models import family_of
+from eval_factory.scoring.tally import Tally
 
 BEYOND_BELIEF, ENOUGH_TO_TELL = 0.98, 20
 """Krippendorff's alpha, and answers that two judges or more rated."""
@@ -176,6 +31,108 @@ FOLLOWS_LENGTH = 0.5
 
 ALL_JUDGES = ".all_judges"
 """Ends the name of a jury's score over the instances that every judge rated."""
+
+
+class Jury(Part):
+    """What the judges of a run said, answer by answer. `of_run` is None where there is no jury."""
+
+    def __init__(self, plan: Plan, run: output.HelmRun, tally: Tally) -> None:
+        self._plan, self._of_run, self._tally = plan, run.jury, tally
+        self.names = judge_names(plan, run.jury)
+        """Judge's role -> its name in HELM's annotations."""
+        self._asked, self._scored = dict.fromkeys(self.names, 0), dict.fromkeys(self.names, 0)
+
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        """One answer; no judge is asked about an empty one."""
+        if self._of_run is None or has_failed(state):
+            return
+        tally, text = self._tally, text_of(state)
+        empty = says_nothing(text)
+        tally.injected += bool(injection_signs(text))
+        tally.ratings.lengths[key] = len(text)
+        heard = False
+        for judge, name in self.names.items():
+            ratings = output.ratings_of(state.annotations, self._of_run, name)
+            self._asked[judge] += not empty
+            self._scored[judge] += bool(ratings)
+            if not ratings and not empty:
+                tally.causes.add(judge, output.reason_of(state.annotations, self._of_run, name))
+            heard = heard or bool(ratings)
+            tally.ratings.add(judge, key, ratings)
+        if empty:
+            tally.ratings.rate_lowest(key)
+        elif not heard:  # HELM gives such an instance its default
+            tally.unjudged.add(key)
+
+    def complete(self, draft: Draft) -> None:
+        """Add the lowest mark of each answer that says nothing, and what HELM makes of it, which stands beside."""
+        metric = draft.jury_metric
+        draft.beside |= helms_own(draft.metrics, metric, draft.tally)
+        draft.metrics = [of_the_jury(one, draft.tally) if is_judged(one, metric) else one for one in draft.metrics]
+
+    def count(self, draft: Draft) -> None:
+        """How often each judge was asked, and rated."""
+        if self._of_run is None:
+            return
+        own = family_of(self._plan.model.model_id)
+        families = {judge.role: family_of(judge.model_id) for judge in self._plan.judges}
+        by_judge = draft.tally.ratings.by_judge
+        for judge, asked in self._asked.items():
+            scored, family = self._scored[judge], families.get(judge)
+            same = None if own is None or family is None else family == own
+            draft.tally.judges[judge] = JudgeCounts(asked, scored, asked - scored, same)
+            if judge in by_judge:  # a judge that failed at first is not the last one of the report
+                by_judge[judge] = by_judge.pop(judge)
+
+    def hold(self, draft: Draft) -> None:
+        """How many judgements came, and whether a judge left too many out."""
+        tally, most = draft.tally, draft.plan.evaluation.run.config.params.extra.max_judge_failures
+        judged = [one for one in draft.metrics if is_judged(one, draft.jury_metric)]
+        if draft.main_values in judged:
+            draft.judgements = judgements_of(tally.ratings, tally.judges, tally.requested)
+        if draft.main_values in judged or any(one.label in draft.scores for one in judged):
+            draft.not_reportable += judges_that_failed(tally.judges, most)
+
+    def tell(self, draft: Draft) -> None:
+        """The report of the ratings."""
+        if self._of_run is not None:
+            draft.jury = draft.tally.ratings.report()
+            draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
+
+
+def judge_names(plan: Plan, jury: output.Jury | None) -> dict[str, str]:
+    """Judge's role -> its name in HELM's annotations."""
+    roles = roles_by_deployment(plan.judges)
+    return {} if jury is None else {roles.get(deployment, name): name for name, deployment in jury.judges.items()}
+
+
+def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
+    """With the lowest mark for each answer that says nothing: no judge is asked, and HELM gives a default."""
+    form = tally.ratings.form
+    marks = dict.fromkeys(tally.silent & metric.values.keys(), form.lowest)
+    if all(metric.values[key] == mark for key, mark in marks.items()):
+        return replace(metric, scale=form.scale)
+    return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None, merged=True)
+
+
+def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally) -> dict[str, Score]:
+    """What HELM makes of its default for answers without a judgement, where there are such."""
+    found = {}
+    for metric in metrics:
+        if metric.name == jury_metric and metric.helm_mean is not None and tally.failed | tally.unjudged | tally.silent:
+            whole = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
+            found[f"{metric.label}.helm"] = metric.score(metric.helm_mean, whole)
+    return found
+
+
+def missing_of(
+    metric: MetricValues, jury_metric: str | None, tally: Tally, *, failed_as_zero: bool
+) -> tuple[set[InstanceKey], bool]:
+    """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""
+    judged = is_judged(metric, jury_metric)
+    missing = tally.failed | (tally.unjudged if judged else tally.undecided)
+    of_parts = {key for key, parts in metric.parts.items() if not missing.isdisjoint(parts)}
+    return missing | of_parts, failed_as_zero and not judged
 
 
 def judgements_of(ratings: Ratings, judges: Collection[str], requested: Collection[InstanceKey]) -> Judgements:

@@ -24,7 +24,9 @@ from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import CORRECT, DATE_FORMATS
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.request_states import was_filtered
+from eval_factory.scoring.parts import Draft, Part
+from eval_factory.scoring.reportable import unreadable
+from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choices.choice_question import options_shown
 from eval_factory.tasks.framework import HelmEntry
@@ -295,7 +297,7 @@ class EqualAnswers:
 
 
 @dataclass
-class Readability:
+class Readability(Part):
     """What was read from the answers of a run, counted request by request."""
 
     form: Form | None
@@ -325,12 +327,25 @@ class Readability:
         main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])
         return cls(form_of(entry, run, main), look_up)
 
-    def add(self, key: InstanceKey, state: output.RequestState, answer: str | None) -> None:
-        """One request. `answer` is None where it failed."""
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        """One request and its answer."""
         if state.prompt_truncated:
             self.prompt_truncated.add(key)
-        if answer is None or was_filtered(state):
-            return
+        if not has_failed(state) and not was_filtered(state):
+            self._read(key, state, text_of(state))
+
+    def complete(self, draft: Draft) -> None:
+        """Add the lenient metrics."""
+        draft.metrics += self.metrics(draft.metrics)
+
+    def tell(self, draft: Draft) -> None:
+        """What was counted, the notes, and whether too many answers say nothing."""
+        extra = draft.plan.evaluation.run.config.params.extra
+        draft.instances = self.counted(draft.instances)
+        draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
+        draft.not_reportable += unreadable(draft.instances, extra.max_unreadable)
+
+    def _read(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
         raw = self.look_up(state) or Raw()
         if raw.stripped:
             self.stripped.add(key)

@@ -14,11 +14,10 @@ from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decision_signs
 from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
-from eval_factory.scoring.jury_scores import is_judged
 from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, prompt_of, text_of
 from eval_factory.scoring.rubric import RubricTally
-from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.scores import InstanceKey, MetricValues, is_judged
 from eval_factory.scoring.tally import Tally
 
 MOST_FOUND = 2_000

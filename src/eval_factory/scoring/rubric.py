@@ -14,13 +14,13 @@ from eval_factory.helm import output
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.helm.rubric_annotations import decisions_of, error_of, said_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.agreement import ordinal_alpha
+from eval_factory.scoring.agreement import ordinal_alpha, weighted_kappa
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
-from eval_factory.scoring.jury import family_of
 from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
-from eval_factory.scoring.tally import Tally
+from eval_factory.scoring.stated_models import family_of
 from eval_factory.tasks.rubric.rubric_case import (
     RUBRICS,
     TAGS,
@@ -173,21 +173,12 @@ def _pairs(votes: Sequence[Votes], judges: Sequence[str]) -> dict[str, PairAgree
     """`one/other` -> how far two judges agree, over the criteria that both decided."""
     found = {}
     for one, other in combinations(judges, 2):
-        pairs = [(votes_of[one], votes_of[other]) for votes_of in votes if None not in (votes_of[one], votes_of[other])]
+        said = ((votes_of[one], votes_of[other]) for votes_of in votes)
+        pairs = [(float(first), float(second)) for first, second in said if first is not None and second is not None]
         if pairs:
             same = sum(first == second for first, second in pairs)
-            found[f"{one}/{other}"] = PairAgreement(len(pairs), same / len(pairs), _kappa(pairs))
+            found[f"{one}/{other}"] = PairAgreement(len(pairs), same / len(pairs), weighted_kappa(pairs))
     return found
-
-
-def _kappa(pairs: Sequence[tuple[bool | None, bool | None]]) -> float | None:
-    """Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960); None where both always say
-    the same one thing."""
-    count = len(pairs)
-    first, second = (sum(bool(pair[at]) for pair in pairs) / count for at in (0, 1))
-    expected = first * second + (1 - first) * (1 - second)
-    observed = sum(one == other for one, other in pairs) / count
-    return None if expected == 1 else (observed - expected) / (1 - expected)
 
 
 def _alpha(votes: Iterable[Votes]) -> float | None:
@@ -214,7 +205,7 @@ VERDICTS = {1.0: "met", 0.0: "not met", 0.5: "tied", None: "unjudged"}
 
 
 @dataclass
-class RubricTally:
+class RubricTally(Part):
     """The cases of one run, added up while its requests are gone through."""
 
     metric: str
@@ -250,10 +241,11 @@ class RubricTally:
             missing = [error_of(one, judge) for one, vote in zip(said, votes, strict=True) if vote[judge] is None]
             self.errors.setdefault(judge, []).extend(missing)
 
-    def tell(self, tally: Tally, metrics: Iterable[MetricValues]) -> None:
+    def complete(self, draft: Draft) -> None:
         """Which cases have no score, why judges failed, the fields by which cases are grouped, and the least score that
         each case can have."""
-        for metric in metrics:
+        tally = draft.tally
+        for metric in draft.metrics:
             if metric.name == self.metric:
                 metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
         tally.judges = self._counts()
@@ -284,15 +276,25 @@ class RubricTally:
     def report(self) -> RubricReport:
         return report_of(self.cases, self.judges)
 
-    def complete(self, scores: dict[str, Score], bounds: dict[str, tuple[float, float]]) -> None:
+    def publish(self, draft: Draft) -> None:
         """The published score in the place of HELM's mean, which stands beside it; bounds over open criteria."""
-        whole = scores.get(self.metric)
+        whole = draft.scores.get(self.metric)
         if whole is not None:
-            scores[self.metric] = clipped(whole)
-            scores[self.metric + UNCLIPPED] = replace(whole, metric=self.metric + UNCLIPPED, scale=None)
+            draft.scores[self.metric] = clipped(whole)
+            draft.scores[self.metric + UNCLIPPED] = replace(whole, metric=self.metric + UNCLIPPED, scale=None)
         found = bounds_over_criteria(self.cases)
         if found is not None:
-            bounds[self.metric] = found
+            draft.bounds[self.metric] = found
+        draft.notes.extend(self.notes(draft.scores))
+
+    def tell(self, draft: Draft) -> None:
+        """What the judges said, its groups, and whether a judge left too much open."""
+        draft.rubric, draft.judgements = self.report(), self.judgements()
+        draft.not_reportable += self.not_reportable(draft.plan.evaluation.run.config.params.extra.max_judge_failures)
+
+    def group(self, draft: Draft) -> None:
+        """Add the groups by tags."""
+        draft.groups = self.with_tags(draft.groups, draft.main_values, failed_as_zero=draft.as_zero)
 
     def with_tags(self, groups: Groups, metric: MetricValues | None, *, failed_as_zero: bool = False) -> Groups:
         """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""

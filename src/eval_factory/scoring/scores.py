@@ -13,6 +13,7 @@ from eval_factory.helm import output
 from eval_factory.helm.bookkeeping import is_score
 from eval_factory.helm.metric_facts import facts_of
 from eval_factory.scoring.intervals import PROPORTION, bca_of_ratio, describe
+from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]
 """(instance id, trial, perturbation)."""
@@ -52,6 +53,11 @@ class MetricValues:
             value, stats, self.name, self.split, self.perturbation,
             higher_is_better=known.higher_is_better, scale=self.scale or known.scale, unit=known.unit,
         )  # fmt: skip
+
+
+def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
+    """Whether it is the jury's, or made of it."""
+    return metric.name.removesuffix(CORRECTED) == jury_metric
 
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:

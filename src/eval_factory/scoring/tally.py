@@ -1,6 +1,8 @@
-"""The requests of a finished run and their answers, counted: who failed, what was empty, what the judges said.
+"""The requests of a finished run and their answers, counted: who failed, what was empty, which share a source.
 
-They are gone through once, entry by entry; what is kept of an instance is numbers.
+They are gone through once, entry by entry; what is kept of an instance is numbers. Two instances of one source are not
+two independent ones: a model that fails at one calculator fails at all its rows. A task says in framework.yml
+(`helm.cluster`) how the source is found (a note, a question, a calculator); `scoring/intervals.py` makes use of it.
 """
 
 from __future__ import annotations
@@ -8,36 +10,96 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from eval_factory.core.failure_causes import Causes
-from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts
+from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
-from eval_factory.helm.judge_output import injection_signs, says_nothing
-from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.clusters import Clusters
-from eval_factory.scoring.corrections import Corrections
-from eval_factory.scoring.jury import Ratings, family_of
-from eval_factory.scoring.readability import Readability
-from eval_factory.scoring.repeated_rows import RepeatedRows
+from eval_factory.scoring.agreement import Ratings
+from eval_factory.scoring.intervals import few_sources
+from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import (
+    RepeatedRows,
     categories_of,
     finish_reason_of,
     gold_and_choices,
     has_failed,
-    key_of,
     text_of,
     was_filtered,
 )
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom.jury_keys import jury_form_of
+from eval_factory.tasks.framework import ClusterRule
 from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing
+
+LONGEST_LABEL = 80
+LARGE = 2.0
+"""A design effect beyond which a reader who takes the count for the sample's size is badly misled."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Finds the source of an instance."""
+
+    rule: ClusterRule
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    """What the pattern finds -> the source, where the rule looks that up in the scenario's data."""
+    remembered: Mapping[str, str] = field(default_factory=dict)
+    """Id of an instance -> its source, where those data are not here any more."""
+
+    @classmethod
+    def of(
+        cls, rule: ClusterRule | None, folder: Path, remembered: Mapping[str, str] = MappingProxyType({})
+    ) -> Clusters | None:
+        """None where the task declares no clusters.
+
+        Args:
+            folder: the scenario's data.
+            remembered: id of an instance -> its source, as an earlier collection found it.
+        """
+        if rule is None:
+            return None
+        if remembered and not all((folder / name).is_file() for name in rule.records):
+            return cls(rule, remembered=remembered)
+        records = [record for name in rule.records for record in _records(folder / name)]
+        known = {record.get(rule.key or ""): _first(record, rule.labels) for record in records}
+        return cls(rule, {str(key): str(label) for key, label in known.items() if key and label})
+
+    def label_of(self, instance: output.Instance) -> str:
+        """The instance's own id where nothing says that it shares a source."""
+        if self.remembered:
+            return self.remembered.get(instance.id, instance.id)
+        found = self.rule.found_in(instance.input.text, instance.extra_data or {})
+        if found is not None and self.rule.records:
+            found = self.recorded.get(found)
+        return instance.id if found is None or not found.strip() else _label(found)
+
+
+def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((record[name] for name in names if record.get(name)), None)
+
+
+def _records(path: Path) -> list[Mapping[str, Any]]:
+    """Of a JSON list; none where the file is not there or is none, so that each instance is a source of its own."""
+    try:
+        loaded = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [record for record in loaded if isinstance(record, Mapping)] if isinstance(loaded, list) else []
+
+
+def _label(text: str) -> str:
+    """On one line; of a long text the hash, for it may be a patient's note."""
+    line = " ".join(text.split())
+    if len(line) <= LONGEST_LABEL:
+        return line
+    return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @dataclass
@@ -69,8 +131,31 @@ class Tally:
     rows: RepeatedRows = field(default_factory=RepeatedRows)
     clusters: dict[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others, where the task declares such."""
+    sources: Clusters | None = None
+    is_quasi: bool = False
+    """Whether HELM computed one of its quasi metrics."""
     prompts: Any = field(default_factory=hashlib.sha256)
     causes: Causes = field(default_factory=Causes)
+
+    @classmethod
+    def of(cls, plan: Plan, run: output.HelmRun, sources: Mapping[str, str] = MappingProxyType({})) -> Tally:
+        """
+        Args:
+            sources: id of an instance -> its source, as an earlier collection found it.
+        """
+        helm = plan.evaluation.task.helm
+        data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
+        return cls(
+            ratings=Ratings(form=jury_form_of(plan.evaluation.benchmark)),
+            sources=Clusters.of(helm.cluster, data, sources),
+            is_quasi=any(stat.name.name in QUASI_METRICS for stat in run.stats),
+        )
+
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        """One request and its answer."""
+        _count_instance(self, key, state)
+        self.nothing_right += self.is_quasi and _has_a_right_answer_of_nothing(state)
+        (_count_failure if has_failed(state) else _count_answer)(self, key, state)
 
     @property
     def something_to_ask(self) -> bool:
@@ -99,48 +184,7 @@ class Tally:
         )
 
 
-def tally_requests(
-    plan: Plan, run: output.HelmRun, corrections: Corrections, readability: Readability | None = None,
-    tell: Callable[[InstanceKey, output.RequestState], None] = lambda _key, _state: None,
-    sources: Mapping[str, str] = MappingProxyType({}),
-) -> Tally:  # fmt: skip
-    """Go through a run's requests; each is told to `corrections` and `readability` too, and to `tell`.
-
-    Args:
-        sources: id of an instance -> its source, as an earlier collection found it.
-    """
-    tally = Tally(ratings=Ratings(form=jury_form_of(plan.evaluation.benchmark)))
-    jury = _Jury.of(plan, run)
-    clusters = Clusters.of(plan.evaluation.task.helm.cluster, _data_of(plan, run), sources)
-    quasi = any(stat.name.name in QUASI_METRICS for stat in run.stats)
-    for state in run.request_states():
-        key = key_of(state)
-        failed = has_failed(state)
-        _count_instance(tally, key, state, clusters)
-        corrections.add(key, state, None if failed else text_of(state))
-        if readability is not None:
-            readability.add(key, state, None if failed else text_of(state))
-        tell(key, state)
-        tally.nothing_right += quasi and _has_a_right_answer_of_nothing(state)
-        if failed:
-            _count_failure(tally, key, state)
-        else:
-            _count_answer(tally, key, state)
-            if jury is not None:
-                jury.count(tally, key, state)
-    if jury is not None:
-        tally.judges = jury.counts(plan)
-        for judge in tally.judges:  # a judge that failed at first is not the last one of the report
-            if judge in tally.ratings.by_judge:
-                tally.ratings.by_judge[judge] = tally.ratings.by_judge.pop(judge)
-    return tally
-
-
-def _data_of(plan: Plan, run: output.HelmRun) -> Path:
-    return output.scenario_folder(plan.rundir.helm, run.scenario_name or plan.evaluation.task.helm.scenario)
-
-
-def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState, sources: Clusters | None) -> None:
+def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
     instance = state.instance
     tally.requested.add(key)
     tally.splits[instance.split or ""].add(instance.id)
@@ -151,10 +195,10 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState, 
     fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
     if instance.sub_split:
         fields["sub_split"] = instance.sub_split
-    if sources is not None:
+    if tally.sources is not None:
         if instance.perturbation is None or instance.id not in tally.clusters:
-            tally.clusters[instance.id] = sources.label_of(instance)
-        fields.pop(sources.rule.field or "", None)  # it says which instances are alike, not what they are
+            tally.clusters[instance.id] = tally.sources.label_of(instance)
+        fields.pop(tally.sources.rule.field or "", None)  # it says which instances are alike, not what they are
     for name, value in fields.items():
         tally.members[name][value].append(key)
 
@@ -182,58 +226,26 @@ def _count_answer(tally: Tally, key: InstanceKey, state: output.RequestState) ->
         tally.truncated.add(key)
 
 
-def judge_names(plan: Plan, jury: output.Jury | None) -> dict[str, str]:
-    """Judge's role -> its name in HELM's annotations."""
-    roles = roles_by_deployment(plan.judges)
-    return {} if jury is None else {roles.get(deployment, name): name for name, deployment in jury.judges.items()}
-
-
-@dataclass
-class _Jury:
-    """What the judges of a run said, answer by answer."""
-
-    of_run: output.Jury
-    names: dict[str, str]
-    """Judge's role -> its name in HELM's annotations."""
-    asked: dict[str, int]
-    scored: dict[str, int]
-
-    @classmethod
-    def of(cls, plan: Plan, run: output.HelmRun) -> _Jury | None:
-        if run.jury is None:
-            return None
-        names = judge_names(plan, run.jury)
-        return cls(run.jury, names, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
-
-    def count(self, tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
-        """One answer; no judge is asked about an empty one."""
-        text = text_of(state)
-        empty = says_nothing(text)
-        tally.injected += bool(injection_signs(text))
-        tally.ratings.lengths[key] = len(text)
-        heard = False
-        for judge, name in self.names.items():
-            ratings = output.ratings_of(state.annotations, self.of_run, name)
-            self.asked[judge] += not empty
-            self.scored[judge] += bool(ratings)
-            if not ratings and not empty:
-                tally.causes.add(judge, output.reason_of(state.annotations, self.of_run, name))
-            heard = heard or bool(ratings)
-            tally.ratings.add(judge, key, ratings)
-        if empty:
-            tally.ratings.rate_lowest(key)
-        elif not heard:  # HELM gives such an instance its default
-            tally.unjudged.add(key)
-
-    def counts(self, plan: Plan) -> dict[str, JudgeCounts]:
-        own = family_of(plan.model.model_id)
-        families = {judge.role: family_of(judge.model_id) for judge in plan.judges}
-        return {
-            judge: JudgeCounts(
-                self.asked[judge],
-                self.scored[judge],
-                self.asked[judge] - self.scored[judge],
-                None if own is None or families.get(judge) is None else families[judge] == own,
-            )
-            for judge in self.names
-        }
+def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None) -> list[Note]:
+    """What a reader has to know of the main score's sample; `labels`: of each instance its source."""
+    if rule is None:
+        return []
+    count, sources = len(labels), len(set(labels.values()))
+    notes = []
+    if sources < count:
+        shared = (
+            f"{count} instances share {sources} sources ({rule.what}): intervals take those of one source for alike,"
+            " not for independent"
+        )
+        notes.append(Note(Importance.BACKGROUND, shared))
+    if (few := few_sources(list(labels.values()))) is not None:
+        notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
+    effect = None if main is None else main.stats.design_effect
+    if main is not None and effect is not None and effect > LARGE:
+        asked = main.stats.count
+        large = (
+            f"the main score's design effect is {effect:.1f} ({rule.what}): its {asked} instances say as much as"
+            f" {asked / effect:.0f} independent ones; its interval allows for that"
+        )
+        notes.append(Note(Importance.BACKGROUND, large))
+    return notes

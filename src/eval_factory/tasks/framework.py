@@ -179,7 +179,7 @@ class HelmEntry(_Part):
     answer_labels: tuple[str, ...] = ()
     """All that an answer may be, where the run does not show it: it is one of these alone."""
     answer_form: Literal["value", "sentence", "sql"] | None = None
-    """Another form that the prompt asks for (`scoring/answer_forms.py`)."""
+    """Another form that the prompt asks for (`scoring/readability.py`)."""
     cluster: ClusterRule | None = None
     """Where instances share sources."""
     rubric: bool = False
