@@ -5,15 +5,20 @@ from __future__ import annotations
 import io
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.core.redaction import Redactor
+from eval_factory.core.results import Spent, SpentByRole, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
+from eval_factory.helm.output import HelmRun, RunSpec
 from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.scoring.parts import Draft
+from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext
 
@@ -47,3 +52,12 @@ def endpoint_settings(**changes: Any) -> EndpointSettings:
         "adapter": Adapter({}, [], {}, None, "<think>", "</think>"),
     }  # fmt: skip
     return EndpointSettings(**{**usual, **changes})
+
+
+def draft(run: HelmRun | None = None, **known: Any) -> Draft:
+    """A result in the making of which nothing but this is known."""
+    none = SpentByRole(Spent(0, 0, 0, None, None, None, None), {})
+    made = Draft(
+        plan(), run or HelmRun(Path(), RunSpec(name="r"), []), "run", "test", Tally(), [], Usage(none, none, 0, 0.0)
+    )
+    return replace(made, **known)

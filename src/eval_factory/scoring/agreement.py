@@ -318,6 +318,14 @@ class Ratings:
         return ordinal_alpha(given.values())
 
     def _kappa(self, one: str, other: str) -> float | None:
-        """Of what both rated."""
+        """Cohen's kappa with quadratic weights, of what both rated; `weighted_kappa` has other last digits."""
         ones, others = self._units(one), self._units(other)
-        return weighted_kappa([(ones[unit], others[unit]) for unit in ones.keys() & others.keys()])
+        pairs = [(ones[unit], others[unit]) for unit in ones.keys() & others.keys()]
+        if len({rating for pair in pairs for rating in pair}) < 2:
+            return None
+        from sklearn.metrics import cohen_kappa_score  # imported here: only a jury needs it
+
+        first, second = zip(*pairs, strict=True)
+        low, high = self.form.values[0], self.form.values[-1]  # with the values that no label has: weights go by them
+        found = float(cohen_kappa_score(first, second, labels=range(low, high + 1), weights="quadratic"))
+        return found if math.isfinite(found) else None

@@ -14,7 +14,7 @@ from eval_factory.helm import output
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.helm.rubric_annotations import decisions_of, error_of, said_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.agreement import ordinal_alpha, weighted_kappa
+from eval_factory.scoring.agreement import ordinal_alpha
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
@@ -174,11 +174,19 @@ def _pairs(votes: Sequence[Votes], judges: Sequence[str]) -> dict[str, PairAgree
     found = {}
     for one, other in combinations(judges, 2):
         said = ((votes_of[one], votes_of[other]) for votes_of in votes)
-        pairs = [(float(first), float(second)) for first, second in said if first is not None and second is not None]
+        pairs = [(first, second) for first, second in said if first is not None and second is not None]
         if pairs:
-            same = sum(first == second for first, second in pairs)
-            found[f"{one}/{other}"] = PairAgreement(len(pairs), same / len(pairs), weighted_kappa(pairs))
+            same = sum(first == second for first, second in pairs) / len(pairs)
+            found[f"{one}/{other}"] = PairAgreement(len(pairs), same, _kappa(pairs, same))
     return found
+
+
+def _kappa(pairs: Sequence[tuple[bool, bool]], same: float) -> float | None:
+    """Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960); None where both always say
+    the same one thing."""
+    first, second = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+    expected = first * second + (1 - first) * (1 - second)
+    return None if expected == 1 else (same - expected) / (1 - expected)
 
 
 def _alpha(votes: Iterable[Votes]) -> float | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_factory.core.results import ALL_ORDERS, Score
+from eval_factory.core.results import ALL_ORDERS
 from eval_factory.helm import output
 from eval_factory.scoring.choice_order_check import NO_OPTION, ChoiceOrderCheck
+from eval_factory.scoring.parts import Draft
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_orders import name_of
-from unit.builders import plan
+from unit.builders import draft, plan
 
 SHUFFLED = {"config.type": "sample_medical_qa", "config.params.extra.shuffle_choices": 3}
 CHOICES = ["heart", "liver"]
@@ -54,14 +56,21 @@ def check_of(folder: Path, *others: MetricValues, pattern: str | None = None) ->
     return ChoiceOrderCheck.of(plan(SHUFFLED), run_of(folder, pattern), others)[0]
 
 
+def completed(
+    check: ChoiceOrderCheck, main: MetricValues | None, missing: Collection[InstanceKey] = (), *, as_zero: bool = False
+) -> Draft:
+    found = draft(main_values=main, missing=set(missing), as_zero=as_zero)
+    check.complete(found)
+    return found
+
+
 def test_a_run_without_it_has_nothing_to_check(tmp_path: Path) -> None:
     metrics = [metric({"a": 1.0}), metric({"a": 0.0}, order=2)]
     check, kept = ChoiceOrderCheck.of(plan(), run_of(tmp_path), metrics)
     assert kept == metrics
     check.add(*state("a", "A"))
-    scores: dict[str, Score] = {}
-    check.complete(scores, {}, metrics[0], (set(), False))
-    assert (scores, check.report(metrics[0], set()), list(check.by_order)) == ({}, None, [])
+    found = completed(check, metrics[0])
+    assert (found.scores, found.choice_orders, list(check.by_order)) == ({}, None, [])
     assert not check.letters
 
 
@@ -144,41 +153,33 @@ def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(tm
 def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> None:
     check = check_of(tmp_path, metric({"a": 0.0}, order=2), metric({"a": 0.0}, order=3))
     main = metric({"a": 1.0, "b": 1.0})
-    scores: dict[str, Score] = {}
-    bounds: dict[str, tuple[float, float]] = {}
-    check.complete(scores, bounds, main, (set(), False))
-    score = scores[f"exact_match{ALL_ORDERS}"]
+    found = completed(check, main)
+    score = found.scores[f"exact_match{ALL_ORDERS}"]
     assert score.value == pytest.approx(2 / 3)
     assert score.stats.count == 2
     assert (score.metric, score.split, score.perturbation, score.higher_is_better) == (
         f"exact_match{ALL_ORDERS}", "test", None, True,
     )  # fmt: skip
-    assert bounds[f"exact_match{ALL_ORDERS}"] == (score.value, score.value)
+    assert found.bounds[f"exact_match{ALL_ORDERS}"] == (score.value, score.value)
 
 
 @pytest.mark.parametrize(("as_zero", "value"), [(False, 1.0), (True, 0.75)])
 def test_an_order_without_an_answer(tmp_path: Path, *, as_zero: bool, value: float) -> None:
     check = check_of(tmp_path, metric({"a": 0.0, "b": 1.0}, order=2))
-    scores: dict[str, Score] = {}
-    bounds: dict[str, tuple[float, float]] = {}
     missing: set[InstanceKey] = {("a", 0, name_of(2)), ("z", 0, None)}
-    check.complete(scores, bounds, metric({"a": 1.0, "b": 1.0}), (missing, as_zero))
-    assert scores[f"exact_match{ALL_ORDERS}"].value == value
-    assert bounds[f"exact_match{ALL_ORDERS}"] == (0.75, 1.0)
+    found = completed(check, metric({"a": 1.0, "b": 1.0}), missing, as_zero=as_zero)
+    assert found.scores[f"exact_match{ALL_ORDERS}"].value == value
+    assert found.bounds[f"exact_match{ALL_ORDERS}"] == (0.75, 1.0)
 
 
 def test_without_any_answer_there_is_no_score(tmp_path: Path) -> None:
     check = check_of(tmp_path)
-    scores: dict[str, Score] = {}
-    check.complete(scores, {}, metric({"a": 0.0}), ({("a", 0, None)}, False))
-    check.complete(scores, {}, None, (set(), False))
-    assert scores == {}
+    assert completed(check, metric({"a": 0.0}), {("a", 0, None)}).scores == {}
+    assert completed(check, None).scores == {}
 
 
 def test_the_label_keeps_the_split(tmp_path: Path) -> None:
     check = check_of(tmp_path)
     main = metric({"a": 1.0})
     main.label = "exact_match@valid"
-    scores: dict[str, Score] = {}
-    check.complete(scores, {}, main, (set(), False))
-    assert list(scores) == [f"exact_match{ALL_ORDERS}@valid"]
+    assert list(completed(check, main).scores) == [f"exact_match{ALL_ORDERS}@valid"]

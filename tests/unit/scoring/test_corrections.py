@@ -334,7 +334,7 @@ def state(number: int = 0, **instance: Any) -> output.RequestState:
 def add(to: Corrections, *answers: str | None) -> None:
     """One instance after the other; None: its request failed."""
     for number, answer in enumerate(answers):
-        to.add(key(number), state(number), answer)
+        to.add_answer(key(number), state(number), answer)
 
 
 def helms(case: Case) -> float | None:
@@ -391,11 +391,11 @@ def test_a_rule_gets_the_instance_with_helms_value() -> None:
         {"output": {"text": "right"}, "tags": ["other", "correct"]},
         {"output": {"text": "right, too"}, "tags": ["correct"]},
     ]
-    made.add(key(3), state(3, references=references, extra_data={"ward": "a"}), "the answer")
+    made.add_answer(key(3), state(3, references=references, extra_data={"ward": "a"}), "the answer")
     bare = output.RequestState.model_validate(
         {"instance": {"id": "id4", "input": {"text": "q"}}, "train_trial_index": 0, "request": {}}
     )
-    made.add(key(4), bare, "")
+    made.add_answer(key(4), bare, "")
     assert cases == [
         Case(
             "question 3", "the answer", "right", 3.0, {"ward": "a"}, {"a": 1},
@@ -409,8 +409,8 @@ def test_where_every_reference_is_right_there_is_nothing_to_choose_from() -> Non
     cases: list[Case] = []
     made = corrections(lambda case: cases.append(case) or 1.0)  # type: ignore[func-returns-value]
     right = {"output": {"text": "right"}, "tags": ["correct"]}
-    made.add(key(1), state(1, references=[right]), "x")
-    made.add(key(2), state(2, references=[{"output": {"text": "wrong"}, "tags": []}]), "x")
+    made.add_answer(key(1), state(1, references=[right]), "x")
+    made.add_answer(key(2), state(2, references=[{"output": {"text": "wrong"}, "tags": []}]), "x")
     assert [(case.gold, case.choices) for case in cases] == [("right", ()), ("", ("wrong",))]
 
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.results import JudgeCounts, Judgements, RankCorrelation
+from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.jury import (
-    Ratings,
     bounds_over_judgements,
-    family_of,
     judgements_of,
     judges_that_failed,
     notes_on_agreement,
@@ -23,6 +22,7 @@ from eval_factory.scoring.jury import (
     score_of_all_judges,
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.stated_models import family_of
 
 
 def ratings(**by_judge: list[int | None]) -> Ratings:

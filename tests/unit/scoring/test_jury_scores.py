@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from eval_factory.core.jury_form import JuryForm
-from eval_factory.scoring.jury import Ratings
-from eval_factory.scoring.jury_scores import helms_own, is_judged, missing_of, of_the_jury
-from eval_factory.scoring.scores import MetricValues, helm_mean
+from eval_factory.scoring.agreement import Ratings
+from eval_factory.scoring.jury import helms_own, missing_of, of_the_jury
+from eval_factory.scoring.scores import MetricValues, helm_mean, is_judged
 from eval_factory.scoring.tally import Tally
 from unit.scoring.test_scores import key
 

@@ -243,11 +243,17 @@ KEY: InstanceKey = ("id", 0, None)
 REFUSAL = "I'm sorry, but I can't help with that."
 
 
+def answered(told: dict[str, Any], answer: str | None) -> output.RequestState:
+    """None: the request failed."""
+    result = {"success": answer is not None, "completions": [{"text": answer or ""}], **(told.get("result") or {})}
+    return output.RequestState.model_validate({**told, "result": result})
+
+
 def read(
     answer: str | None, form: Form | None = LETTER, raw: Raw | None = None, right: str = "no", **state: Any
 ) -> Readability:
     readability = Readability(form, lambda _state: raw)
-    readability.add(KEY, output.RequestState.model_validate(entry(right, **state)), answer)
+    readability.add(KEY, answered(entry(right, **state), answer))
     return readability
 
 
@@ -307,8 +313,7 @@ def read_all(form: Form | None, *asked: tuple[str, str], **state: Any) -> Readab
     for number, (question, answer) in enumerate(asked):
         told = entry("gold", **state)
         told["instance"]["input"] = {"text": question}
-        made = output.RequestState.model_validate(told)
-        readability.add((f"id{number}", 0, state.get("perturbed")), made, answer)
+        readability.add((f"id{number}", 0, state.get("perturbed")), answered(told, answer))
     return readability
 
 
@@ -367,7 +372,7 @@ def test_the_texts_of_letters_are_those_that_the_prompt_lists(answer: str, value
     readability = Readability(letters, lambda _state: None)
     asked = entry("B")
     asked["instance"]["input"] = {"text": "What is it?\nA. fever\nB. cough\n"}
-    readability.add(KEY, output.RequestState.model_validate(asked), answer)
+    readability.add(KEY, answered(asked, answer))
     assert readability.lenient == {KEY: value}
 
 

@@ -28,7 +28,7 @@ from eval_factory.scoring.rubric import (
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.rubric.rubric_case import Criterion
-from unit.builders import plan
+from unit.builders import draft, plan
 
 GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))
 SMALL = Criterion("small", 2, ("axis:completeness",))
@@ -240,7 +240,7 @@ def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
 def test_what_it_tells_the_tally(two: RubricTally) -> None:
     tally = Tally()
     metrics = [MetricValues(name, name, None, merged=True) for name in ("rubric_score", "other")]
-    two.tell(tally, metrics)
+    two.complete(draft(tally=tally, metrics=metrics))
     assert metrics[0].lowest == dict.fromkeys([(name, 0, None) for name in "xyzw"], -0.5)
     assert metrics[1].lowest is None
     assert tally.unjudged == tally.undecided == {("x", 0, None)}
@@ -253,16 +253,16 @@ def test_what_it_tells_the_tally(two: RubricTally) -> None:
 
 def test_the_published_score_takes_the_place_of_the_mean(two: RubricTally) -> None:
     mean = Score(-0.25, Stats(2, -0.25, None, None, None, None, None), "rubric_score", scale=(0, 1))
-    scores = {"rubric_score": mean}
-    bounds: dict[str, tuple[float, float]] = {}
-    two.complete(scores, bounds)
+    found = draft(scores={"rubric_score": mean})
+    two.publish(found)
+    scores, bounds = found.scores, found.bounds
     assert scores["rubric_score"].value == 0.0
     assert scores["rubric_score.unclipped"] == replace(mean, metric="rubric_score.unclipped", scale=None)
     # Of x: b may make a tie of the first, and nobody judged the second. Of z nothing is known.
     assert bounds == {"rubric_score": (near((0.0 + 0.5 - 0.5 + 1) / 4), near((1 + 0.5 + 1 + 1) / 4))}
-    scores = {}
-    two.complete(scores, bounds)
-    assert scores == {}
+    without = draft()
+    two.publish(without)
+    assert without.scores == {}
 
 
 def test_notes(two: RubricTally) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eval_factory.core.results import Stats
 from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import SCALE
-from eval_factory.scoring.jury_scores import missing_of
+from eval_factory.scoring.jury import missing_of
 from eval_factory.scoring.scores import (
     InstanceKey,
     MetricValues,
