@@ -284,10 +284,7 @@ def mean_mde(
 
 
 def _of_means(
-    differences: Sequence[float],
-    clusters: Sequence[str] | None,
-    scale: tuple[float, float] | None,
-    confidence: float,
+    differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None, confidence: float
 ) -> _Outcome:
     from scipy import stats
 

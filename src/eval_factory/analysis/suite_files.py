@@ -106,9 +106,7 @@ def _groups(results: SuiteResults) -> Iterator[str]:
         return
     heads = ["group", "benchmark", "score", *map(prose, results.targets)]
     yield from table(
-        heads,
-        [[row.group, prose(row.evaluation), code(row.label), *row.values] for row in rows],
-        len(results.targets),
+        heads, [[row.group, prose(row.evaluation), code(row.label), *row.values] for row in rows], len(results.targets)
     )
     yield ""
     yield words.GROUPS_BESIDE

@@ -196,10 +196,7 @@ class FloorScores(Part):
         if self._failed is not None:
             kind = type(self._failed).__name__
             yield Note(Importance.BACKGROUND, f"{NOT_WHOLE}{kind} while trivial answers were scored")
-        late = [
-            *(trivial.left_out if trivial is not None else ()),
-            *([LATE] if self._late else ()),
-        ]
+        late = [*(trivial.left_out if trivial is not None else ()), *([LATE] if self._late else ())]
         if late:
             yield Note(
                 Importance.BACKGROUND,

@@ -150,11 +150,7 @@ def test_instances_that_the_metric_is_not_about_are_not_failures(tmp_path: Path)
 
 def test_another_metric_and_another_split(tmp_path: Path) -> None:
     def rows(value: float) -> list[InstanceRecord]:
-        return [
-            instance("q0", 1.0),
-            instance("q1", value, split="valid"),
-            instance("q2", 1.0, metric="f1"),
-        ]
+        return [instance("q0", 1.0), instance("q1", value, split="valid"), instance("q2", 1.0, metric="f1")]
 
     labels = ["exact_match", "exact_match@valid", "f1"]
     folders = [written(tmp_path / name, result(rows(value), labels)) for name, value in (("a", 1.0), ("b", 0.0))]

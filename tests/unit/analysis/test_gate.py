@@ -50,8 +50,7 @@ def pairs(tmp_path: Path, both: int, lost: int, won: int, neither: int = 0) -> t
 
 
 @pytest.mark.parametrize(
-    ("lost", "won", "outcome", "code"),
-    [(50, 50, "pass", 0), (200, 20, "fail", 1), (85, 40, "inconclusive", 1)],
+    ("lost", "won", "outcome", "code"), [(50, 50, "pass", 0), (200, 20, "fail", 1), (85, 40, "inconclusive", 1)]
 )
 def test_a_drop_is_held_by_the_paired_interval(tmp_path: Path, lost: int, won: int, outcome: str, code: int) -> None:
     """100 balanced discordant pairs among 1,000, and a margin of five points: not worse by more."""
@@ -187,12 +186,7 @@ def test_a_least_score_is_held_by_the_scores_interval(
 
 @pytest.mark.parametrize(
     ("own", "policys", "outcome"),
-    [
-        (None, None, "pass"),
-        (True, None, "pass"),
-        (False, None, "fail"),
-        (False, "higher_is_better", "pass"),
-    ],
+    [(None, None, "pass"), (True, None, "pass"), (False, None, "fail"), (False, "higher_is_better", "pass")],
 )
 def test_no_least_score_is_held_of_a_metric_where_lower_is_better(
     tmp_path: Path, own: bool | None, policys: str | None, outcome: str

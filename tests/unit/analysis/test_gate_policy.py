@@ -82,10 +82,7 @@ def test_what_stands_nearest_says_what_an_inconclusive_one_counts(tmp_path: Path
     assert policy_of(tmp_path, text).benchmarks[0].on_inconclusive == expected
 
 
-@pytest.mark.parametrize(
-    ("tier", "blocks"),
-    [("critical", True), ("supporting", True), ("advisory", False)],
-)
+@pytest.mark.parametrize(("tier", "blocks"), [("critical", True), ("supporting", True), ("advisory", False)])
 def test_only_an_advisory_benchmark_does_not_block(tmp_path: Path, tier: str, blocks: bool) -> None:
     (only,) = policy_of(tmp_path, f"version: 1\nbenchmarks: {{a: {{min: 1, tier: {tier}}}}}").benchmarks
     assert only.blocks is blocks

@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.annotations import (
-    Annotations,
-    AnswerKey,
-    Choice,
-    Question,
-    Rating,
-    Sample,
-    SampledAnswer,
-)
+from eval_factory.core.annotations import Annotations, AnswerKey, Choice, Question, Rating, Sample, SampledAnswer
 from eval_factory.core.clinician_results import Clinicians, TooFewRated
 from eval_factory.core.rated_answers import YES_NO, asked_of
 from eval_factory.core.results import InstanceRecord, JudgeCounts, JuryReport, TaskResult

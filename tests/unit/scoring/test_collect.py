@@ -548,11 +548,7 @@ def test_toxicity_that_was_not_computed_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [
-        ({}, True),
-        ({"config.params.limit_samples": 1}, False),
-        ({"config.params.extra.category": "biology"}, False),
-    ],
+    [({}, True), ({"config.params.limit_samples": 1}, False), ({"config.params.extra.category": "biology"}, False)],
 )
 def test_another_number_of_instances_than_was_known_is_said(tmp_path: Path, flags: dict[str, Any], said: bool) -> None:
     result = result_of(

@@ -103,10 +103,7 @@ def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path:
     said = "of the failed were answered, and HELM cannot score the answer:"
     kept = "answers are kept in responses/ and not asked for again"
     assert told(tmp_path, seen=seen, failed=3) == [
-        (
-            Importance.INCOMPLETE,
-            "3 instances failed and are left out of the scores; bounds show the range",
-        ),
+        (Importance.INCOMPLETE, "3 instances failed and are left out of the scores; bounds show the range"),
         (Importance.INCOMPLETE, f"2 {said} two; {kept}"),
         (Importance.INCOMPLETE, f"1 {said} one; {kept}"),
     ]
