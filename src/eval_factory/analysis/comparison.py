@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.comparison_reasons import (
     NEVER_ACCEPTED,
@@ -24,22 +24,37 @@ from eval_factory.analysis.comparison_reasons import (
 )
 from eval_factory.analysis.paired import (
     ALPHA,
-    PROPORTION,
     Finding,
     PairedDifference,
     equivalence,
-    holm,
     non_inferiority,
     paired_difference,
     rank_intervals,
 )
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import Score
+from eval_factory.report import notebook_display as html
+from eval_factory.report.data_frames import COUNT, FLAG, NUMBER, TEXT, frame
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.scoring.intervals import lower_end
+from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+PAIR_COLUMNS: Mapping[str, str] = {
+    **dict.fromkeys(("task", "metric", "a", "b", "model_a", "model_b"), TEXT),
+    "n": COUNT,
+    **dict.fromkeys(("value_a", "value_b", "difference", "ci_low", "ci_high", "p_value", "p_holm"), NUMBER),
+    **dict.fromkeys(("significant", "higher_is_better"), FLAG),
+    "method": TEXT,
+    "mde": NUMBER,
+    "failed": COUNT,
+    **dict.fromkeys(("bound_low", "bound_high"), NUMBER),
+    **dict.fromkeys(("folder_a", "folder_b"), TEXT),
+}
+FLIP_COLUMNS: Mapping[str, str] = dict.fromkeys(("task", "metric", "a", "b", "id", "better"), TEXT)
 
 
 @dataclass(frozen=True)
@@ -137,14 +152,12 @@ class Compared:
         return not self.reasons
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
-        """A row a pair; with `instances`, as `instances_frame`.
+        """A row a pair, none where they cannot be compared; with `instances`, as `instances_frame`.
 
         Raises:
             PrerequisiteError: pandas is not installed.
         """
-        from eval_factory.analysis import comparison_views
-
-        return self.instances_frame() if instances else comparison_views.pairs_frame(self)
+        return self.instances_frame() if instances else frame(PAIR_COLUMNS, list(map(_pair_row, self.comparisons)))
 
     def instances_frame(self) -> DataFrame:
         """A row for each instance of a pair whose values differ, with the label of the better one.
@@ -152,19 +165,19 @@ class Compared:
         Raises:
             PrerequisiteError: pandas is not installed.
         """
-        from eval_factory.analysis import comparison_views
-
-        return comparison_views.flips_frame(self)
+        rows = [
+            {**_names(one), "id": key, "better": better.label}
+            for one in self.comparisons
+            for keys, better in ((one.flips.a_only, one.a), (one.flips.b_only, one.b))
+            for key in keys
+        ]
+        return frame(FLIP_COLUMNS, rows)
 
     def _repr_html_(self) -> str:
-        from eval_factory.analysis import comparison_views
-
-        return comparison_views.compared_html(self)
+        return _html(self)
 
     def __repr__(self) -> str:
-        from eval_factory.analysis import comparison_views
-
-        return comparison_views.in_a_line(self)
+        return _in_a_line(self)
 
 
 @dataclass(frozen=True)
@@ -213,7 +226,7 @@ def compare(
     compared = [_compared(sides[i], sides[j], (models[i], models[j]), name, margin) for i, j in pairs]
     if len(sides) == 2:
         return Compared(models, (), tuple(found), tuple(compared), ())
-    p_values = holm([one.paired.p_value for one in compared])
+    p_values = holm([one.paired.p_value for one in compared], unknown_count=True)
     compared = [replace(one, p_holm=p_value) for one, p_value in zip(compared, p_values, strict=True)]
     return Compared(models, (), tuple(found), tuple(compared), _ranked(models, dict(zip(pairs, compared, strict=True))))
 
@@ -236,7 +249,8 @@ def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
 
 def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     """With p values corrected for the number of these pairs that were compared."""
-    p_values = iter(holm([pair.comparison.paired.p_value for pair in pairs if pair.comparison is not None]))
+    known = [pair.comparison.paired.p_value for pair in pairs if pair.comparison is not None]
+    p_values = iter(holm(known, unknown_count=True))
     return tuple(
         replace(pair, comparison=replace(pair.comparison, p_holm=next(p_values))) if pair.comparison else pair
         for pair in pairs
@@ -366,3 +380,81 @@ def _bounds(
     least = sum(b.values.get(key, low) - a.values.get(key, high) for key in shared)
     greatest = sum(b.values.get(key, high) - a.values.get(key, low) for key in shared)
     return least / len(shared), greatest / len(shared)
+
+
+def numbers_of(one: Comparison) -> dict[str, float | None]:
+    """Of the pairs of a comparison, by the names that they have in every document."""
+    found = one.paired
+    names = ("n", "value_a", "value_b", "difference", "ci_low", "ci_high", "p_value")
+    return {**{name: getattr(found, name) for name in names}, "p_holm": one.p_holm, "mde": found.mde}
+
+
+def _pair_row(one: Comparison) -> dict[str, Any]:
+    paired = one.paired
+    low, high = one.bounds or (None, None)
+    return {
+        **_names(one),
+        "model_a": one.a.name,
+        "model_b": one.b.name,
+        **numbers_of(one),
+        "significant": one.significant,
+        "higher_is_better": one.higher_is_better,
+        "method": paired.method,
+        "failed": one.failed.total,
+        "bound_low": low,
+        "bound_high": high,
+        "folder_a": str(one.a.folder),
+        "folder_b": str(one.b.folder),
+    }
+
+
+def _names(one: Comparison) -> dict[str, Any]:
+    return {"task": one.task, "metric": one.metric, "a": one.a.label, "b": one.b.label}
+
+
+def _html(compared: Compared) -> str:
+    """The pairs with their differences, or why there are none; the ranks of three or more."""
+    if not compared.comparable:
+        reasons = [reason.message for reason in compared.reasons]
+        return html.block(f"not comparable: {_names_of_models(compared)}", html.listed(reasons))
+    head = ("pair", "metric", "difference", "95 % interval", "p", "n", "a difference is shown")
+    ranks = [
+        f"{one.model.label}: rank {one.best}" + (f" to {one.worst}" if one.worst != one.best else "")
+        for one in compared.ranks
+    ]
+    accepted = [f"accepted: {reason.message}" for reason in compared.accepted]
+    return html.block(
+        _names_of_models(compared),
+        [
+            html.table(head, [_table_cells(one) for one in compared.comparisons]),
+            *([html.paragraph("; ".join(ranks))] if ranks else []),
+            *html.listed(accepted),
+        ],
+    )
+
+
+def _table_cells(one: Comparison) -> tuple[str, ...]:
+    paired = one.paired
+    return (
+        f"{one.b.label} - {one.a.label}",
+        one.metric,
+        f"{paired.difference:+.4f}",
+        html.interval(paired.ci_low, paired.ci_high),
+        html.number(paired.p_value if one.p_holm is None else one.p_holm),
+        str(paired.n),
+        "yes" if one.significant else "no",
+    )
+
+
+def _names_of_models(compared: Compared) -> str:
+    return ", ".join(f"{model.label} {model.name}" for model in compared.models)
+
+
+def _in_a_line(compared: Compared) -> str:
+    """For `repr`."""
+    if compared.comparable:
+        pairs = [f"{one.b.label} - {one.a.label} = {one.paired.difference:+.4f}" for one in compared.comparisons]
+        said = "; ".join([_names_of_models(compared), *pairs[:3], *(["..."] if len(pairs) > 3 else [])])
+    else:
+        said = f"{_names_of_models(compared)}; not comparable: {compared.reasons[0].message}"
+    return f"<Compared {one_line(said)}>"

@@ -6,11 +6,12 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from eval_factory.analysis.comparison import Compared, Comparison, Model
-from eval_factory.analysis.paired import MCNEMAR, PROPORTION, PairedDifference
+from eval_factory.analysis.comparison import Compared, Comparison, Model, numbers_of
+from eval_factory.analysis.paired import MCNEMAR, PairedDifference
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import load_result
+from eval_factory.scoring.intervals import PROPORTION
 
 Texts = Mapping[str, Mapping[str, str]]
 """Instance id -> `prompt`, `references`, and the answers, `A` and `B`."""
@@ -66,22 +67,6 @@ def document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
             for ranked in compared.ranks
         ],
         **({} if texts is None else {"texts": texts}),
-    }
-
-
-def numbers_of(one: Comparison) -> dict[str, float | None]:
-    """Of the pairs of a comparison, by the names that they have in every document."""
-    found = one.paired
-    return {
-        "n": found.n,
-        "value_a": found.value_a,
-        "value_b": found.value_b,
-        "difference": found.difference,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "p_value": found.p_value,
-        "p_holm": one.p_holm,
-        "mde": found.mde,
     }
 
 

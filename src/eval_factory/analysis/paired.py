@@ -14,25 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from eval_factory.scoring.intervals import LEAST_SOURCES, effective_clusters, few_sources, mean_end_weight
-
-
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """P values corrected for their number (S. Holm, Scand J Statist 6:65-70, 1979), in the same order.
-
-    Where one is not known it stays so, and counts among them all the same.
-    """
-    order = sorted(range(len(p_values)), key=lambda number: _or_one(p_values[number]))
-    corrected: list[float | None] = [None] * len(p_values)
-    greatest = 0.0
-    for place, number in enumerate(order):
-        greatest = max(greatest, min(1.0, _or_one(p_values[number]) * (len(p_values) - place)))
-        corrected[number] = None if p_values[number] is None else greatest
-    return corrected
-
-
-def _or_one(p_value: float | None) -> float:
-    return 1.0 if p_value is None else p_value
+from eval_factory.scoring.intervals import (
+    CONFIDENCE,
+    LEAST_SOURCES,
+    PROPORTION,
+    effective_clusters,
+    few_sources,
+    mean_end_weight,
+)
 
 
 def rank_intervals(count: int, shown: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -53,7 +42,6 @@ def rank_intervals(count: int, shown: Iterable[tuple[int, int]]) -> list[tuple[i
     return [(1 + above[number], count - below[number]) for number in range(count)]
 
 
-CONFIDENCE = 0.95
 EQUIVALENCE_CONFIDENCE = 0.90
 """Of two one-sided tests at 5 % (D. J. Schuirmann, J Pharmacokinet Biopharm 15:657-680, 1987)."""
 ALPHA = 0.05
@@ -62,7 +50,6 @@ FEW_CLUSTERS = 30
 FLIPS = 9_999
 """Random sign flips where all of them would be more."""
 SEED = 0
-PROPORTION = (0.0, 1.0)
 
 MCNEMAR = "exact McNemar test, Tango score interval"
 STUDENT_T = "paired t"

@@ -14,8 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.comparison import Pair
-from eval_factory.analysis.comparison_report import numbers_of
+from eval_factory.analysis.comparison import Pair, numbers_of
 from eval_factory.analysis.suite_results import Benchmark, CellResult, Missing, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core.foreign_text import printable

@@ -16,8 +16,9 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import mean
 
-from eval_factory.analysis.paired import ALPHA, holm, rank_intervals, sign_flip_p
+from eval_factory.analysis.paired import ALPHA, rank_intervals, sign_flip_p
 from eval_factory.core.results import Score, TaskResult
+from eval_factory.scoring.intervals import holm
 
 ACCURACY, EFFICIENCY = "accuracy", "efficiency"
 MAIN = ""
@@ -189,7 +190,7 @@ def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tu
     """
     pairs = list(combinations(models, 2))
     differences = [_differences(one, other, columns) for one, other in pairs]
-    p_values = holm([sign_flip_p(found) if len(found) > 1 else None for found in differences])
+    p_values = holm([sign_flip_p(found) if len(found) > 1 else None for found in differences], unknown_count=True)
     for (one, other), found, p_value in zip(pairs, differences, p_values, strict=True):
         if p_value is not None and p_value < ALPHA_OF_EACH:
             yield (one, other) if sum(found) > 0 else (other, one)

@@ -178,18 +178,21 @@ def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
     raters = sorted({rater for unit in twice for rater in unit})
     whole = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]
     places = [[place_of(value, scale) for value in unit.values()] for unit in twice]
-    kappas = [
-        weighted_kappa([(unit[one], unit[other]) for unit in twice if one in unit and other in unit])
-        for one, other in combinations(raters, 2)
-    ]
-    known = [kappa for kappa in kappas if kappa is not None]
     return Agreement(
         n=len(twice),
         alpha=ordinal_alpha(places),
         icc=icc_agreement(whole),
-        weighted_kappa=statistics.fmean(known) if known else None,
+        weighted_kappa=_mean_kappa(twice, raters),
         ac1=gwet_ac1(places, len(scale)),
     )
+
+
+def _mean_kappa(units: Sequence[Unit], raters: Sequence[str]) -> float | None:
+    """Over the pairs of raters, of what both rated."""
+    pairs = combinations(raters, 2)
+    rated = ([(unit[one], unit[other]) for unit in units if unit.keys() >= {one, other}] for one, other in pairs)
+    known = [kappa for both in rated if (kappa := weighted_kappa(both)) is not None]
+    return statistics.fmean(known) if known else None
 
 
 def agreement_with(marks: Sequence[tuple[float, Sequence[float]]], scale: Sequence[float]) -> Agreement:

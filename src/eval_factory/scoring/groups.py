@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score
-from eval_factory.scoring.intervals import effective_clusters, variance_of
+from eval_factory.scoring.intervals import effective_clusters, holm, variance_of
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey, MetricValues, counted, mean_score, sample_of
 
@@ -80,18 +80,6 @@ def _two_sided(statistic: float, degrees: float) -> float:
     from scipy import special  # imported here: see scoring/intervals.py
 
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
-
-
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Corrected for their number (S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979). None stays None, and does
-    not count."""
-    known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
-    corrected: list[float | None] = [None] * len(p_values)
-    least = 0.0
-    for rank, (value, place) in enumerate(known):
-        least = max(least, min(1.0, (len(known) - rank) * value))
-        corrected[place] = least
-    return corrected
 
 
 MOST_GROUPS = 60

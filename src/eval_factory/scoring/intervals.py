@@ -309,28 +309,30 @@ def interval_of_mean(
     units = len(values) if sources is None else effective_clusters(sources)
     if units < LEAST_SOURCES:
         return NO_INTERVAL
-    least, greatest = min(values), max(values)
-    low, high = scale or PROPORTION
-    has_ends = low <= least and greatest <= high
-    if lowest is not None and min(lowest) < low:
-        low, has_ends = lower_end(values, lowest, high), True
-    by_cluster = "" if sources is None else CLUSTERED
-    if least == greatest:
-        if not has_ends:
-            return NO_INTERVAL
-        return Interval(*of_equal_values(least, units, (low, high)), EXACT + by_cluster)
-    if (low, high) == PROPORTION and all(value in PROPORTION for value in values):
-        share = statistics.fmean(values)
-        ends = wilson(share, len(values)) if sources is None else wilson_clustered(values, sources)
-        return _interval(ends, WILSON + by_cluster)
-    moved = 0.0 if mean is None else mean - statistics.fmean(values)
-    if has_ends:
-        ends = on_a_scale(values, (low, high), sources)
-        return _interval(ends, ON_A_SCALE + by_cluster, moved, (low, high))
+    ends, by_cluster = _ends_of(values, scale, lowest), "" if sources is None else CLUSTERED
+    if min(values) == max(values):
+        return NO_INTERVAL if ends is None else Interval(*of_equal_values(values[0], units, ends), EXACT + by_cluster)
+    center = statistics.fmean(values)
+    if ends == PROPORTION and all(value in PROPORTION for value in values):
+        found = wilson(center, len(values)) if sources is None else wilson_clustered(values, sources)
+        return _interval(found, WILSON + by_cluster)
+    moved = 0.0 if mean is None else mean - center
+    if ends is not None:
+        return _interval(on_a_scale(values, ends, sources), ON_A_SCALE + by_cluster, moved, ends)
     if scale is not None and len(values) < LEAST_UNBOUNDED:
         return NO_INTERVAL
-    ends = student_t(values) if sources is None else cluster_robust(values, sources)
-    return _interval(ends, STUDENT_T + by_cluster, moved)
+    found = student_t(values) if sources is None else cluster_robust(values, sources)
+    return _interval(found, STUDENT_T + by_cluster, moved)
+
+
+def _ends_of(
+    values: Sequence[float], scale: tuple[float, float] | None, lowest: Sequence[float] | None
+) -> tuple[float, float] | None:
+    """Of the scale; None where values leave it."""
+    low, high = scale or PROPORTION
+    if lowest is not None and min(lowest) < low:
+        return lower_end(values, lowest, high), high
+    return (low, high) if low <= min(values) and max(values) <= high else None
 
 
 def _interval(
@@ -357,6 +359,22 @@ def few_sources(clusters: Sequence[Hashable]) -> str | None:
     if effective < FEW_SOURCES or largest > LARGE_SOURCE:
         return f"few sources decide the interval: {as_much}, and the largest holds {100 * largest:.0f} %"
     return None
+
+
+def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> list[float | None]:
+    """P values corrected for their number (S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979).
+
+    Args:
+        unknown_count: whether those that are None, and stay so, count among them all the same.
+    """
+    known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
+    number = len(p_values) if unknown_count else len(known)
+    corrected: list[float | None] = [None] * len(p_values)
+    least = 0.0
+    for rank, (value, place) in enumerate(known):
+        least = max(least, min(1.0, (number - rank) * value))
+        corrected[place] = least
+    return corrected
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:

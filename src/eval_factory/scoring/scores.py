@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score, Stats
@@ -86,11 +86,7 @@ def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], appl
         return
     family, before = _family_of(metric), metric.perturbation.endswith(ORIGINAL)
     of_family = {None, *applied[family]}
-    same = (one for one in metrics if (one.name, one.split) == (metric.name, metric.split))
-    sides = [one for one in same if one.perturbation in of_family]
-    if any(one.counts for one in sides):
-        return  # HELM takes the least of what it counted, and no file has that
-    values = {key: value for one in sides for key, value in one.values.items()}
+    values = _values_in(of_family, metric, metrics)
     changed = {key[:2] for key in values if key[2]} if family in of_family else {key[:2] for key in values}
     parts: dict[InstanceKey, list[InstanceKey]] = {}
     for key in values:
@@ -98,6 +94,16 @@ def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], appl
             parts.setdefault((*key[:2], metric.perturbation), []).append(key)
     metric.parts = parts
     metric.values = {key: min(values[one] for one in keys) for key, keys in parts.items()}
+
+
+def _values_in(
+    perturbations: Collection[str | None], of: MetricValues, metrics: Sequence[MetricValues]
+) -> dict[InstanceKey, float]:
+    """None where HELM takes the least of what it counted: no file has that."""
+    same = (one for one in metrics if (one.name, one.split) == (of.name, of.split))
+    sides = [one for one in same if one.perturbation in perturbations]
+    counted_more = any(one.counts for one in sides)
+    return {} if counted_more else {key: value for one in sides for key, value in one.values.items()}
 
 
 def _metrics_of(run: output.HelmRun, main_split: str | None) -> dict[str, MetricValues]:

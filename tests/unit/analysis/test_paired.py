@@ -19,7 +19,6 @@ from eval_factory.analysis import paired
 from eval_factory.analysis.paired import (
     PairedDifference,
     equivalence,
-    holm,
     mcnemar_mde,
     non_inferiority,
     paired_difference,
@@ -27,19 +26,20 @@ from eval_factory.analysis.paired import (
     sign_flip_p,
     tango_interval,
 )
+from eval_factory.scoring.intervals import holm
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_statsmodels(p_values: list[float]) -> None:
     with patch("gc.collect"):  # statsmodels calls it each time, which takes as long as all of the rest
         expected = list(multipletests(p_values, method="holm")[1])
-    assert holm(p_values) == pytest.approx(expected)
+    assert holm(p_values, unknown_count=True) == pytest.approx(expected)
 
 
 def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
-    assert holm([0.03, 0.01]) == pytest.approx([0.03, 0.02])
-    assert holm([0.03, None, 0.01]) == [pytest.approx(0.06), None, pytest.approx(0.03)]
-    assert holm([]) == []
+    assert holm([0.03, 0.01], unknown_count=True) == pytest.approx([0.03, 0.02])
+    assert holm([0.03, None, 0.01], unknown_count=True) == [pytest.approx(0.06), None, pytest.approx(0.03)]
+    assert holm([], unknown_count=True) == []
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from eval_factory.scoring.groups import (
     MOST_GROUPS,
     SMALLEST_GROUP,
     Groups,
-    holm,
     p_value_of_difference,
     scores_by_group,
 )
+from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from unit.scoring.test_scores import context, key

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.analysis.comparison import Compared, Model, compare
+from eval_factory.analysis.comparison import FLIP_COLUMNS, PAIR_COLUMNS, Compared, Model, compare
 from eval_factory.analysis.comparison_reasons import Reason
-from eval_factory.analysis.comparison_views import FLIP_COLUMNS, PAIR_COLUMNS
 from stored_results import PROVENANCE, right_or_wrong
 
 
