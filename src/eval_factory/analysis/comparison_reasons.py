@@ -48,6 +48,19 @@ class _Trials:
 
 def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues:
     """Of the instances that are in the score's split and perturbation."""
+    found = _trials_of(records, score)
+    failed = {key: one for key, one in found.items() if one.failed}
+    return InstanceValues(
+        values={key: sum(one.values) / len(one.values) for key, one in found.items() if key not in failed},
+        failed=failed.keys(),
+        prompts={key: _hash(one.asked) for key, one in found.items()},
+        unscored={key for key, one in failed.items() if one.answered},
+        clusters={key: one.cluster for key, one in found.items() if one.cluster is not None},
+        lowest={key: one.lowest for key, one in found.items() if one.lowest is not None},
+    )
+
+
+def _trials_of(records: Iterable[InstanceRecord], score: Score) -> dict[Key, _Trials]:
     found: dict[Key, _Trials] = {}
     for record in records:
         if (record.split, record.perturbation) != (score.split or "", score.perturbation):
@@ -61,14 +74,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
             trials.answered = trials.answered and record.error is None and not record.unjudged
         else:
             trials.values.append(value)
-    return InstanceValues(
-        values={key: sum(one.values) / len(one.values) for key, one in found.items() if not one.failed},
-        failed={key for key, one in found.items() if one.failed},
-        prompts={key: _hash(one.asked) for key, one in found.items()},
-        unscored={key for key, one in found.items() if one.failed and one.answered},
-        clusters={key: one.cluster for key, one in found.items() if one.cluster is not None},
-        lowest={key: one.lowest for key, one in found.items() if one.lowest is not None},
-    )
+    return found
 
 
 def _hash(prompts: Iterable[str]) -> bytes:

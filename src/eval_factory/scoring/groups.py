@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score
-from eval_factory.scoring.intervals import effective_clusters, holm, variance_of
+from eval_factory.scoring.intervals import effective_clusters, holm, is_shared, variance_of
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey, MetricValues, counted, mean_score, sample_of
 
@@ -28,15 +28,11 @@ def p_value_of_difference(group: Sample, rest: Sample) -> float | None:
     values, others = group[0], rest[0]
     if len(values) < 2 or len(others) < 2:
         return None
-    if _is_clustered(group) or _is_clustered(rest):
+    if is_shared(group[1]) or is_shared(rest[1]):
         return _clustered(group, rest)
     if all(value in (0.0, 1.0) for value in (*values, *others)):
         return _fisher(values, others)
     return _welch(values, others)
-
-
-def _is_clustered(sample: Sample) -> bool:
-    return sample[1] is not None and len(set(sample[1])) < len(sample[0])
 
 
 def _fisher(values: Sequence[float], others: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from eval_factory.core.results import Stats
 
@@ -305,7 +305,7 @@ def interval_of_mean(
     have the effective number of clusters less one as their degrees of freedom. None where all values are equal and the
     scale is not known, of fewer than two effective clusters, and of fewer than 100 values that leave their scale.
     """
-    sources = clusters if clusters is not None and len(set(clusters)) < len(values) else None
+    sources = clusters if is_shared(clusters) else None
     units = len(values) if sources is None else effective_clusters(sources)
     if units < LEAST_SOURCES:
         return NO_INTERVAL
@@ -323,6 +323,11 @@ def interval_of_mean(
         return NO_INTERVAL
     found = student_t(values) if sources is None else cluster_robust(values, sources)
     return _interval(found, STUDENT_T + by_cluster, moved)
+
+
+def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashable]]:
+    """Whether any two values are of one source."""
+    return clusters is not None and len(set(clusters)) < len(clusters)
 
 
 def _ends_of(

@@ -20,7 +20,7 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, is_judged, mean_score
-from eval_factory.scoring.stated_models import family_of
+from eval_factory.scoring.stated_models import same_family
 from eval_factory.scoring.tally import Tally
 
 BEYOND_BELIEF, ENOUGH_TO_TELL = 0.98, 20
@@ -74,12 +74,10 @@ class Jury(Part):
         """How often each judge was asked, and rated."""
         if self._of_run is None:
             return
-        own = family_of(self._plan.model.model_id)
-        families = {judge.role: family_of(judge.model_id) for judge in self._plan.judges}
+        model, judges = self._plan.model.model_id, {judge.role: judge.model_id for judge in self._plan.judges}
         by_judge = draft.tally.ratings.by_judge
         for judge, asked in self._asked.items():
-            scored, family = self._scored[judge], families.get(judge)
-            same = None if own is None or family is None else family == own
+            scored, same = self._scored[judge], same_family(model, judges.get(judge, ""))
             draft.tally.judges[judge] = JudgeCounts(asked, scored, asked - scored, same)
             if judge in by_judge:  # a judge that failed at first is not the last one of the report
                 by_judge[judge] = by_judge.pop(judge)
@@ -203,15 +201,16 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
         )
 
 
-def judges_that_failed(judges: Mapping[str, JudgeCounts], most: float) -> tuple[str, ...]:
+def judges_that_failed(judges: Mapping[str, JudgeCounts], most: float, judged: str = "answers") -> tuple[str, ...]:
     """The judges without whom the jury is another one, each with what to do.
 
     Args:
-        most: the greatest share of answers, from 0 to 1, that a judge may leave without a usable judgement
+        most: the greatest share, from 0 to 1, that a judge may leave without a usable judgement
             (`extra.max_judge_failures`).
+        judged: what judges were asked about.
     """
     return tuple(
-        f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} answers, and max_judge_failures"
+        f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged}, and max_judge_failures"
         f" is {most:g}: the same command asks it again (validity.failures say why it failed); extra.judges may name"
         " another judge; extra.max_judge_failures accepts more"
         for judge, counts in judges.items()

@@ -16,11 +16,12 @@ from eval_factory.helm.rubric_annotations import decisions_of, error_of, said_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import ordinal_alpha
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
+from eval_factory.scoring.jury import judges_that_failed
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
-from eval_factory.scoring.stated_models import family_of
+from eval_factory.scoring.stated_models import same_family
 from eval_factory.tasks.rubric.rubric_case import (
     RUBRICS,
     TAGS,
@@ -230,10 +231,9 @@ class RubricTally(Part):
         rubric = run.rubric
         if rubric is None:
             return None
-        own = family_of(plan.model.model_id)
-        of_deployment = {deployment_of(one): family_of(one.model_id) for one in plan.judges}
-        families = {name: of_deployment.get(deployment) for name, deployment in rubric.judges.items()}
-        same = {name: None if None in (own, one) else own == one for name, one in families.items()}
+        models = {deployment_of(one): one.model_id for one in plan.judges}
+        asked = {name: models.get(deployment, "") for name, deployment in rubric.judges.items()}
+        same = {name: same_family(plan.model.model_id, model) for name, model in asked.items()}
         return cls(rubric.metric, tuple(rubric.judges), same)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
@@ -298,7 +298,8 @@ class RubricTally(Part):
     def tell(self, draft: Draft) -> None:
         """What the judges said, its groups, and whether a judge left too much open."""
         draft.rubric, draft.judgements = self.report(), self.judgements()
-        draft.not_reportable += self.not_reportable(draft.plan.evaluation.run.config.params.extra.max_judge_failures)
+        most = draft.plan.evaluation.run.config.params.extra.max_judge_failures
+        draft.not_reportable += judges_that_failed(self._counts(), most, "criteria")
 
     def group(self, draft: Draft) -> None:
         """Add the groups by tags."""
@@ -321,20 +322,6 @@ class RubricTally(Part):
             if shown := {value: of for value, of in by_value.items() if sizes[value] >= SMALLEST_GROUP}:
                 scores[name] = shown
         return Groups(scores, hidden)
-
-    def not_reportable(self, most: float) -> tuple[str, ...]:
-        """
-        Args:
-            most: the greatest share of criteria, from 0 to 1, that a judge may leave undecided
-                (`extra.max_judge_failures`).
-        """
-        return tuple(
-            f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} criteria, and"
-            f" max_judge_failures is {most:g}: the same command asks it again (validity.failures say why it failed);"
-            " extra.judges may name another judge; extra.max_judge_failures accepts more"
-            for judge, counts in self._counts().items()
-            if counts.asked and counts.failed / counts.asked > most
-        )
 
     def notes(self, scores: Mapping[str, Score]) -> Iterator[Note]:
         found = self.report().criteria

@@ -106,6 +106,12 @@ def family_of(model_id: str) -> str | None:
     return None
 
 
+def same_family(one: str, other: str) -> bool | None:
+    """None where an id does not tell."""
+    families = family_of(one), family_of(other)
+    return None if None in families else families[0] == families[1]
+
+
 @dataclass
 class _AtServer:
     """What the answers of one server say."""

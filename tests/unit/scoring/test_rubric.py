@@ -277,12 +277,18 @@ def test_notes(two: RubricTally) -> None:
     assert list(whole.notes({"rubric_score.unclipped": replace(raw, value=0.0)})) == []
 
 
+def against(of: RubricTally, most: float) -> list[str]:
+    found = draft(plan=plan({"config.params.extra.max_judge_failures": most}))
+    of.tell(found)
+    return found.not_reportable
+
+
 def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: RubricTally) -> None:
-    (said,) = two.not_reportable(0.2)
+    (said,) = against(two, 0.2)
     assert said.startswith("judge b gave no usable judgement of 2 of 6 criteria, and max_judge_failures is 0.2")
-    assert two.not_reportable(2 / 6) == ()
-    assert len(two.not_reportable(0.1)) == 2
-    assert tally_of("a").not_reportable(0.0) == ()
+    assert against(two, 2 / 6) == []
+    assert len(against(two, 0.1)) == 2
+    assert against(tally_of("a"), 0.0) == []
 
 
 def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> None:
