@@ -143,10 +143,7 @@ def drawn(layers: Sequence[Layer], rated: Collection[AnswerKey], draw: Draw) -> 
 
 
 def sample_of(asked: Asked, layers: Sequence[Layer], chosen: Sequence[tuple[Shown, int, float]], draw: Draw) -> Sample:
-    """
-    Args:
-        chosen: (what raters see, number of its stratum, probability) of each answer that was drawn.
-    """
+    """`chosen`: (what raters see, number of its stratum, probability) of each answer that was drawn."""
     told = [draw.identity, asked.kind, str(draw.seed), *(f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen)]
     sheet = _letters("\n".join(told), ID_LETTERS)
     codes = codes_of(len(chosen), sheet)

@@ -103,11 +103,7 @@ class _Row:
 
 
 def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: Path) -> Returned:
-    """
-    Args:
-        samples: id -> the sheets that were exported from the result.
-        folder: of the result, for messages.
-    """
+    """`samples`: id -> the sheets that were exported from the result. `folder`: of the result, for messages."""
     found = Returned()
     places: dict[tuple[str, str, str, int], tuple[Rating, _Row]] = {}
     for file in files:

@@ -27,11 +27,7 @@ FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def document(results: SuiteResults, root: Path) -> dict[str, Any]:
-    """What suite_results.yaml holds.
-
-    Args:
-        root: the suite's folder, to which the cells' folders are relative.
-    """
+    """What suite_results.yaml holds. `root`: the suite's folder, to which the cells' folders are relative."""
     written = {
         "schema_version": SUITE_SCHEMA_VERSION,
         "status": results.status,

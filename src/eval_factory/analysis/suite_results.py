@@ -354,10 +354,7 @@ def _against(benchmark: Benchmark, entering: Mapping[str, CellResult]) -> str | 
 
 
 def _column(benchmark: Benchmark, entering: Mapping[str, CellResult], certain: Iterable[Pair]) -> Column:
-    """
-    Args:
-        certain: the pairs with p values corrected for those of all benchmarks, of which win rates are made.
-    """
+    """`certain`: the pairs with p values corrected for those of all benchmarks, of which win rates are made."""
     values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
     lower = next(iter(entering.values())).higher_is_better is False
     shown, surely = frozenset(_shown(benchmark.pairs)), frozenset(_shown(certain, ALPHA_OF_EACH))

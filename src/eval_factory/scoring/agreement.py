@@ -169,11 +169,7 @@ Unit = Mapping[str, float]
 
 
 def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
-    """Of raters who did not all rate everything.
-
-    Args:
-        scale: the ratings that there are, the least first.
-    """
+    """Of raters who did not all rate everything. `scale`: the ratings that there are, the least first."""
     twice = [unit for unit in units if len(unit) > 1]
     raters = sorted({rater for unit in twice for rater in unit})
     whole = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]

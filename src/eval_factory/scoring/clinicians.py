@@ -116,11 +116,7 @@ class RatedResult:
         return {key: score for key, one in self.rated.items() if (score := one.score(self.asked)) is not None}
 
     def strata(self, values: Mapping[AnswerKey, float], people: Mapping[AnswerKey, float]) -> list[Stratum]:
-        """
-        Args:
-            values: the judge's, of every answer.
-            people: the people's, of those that they rated.
-        """
+        """`values`: the judge's, of every answer. `people`: the people's, of those that they rated."""
         found: list[list[AnswerKey]] = [[] for _ in [*self.sample.strata, None]]
         for key in values:
             found[self.sample.stratum_of.get(key.as_text(), len(self.sample.strata))].append(key)
@@ -143,10 +139,7 @@ class RatedResult:
 
 
 def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
-    """
-    Args:
-        annotations: with at least one rating.
-    """
+    """`annotations`: with at least one rating."""
     alike = _alike(annotations)
     score = result.scores.get(result.main_metric)
     if score is None or (score.metric or result.main_metric) != alike[-1].metric:

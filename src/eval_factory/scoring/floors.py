@@ -107,11 +107,7 @@ class FloorScores(Part):
         cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: Form | None,
         clock: Clock = time.thread_time,
     ) -> FloorScores:  # fmt: skip
-        """
-        Args:
-            metrics: HELM's own.
-            form: of the answers, where they have one.
-        """
+        """`metrics`: HELM's own. `form`: of the answers, where they have one."""
         trivial = read_trivial_scores(plan.rundir.helm)
         if trivial is None or trivial.run != run.run_spec.name:
             return cls(None, [], None, TimeLimit(0.0, clock))

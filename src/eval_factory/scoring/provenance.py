@@ -38,7 +38,6 @@ SEEDS = {"helm_sample": 0, "helm_examples": 0}
 """What HELM draws with: the instances of `limit_samples`, and the examples of the first trial (of trial n with n)."""
 
 _SEPARATORS = re.compile(r"[-_.]+")
-_NAME_AND_VERSION = ("name", "version")
 
 
 def platform_of_this() -> dict[str, str]:
@@ -72,26 +71,9 @@ def installed_packages() -> str:
 
     The wheel holds no lock file, and an environment may differ from one; this is what is there.
     """
-    named = (_name_and_version(found) for found in metadata.distributions())
-    lines = {f"{_SEPARATORS.sub('-', name).lower()}=={version}" for name, version in named if name}
+    heads = (found.metadata for found in metadata.distributions())
+    lines = {f"{_SEPARATORS.sub('-', head['Name']).lower()}=={head['Version']}" for head in heads if "Name" in head}
     return "".join(f"{line}\n" for line in sorted(lines))
-
-
-def _name_and_version(found: metadata.Distribution) -> tuple[str | None, str | None]:
-    """The first of each in the header. A description stands below it, and `found.metadata` parses that as mail too.
-
-    A folder that a broken installation left has none.
-    """
-    fields: dict[str, str] = {}
-    for line in (found.read_text("METADATA") or "").splitlines():
-        name, colon, value = line.partition(":")
-        if not colon or len(fields) == len(_NAME_AND_VERSION):
-            break
-        if name.lower() in _NAME_AND_VERSION:
-            fields.setdefault(name.lower(), value.strip())
-    if len(fields) == len(_NAME_AND_VERSION):
-        return fields["name"], fields["version"]
-    return found.metadata["Name"], found.version  # an egg, or a header of another form
 
 
 def lock_sha256() -> str:
@@ -157,11 +139,7 @@ OF_THE_PLUGIN = (
 
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
-    """Path in the output folder -> SHA-256, of those that are there.
-
-    Args:
-        runs: the run folders of the result.
-    """
+    """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
     files = [folder / name for folder in runs for name in OF_A_RUN]
     files += [rundir.helm / name for name in OF_THE_PLUGIN]
     files.append(rundir.cache_db)

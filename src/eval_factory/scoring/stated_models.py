@@ -170,10 +170,7 @@ class StatedModels:
             self._seen[answer.role].add(answer, asked.model_id, server)
 
     def endpoints(self, judge_prompts: Mapping[str, tuple[str, ...] | None]) -> dict[str, AskedEndpoint]:
-        """
-        Args:
-            judge_prompts: judge -> SHA-256 of the templates of its prompt.
-        """
+        """`judge_prompts`: judge -> SHA-256 of the templates of its prompt."""
         return {
             role: AskedEndpoint(
                 model=endpoint.model_id,

@@ -139,10 +139,7 @@ class Tally:
 
     @classmethod
     def of(cls, plan: Plan, run: output.HelmRun, sources: Mapping[str, str] = MappingProxyType({})) -> Tally:
-        """
-        Args:
-            sources: id of an instance -> its source, as an earlier collection found it.
-        """
+        """`sources`: id of an instance -> its source, as an earlier collection found it."""
         helm = plan.evaluation.task.helm
         data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
         return cls(
