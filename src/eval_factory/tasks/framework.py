@@ -126,7 +126,7 @@ class ScenarioParameter(_Part):
 
 @dataclass(frozen=True)
 class ClusterRule(_Part):
-    """How the source is found that an instance shares with others (`scoring/clusters.py`): by `field` or by `text`."""
+    """How the source is found that an instance shares with others (`scoring/tally.py`): by `field` or by `text`."""
 
     what: str
     """What the source is, in a word: calculator, question."""
