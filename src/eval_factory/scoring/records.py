@@ -20,9 +20,6 @@ from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, is_judged
 from eval_factory.scoring.tally import Tally
 
-MOST_FOUND = 2_000
-"""Requests that are kept with their answers."""
-
 
 @dataclass(frozen=True)
 class CachedAnswer:
@@ -44,9 +41,6 @@ class KeptAnswers:
     variants: Sequence[Mapping[str, str | None]]
     """The changes with which requests were answered that the endpoint refused as they were."""
     cache_db: Path | None = None
-    _found: dict[int, tuple[Mapping[str, Any], CachedAnswer | None]] = field(default_factory=dict)
-    """Number of a request -> itself, which keeps its number from another one, and its answer: to make a key of a
-    request takes long, and a small run's requests are gone through twice."""
 
     @classmethod
     def of(cls, plan: Plan, tell: Callable[[Answer], None] = lambda _answer: None) -> KeptAnswers:
@@ -62,17 +56,8 @@ class KeptAnswers:
 
     def to(self, state: output.RequestState) -> CachedAnswer | None:
         """None where it failed, or is not there any more."""
-        request = state.request
-        known, answer = self._found.get(id(request), (None, None))
-        if known is not request:
-            answer = self._look_up(request)
-            if len(self._found) < MOST_FOUND:
-                self._found[id(request)] = request, answer
-        return answer
-
-    def _look_up(self, request: Mapping[str, Any]) -> CachedAnswer | None:
-        body = self.model.body_of(request)
-        keys = openai_api.request_keys(self.model.url, body, request.get("random"), self.variants)
+        body = self.model.body_of(state.request)
+        keys = openai_api.request_keys(self.model.url, body, state.request.get("random"), self.variants)
         return next((self.answers[kept] for kept in keys if kept in self.answers), None)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:

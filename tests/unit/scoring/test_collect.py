@@ -89,6 +89,7 @@ def result_of(tmp_path: Path, flags: dict[str, Any] | None = None, **run: Any) -
     return collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
 
 
+RUBRIC = "healthbench_score"
 FOUR = [1.0, 0.0, 1.0, 0.0]
 JURY: dict[str, Any] = {
     "class_name": "helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric",
@@ -727,3 +728,31 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
         note.startswith(corrected) and note.endswith("; 1 instance does not count in it")
         for note in result.validity.notes
     )
+
+
+def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_path: Path) -> None:
+    met, not_met, broken = {"criteria_met": True}, {"criteria_met": False}, {"error": "HTTP 500"}
+    rubrics = [
+        {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]},
+        {"criterion": "bad", "points": -4, "tags": []},
+    ]
+    instance = {"extra_data": {"rubrics": rubrics, "tags": ["theme:care"]}}
+    said, unheard = [{"a": not_met, "b": not_met}, {"a": met, "b": met}], [{"a": broken, "b": broken}] * 2
+    states = [
+        state(number, "x", instance=instance, annotations={"rubric": {"criteria": said if number else unheard}})
+        for number in range(12)
+    ]
+    spec = {"class_name": names.RUBRIC_METRIC_CLASS, "args": {"metric_name": RUBRIC, "judges": {"a": "x", "b": "y"}}}
+    flags = {"config.type": "healthbench", "config.params.extra.max_judge_failures": 0.01}
+    result = result_of(tmp_path, flags, states=states, metric_specs=[spec], values={RUBRIC: [-0.5] * 12})
+    assert result.main_metric == RUBRIC
+    assert [(name, score.value) for name, score in result.scores.items()] == [
+        (RUBRIC, 0.0), (f"{RUBRIC}.unclipped", -0.5),
+    ]  # fmt: skip
+    assert result.validity.bounds[RUBRIC] == (0.0, 0.0)
+    assert result.validity.rubric is not None
+    assert (result.validity.rubric.criteria.asked, result.validity.rubric.criteria.unjudged) == (24, 2)
+    assert result.validity.judgements == Judgements(due=48, given=44)
+    assert result.groups["axis"]["accuracy"][RUBRIC].value == 0.0
+    assert [reason.partition(" gave")[0] for reason in result.validity.not_reportable] == ["judge a", "judge b"]
+    assert (result.status, result.validity.instances.scored) == ("partial", 11)

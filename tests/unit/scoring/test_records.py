@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import TaskResult
-from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import output
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring import records
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
@@ -184,28 +182,6 @@ def test_a_case_of_a_rubric_is_grouped_by_its_tags(here: Plan) -> None:
     )
     assert [one.categories for one in records] == [{"theme": "care", "tag": "urgent", "canary": "c"}]
     assert [one.categories for one in replace(records, rubric=None)] == [{"canary": "c"}]
-
-
-@pytest.mark.parametrize(("most", "looked_up"), [(2, 2), (1, 3), (0, 4)])
-def test_the_answer_to_a_request_is_looked_for_once(
-    here: Plan, monkeypatch: pytest.MonkeyPatch, most: int, looked_up: int
-) -> None:
-    """Where there is no room any more it is looked for again: an equal request is another one, and none is mistaken."""
-    monkeypatch.setattr(records, "MOST_FOUND", most)
-    states = [output.RequestState.model_validate(state(number, "yes")) for number in range(2)]
-    keep(here, state(0, "yes"))
-    answers, asked = KeptAnswers.of(here), []
-    request_keys = openai_api.request_keys
-
-    def counted(*given: Any) -> Any:
-        asked.append(given)
-        return request_keys(*given)
-
-    monkeypatch.setattr(openai_api, "request_keys", counted)
-    for _ in range(2):
-        found = [answers.to(one) for one in states]
-        assert [one is None for one in found] == [False, True]
-    assert len(asked) == looked_up
 
 
 def test_an_empty_answer_is_named_as_it_is_counted(here: Plan) -> None:
