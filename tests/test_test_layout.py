@@ -39,6 +39,7 @@ TESTED_ELSEWHERE = {
     "helm_plugin/patches/sql_worker.py": "tests/helm/helm_plugin/patches/test_sql_execution.py",
     "helm_plugin/plugin.py": "tests/integration/test_patches.py",  # its import patches HELM
     "helm_plugin/session.py": "tests/helm/helm_plugin/test_client.py",
+    "scoring/parts.py": "tests/unit/scoring/test_collect.py",
     "tasks/custom/prompt_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/custom/table_check.py": "tests/unit/tasks/custom/test_definition.py",
     "tasks/user_data/files.py": "tests/unit/tasks/user_data/test_layout.py",

@@ -49,11 +49,11 @@ POWER = 0.8
 FEW_CLUSTERS = 30
 FLIPS = 9_999
 """Random sign flips where all of them would be more."""
-SEED = 0
+FLIP_SEED = 0
 
 MCNEMAR = "exact McNemar test, Tango score interval"
-STUDENT_T = "paired t"
-CLUSTERED_T = "clustered paired t"
+PAIRED_T = "paired t"
+CLUSTERED_PAIRED_T = "clustered paired t"
 SIGN_FLIP = "sign-flip permutation test, paired t interval"
 CLUSTERED_SIGN_FLIP = "sign-flip permutation test of clusters, clustered paired t interval"
 
@@ -280,7 +280,7 @@ def _of_means(
     for name, value in zip(names, differences, strict=True):
         members.setdefault(name, []).append(value)
     few = len(members) <= FEW_CLUSTERS
-    method = (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP) if few else (CLUSTERED_T if clusters else STUDENT_T)
+    method = (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP) if few else (CLUSTERED_PAIRED_T if clusters else PAIRED_T)
     weight = mean_end_weight(names)
     center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
     freedom = effective_clusters(names) - 1
@@ -348,6 +348,6 @@ def sign_flip_p(sums: Sequence[float]) -> float:
     if not values.any():
         return 1.0
     tested = stats.permutation_test(
-        (values,), np.sum, permutation_type="samples", n_resamples=FLIPS, random_state=SEED, vectorized=True
+        (values,), np.sum, permutation_type="samples", n_resamples=FLIPS, random_state=FLIP_SEED, vectorized=True
     )
     return float(tested.pvalue)

@@ -17,7 +17,7 @@ from eval_factory.scoring.scores import InstanceKey
 
 MIN_RANKED = 4
 """Answers that a rank correlation needs for an interval."""
-Pair = tuple[int, int]
+_Pair = tuple[int, int]
 """Two different ratings, the lower first."""
 
 
@@ -56,7 +56,7 @@ def ordinal_alpha(units: Iterable[Collection[int]]) -> float | None:
     return float(1 - (frequencies.total() - 1) * observed / expected)
 
 
-def _differences(frequencies: Mapping[int, int]) -> dict[Pair, Fraction]:
+def _differences(frequencies: Mapping[int, int]) -> dict[_Pair, Fraction]:
     """Pair of ratings -> the square of their ordinal difference: how many ratings lie from one to the other."""
     return {
         (low, high): Fraction(
@@ -70,13 +70,13 @@ def _differences(frequencies: Mapping[int, int]) -> dict[Pair, Fraction]:
     }
 
 
-def _coincidences(counts: Mapping[tuple[int, ...], int]) -> dict[Pair, Fraction]:
+def _coincidences(counts: Mapping[tuple[int, ...], int]) -> dict[_Pair, Fraction]:
     """Pair of ratings -> how often they met in a unit, where a unit of m ratings weighs as m of them, not as pairs.
 
     Args:
         counts: sorted ratings of a unit -> in how many units.
     """
-    found: dict[Pair, Fraction] = {}
+    found: dict[_Pair, Fraction] = {}
     for ratings, times in counts.items():
         for low, high in combinations(ratings, 2):
             if low != high:

@@ -25,7 +25,7 @@ from eval_factory.tasks.choice_orders import order_of, why_kept
 NO_OPTION = "no option"
 """What an answer is counted as that names none."""
 
-Unit = tuple[str, int]
+_Asked = tuple[str, int]
 """A question in one trial."""
 
 
@@ -39,11 +39,11 @@ class ChoiceOrderCheck(Part):
     """By which HELM finds a label in an answer; None: the answer is the label."""
     by_order: Sequence[MetricValues]
     """HELM's metrics of the questions in other orders."""
-    asked: dict[Unit, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
+    asked: dict[_Asked, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
     """Order -> the text of the option that was chosen; a request that failed is not in it."""
-    orders: dict[Unit, int] = field(default_factory=Counter)
+    orders: dict[_Asked, int] = field(default_factory=Counter)
     """How many orders each question was asked in."""
-    kept: dict[Unit, str] = field(default_factory=dict)
+    kept: dict[_Asked, str] = field(default_factory=dict)
     letters: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -123,7 +123,7 @@ def _is_same(metric: MetricValues, main: MetricValues) -> bool:
 
 def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> MetricValues:
     """With one value a question, the mean over its orders."""
-    by_question: dict[Unit, list[float]] = defaultdict(list)
+    by_question: dict[_Asked, list[float]] = defaultdict(list)
     for (question, trial, _), value in values.items():
         by_question[(question, trial)].append(value)
     means: dict[InstanceKey, float] = {(*unit, None): statistics.fmean(all_) for unit, all_ in by_question.items()}
@@ -133,7 +133,7 @@ def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> Me
 
 
 def _means(
-    by_order: Mapping[int, MetricValues], moved: set[Unit], missing: set[InstanceKey]
+    by_order: Mapping[int, MetricValues], moved: set[_Asked], missing: set[InstanceKey]
 ) -> dict[int, float | None]:
     found: dict[int, float | None] = {}
     for order, metric in by_order.items():
@@ -143,18 +143,18 @@ def _means(
 
 
 def _right_in_all(
-    by_order: Mapping[int, MetricValues], moved: Iterable[Unit], missing: set[InstanceKey]
-) -> dict[Unit, float]:
+    by_order: Mapping[int, MetricValues], moved: Iterable[_Asked], missing: set[InstanceKey]
+) -> dict[_Asked, float]:
     """Of the questions whose every order was answered: 1 where each answer has the full value."""
     lost = {key[:2] for key in missing}
-    worst: dict[Unit, float] = {}
+    worst: dict[_Asked, float] = {}
     for metric in by_order.values():
         for key, value in metric.values.items():
             worst[key[:2]] = min(value, worst.get(key[:2], value))
     return {unit: float(worst[unit] >= 1.0) for unit in moved if unit in worst and unit not in lost}
 
 
-def _share(values: Mapping[Unit, float], clusters: Mapping[str, str] | None) -> Share | None:
+def _share(values: Mapping[_Asked, float], clusters: Mapping[str, str] | None) -> Share | None:
     """None of nothing. Trials of a question share it."""
     if not values:
         return None

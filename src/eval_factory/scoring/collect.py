@@ -20,7 +20,7 @@ from eval_factory.helm.rubric_annotations import ANNOTATION
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.choice_order_check import ChoiceOrderCheck
 from eval_factory.scoring.clinicians import with_clinicians
-from eval_factory.scoring.comparability import RunFacts, comparability_of
+from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.floors import FloorScores
 from eval_factory.scoring.groups import scores_by_group
@@ -256,7 +256,7 @@ def _provenance(
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:
     tally, instances, scores = draft.tally, draft.instances, draft.scores
     asked = sum(map(len, tally.splits.values()))
-    facts = RunFacts(draft.plan, draft.run.run_spec.adapter_spec, instances, asked, provenance)
+    facts = ComparedRun(draft.plan, draft.run.run_spec.adapter_spec, instances, asked, provenance)
     coverage = draft.plan.evaluation.run.config.params.extra.min_coverage
     complete = instances.scored == instances.requested and not any(one.failed for one in tally.judges.values())
     return TaskResult(

@@ -41,7 +41,7 @@ OWN_DEFAULT = {
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class ComparedRun:
     """What is known of a finished run."""
 
     plan: Plan
@@ -57,7 +57,7 @@ class RunFacts:
         return self.provenance.endpoints.get(MODEL_ROLE)
 
 
-def comparability_of(facts: RunFacts) -> Comparability:
+def comparability_of(facts: ComparedRun) -> Comparability:
     """The stamp of a finished run. Raises HelmError."""
     board = load_medhelm_leaderboard()
     helm = facts.plan.evaluation.task.helm
@@ -91,7 +91,7 @@ def _chosen(plan: Plan) -> dict[str, object]:
     }
 
 
-def _of_sampling(facts: RunFacts, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
     sent = _sent(facts)
     by_model = board.tokens_by_model(entry)
     asked = facts.plan.model.model_id
@@ -109,7 +109,7 @@ def _of_sampling(facts: RunFacts, board: MedhelmLeaderboard, entry: LeaderboardE
             yield Deviation(name, value, _one(here), OWN_DEFAULT[name] if NOT_SENT in here else effects[name])
 
 
-def _sent(facts: RunFacts) -> Sequence[dict[str, Any]]:
+def _sent(facts: ComparedRun) -> Sequence[dict[str, Any]]:
     """The fields of answered requests; where none was answered, what was to be sent."""
     if facts.model is not None and facts.model.sampling:
         return [dict(fields) for fields in facts.model.sampling]
@@ -149,7 +149,7 @@ def _short(model: str) -> str:
     return model.rpartition("/")[2]
 
 
-def _of_requests(facts: RunFacts) -> Iterator[Deviation]:
+def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
     """What the user changed of requests beside the fields that are compared by value."""
     model = facts.plan.model
     if model.endpoint_type != CHAT:
@@ -168,7 +168,7 @@ def _of_requests(facts: RunFacts) -> Iterator[Deviation]:
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
 
 
-def _of_prompts(facts: RunFacts, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _of_prompts(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
     given = facts.plan.evaluation.run.config.params.extra.max_length
     if given != entry.max_length:
         leaderboard = "none" if entry.max_length is None else entry.max_length
@@ -183,7 +183,7 @@ def _of_prompts(facts: RunFacts, entry: LeaderboardEntry) -> Iterator[Deviation]
         yield Deviation("num_train_trials", expected, trials, "each instance is asked with other examples, too")
 
 
-def _of_sample(facts: RunFacts, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _of_sample(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
     most = board.most_instances(entry)
     limit = facts.plan.evaluation.run.config.params.limit_samples
     known = facts.plan.evaluation.task.about.instances
@@ -199,7 +199,7 @@ def _of_sample(facts: RunFacts, board: MedhelmLeaderboard, entry: LeaderboardEnt
         yield Deviation("failed instances", 0, failed, "they count as 0" if zero else "they are left out of the score")
 
 
-def _of_data(facts: RunFacts, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _of_data(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
     plan, provenance = facts.plan, facts.provenance
     if DATA_PATH in plan.scenario_arguments:
         effect = "nobody can tell whether your files hold what the leaderboard's did"
@@ -213,7 +213,7 @@ def _of_data(facts: RunFacts, entry: LeaderboardEntry) -> Iterator[Deviation]:
             yield Deviation(f"data: {name}", pinned, here, "other questions or answers may have been asked")
 
 
-def _of_scoring(facts: RunFacts) -> Iterator[Deviation]:
+def _of_scoring(facts: ComparedRun) -> Iterator[Deviation]:
     if stripped := facts.instances.thinking_stripped:
         effect = f"bare HELM scores all of the text; thinking was taken out of {stripped} answers"
         yield Deviation("thinking", "scored", "taken out", effect)
@@ -222,7 +222,7 @@ def _of_scoring(facts: RunFacts) -> Iterator[Deviation]:
         yield Deviation("answers without a judgement", "rated 1", "left out of the score", effect)
 
 
-def _of_judges(facts: RunFacts, board: MedhelmLeaderboard) -> Iterator[Deviation]:
+def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviation]:
     judges = facts.plan.judges
     if not judges:
         return
@@ -251,7 +251,7 @@ def _has(model: str, juries: Sequence[tuple[str, ...]]) -> bool:
     return any(all(same_model(model, name) for name in names_of) for names_of in juries)
 
 
-def _remarks(facts: RunFacts, entry: LeaderboardEntry) -> Iterator[str]:
+def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:
     """What is no deviation, and may be taken for one, or for no such."""
     wanted = facts.plan.evaluation.run.config.params.extra.num_train_trials
     if wanted not in (None, 1) and facts.adapter.max_train_instances == 0:

@@ -13,11 +13,11 @@ from eval_factory.scoring.intervals import effective_clusters, holm, is_shared, 
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey, MetricValues, counted, mean_score, sample_of
 
-Sample = tuple[Sequence[float], Sequence[Hashable] | None]
+_Sample = tuple[Sequence[float], Sequence[Hashable] | None]
 """One value per instance, and of each the source that it shares with others; None where none is known."""
 
 
-def p_value_of_difference(group: Sample, rest: Sample) -> float | None:
+def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
     """Two-sided, of the test that two samples have the same mean; None where it cannot be tested.
 
     0/1 values: Fisher's exact test (R. A. Fisher, JRSS 85:87-94, 1922). Others: Welch's t test (B. L. Welch, Biometrika
@@ -51,7 +51,7 @@ def _welch(values: Sequence[float], others: Sequence[float]) -> float | None:
     return _two_sided(_difference(values, others) / math.sqrt(total), total**2 / math.fsum(parts))
 
 
-def _clustered(group: Sample, rest: Sample) -> float | None:
+def _clustered(group: _Sample, rest: _Sample) -> float | None:
     """A source may be on both sides: what it adds to either mean is added up before it is squared."""
     influence: dict[Hashable, float] = defaultdict(float)
     clusters = []

@@ -12,7 +12,7 @@ import pytest
 from eval_factory.analysis.comparison import Compared, Comparison, Failed, Flips, Model, Ranked, compare
 from eval_factory.analysis.comparison_reasons import Reason
 from eval_factory.analysis.comparison_report import document, markdown, sentences, text, texts_of_flips
-from eval_factory.analysis.paired import CLUSTERED_T, MCNEMAR, PairedDifference
+from eval_factory.analysis.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
 from stored_results import instance, result, right_or_wrong, written
 
 
@@ -85,7 +85,7 @@ EQUAL = {"difference": 0.0, "ci_low": -0.03, "ci_high": 0.03, "p_value": 1.0}
         (EQUAL, {}, "no difference between A and B is shown; their values are equal (95 % interval -3.0 to 3.0;"),
         ({}, {"p_holm": 0.03}, "B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01, 0.03 corrected for the number of pairs);"),
         ({}, {"p_holm": 0.06}, "no difference between A and B is shown;"),
-        ({"method": CLUSTERED_T}, {}, "7.4; clustered paired t p = 0.01);"),
+        ({"method": CLUSTERED_PAIRED_T}, {}, "7.4; clustered paired t p = 0.01);"),
         ({"ci_low": None, "p_value": None}, {}, "(too few independent instances for an interval);"),
         ({"mde": None}, {}, "; this sample is too small to show any difference reliably."),
         ({}, {"scale": (1.0, 5.0)}, "B is better than A by 0.042 on the scale of 1 to 5 (95 % interval 0.01 to 0.074;"),

@@ -198,7 +198,7 @@ def test_clustered_differences_are_statsmodels() -> None:
     options = {"groups": np.array([int(group[1:]) for group in GROUPS])}
     fit = sm.OLS(d, np.ones(len(d))).fit(cov_type="cluster", cov_kwds=options, use_t=True)
     low, high = fit.conf_int()[0]
-    assert (found.method, found.clusters, found.n) == (paired.CLUSTERED_T, 40, 200)
+    assert (found.method, found.clusters, found.n) == (paired.CLUSTERED_PAIRED_T, 40, 200)
     assert found.difference == pytest.approx(fit.params[0])
     assert (found.ci_low, found.ci_high) == pytest.approx((low, high))
     assert (found.ci90_low, found.ci90_high) == pytest.approx(tuple(fit.conf_int(alpha=0.1)[0]))
@@ -215,7 +215,7 @@ def test_unclustered_differences_on_a_scale_without_ends_are_the_paired_t_test()
     found = paired_difference(a, b)
     tested = stats.ttest_rel(b, a)
     interval = tested.confidence_interval(0.95)
-    assert found.method == paired.STUDENT_T
+    assert found.method == paired.PAIRED_T
     assert found.p_value == pytest.approx(tested.pvalue)
     assert (found.ci_low, found.ci_high) == pytest.approx((interval.low, interval.high))
     assert paired_difference(a, b, confidence=0.9).ci_low == pytest.approx(found.ci90_low)
@@ -234,9 +234,9 @@ def test_few_instances_are_flipped_and_all_flips_of_few_are_counted() -> None:
     ("count", "clusters", "method"),
     [
         (30, None, paired.SIGN_FLIP),
-        (31, None, paired.STUDENT_T),
+        (31, None, paired.PAIRED_T),
         (90, [str(number % 30) for number in range(90)], paired.CLUSTERED_SIGN_FLIP),
-        (93, [str(number % 31) for number in range(93)], paired.CLUSTERED_T),
+        (93, [str(number % 31) for number in range(93)], paired.CLUSTERED_PAIRED_T),
     ],
 )
 def test_the_method_follows_from_how_many_clusters_there_are(

@@ -14,7 +14,7 @@ from eval_factory.core.results import AskedEndpoint, Instances, Provenance
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.helm.output import AdapterSpec
-from eval_factory.scoring.comparability import RunFacts, comparability_of
+from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from unit.builders import plan
 
 MODEL = "target.api_endpoint.model_id"
@@ -45,7 +45,7 @@ def facts_of(
     judges: dict[str, AskedEndpoint] | None = None,
     adapter: dict[str, Any] | None = None,
     **changes: Any,
-) -> RunFacts:
+) -> ComparedRun:
     """A run of pubmed_qa, all of it; `changes` are counts of instances, or of the provenance."""
     here = plan(flags)
     counts = {name: changes.pop(name) for name in list(changes) if name in Instances.__dataclass_fields__}
@@ -54,7 +54,7 @@ def facts_of(
     spec = AdapterSpec.model_validate(
         {"max_tokens": 1, "temperature": 0.0, "max_train_instances": 0, **(adapter or {})}
     )
-    return RunFacts(here, spec, replace(ALL, **counts), asked, made)
+    return ComparedRun(here, spec, replace(ALL, **counts), asked, made)
 
 
 def told(*args: Any, **changes: Any) -> Comparability:
