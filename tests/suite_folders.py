@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.suite_files import write_suite_results
-from eval_factory.analysis.suite_records import FinishedCell
-from eval_factory.analysis.suite_results import suite_results
+from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.core.results import Score, Stats
 from eval_factory.core.suite_dir import SuiteDir
 from stored_results import instance, result, written

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.suite_records import CellStatus, FinishedCell, SuiteResults
-from eval_factory.analysis.suite_results import suite_results
+from eval_factory.analysis.suite_results import CellStatus, FinishedCell, SuiteResults, suite_results
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import parse_own
