@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -155,7 +155,9 @@ async def _side_by_side(work: Callable[[], None], times: int, ended: threading.E
     def until_interrupted() -> None:
         try:
             work()
-        except (KeyboardInterrupt, SystemExit) as error:
+        except (asyncio.CancelledError, GreenletExit):
+            raise
+        except BaseException as error:  # an interruption: `work` keeps every Exception itself
             interruptions.append(error)
             raise asyncio.CancelledError from None
 
