@@ -4,6 +4,10 @@
 
 venv=${EVAL_FACTORY_VENV:-.venv}
 
+# What is installed is compiled as it is first imported; where that may not be kept, each of the tests' thousand programs
+# compiles it anew, and all of them together take three times as long.
+unset PYTHONDONTWRITEBYTECODE
+
 find_python() {
   for candidate in ${PYTHON:-} python3.11 python3.12 python3.10 python3 python; do
     if "$candidate" -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then

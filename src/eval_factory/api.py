@@ -366,10 +366,11 @@ def export_pages(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    from eval_factory.report.result_folders import run_folders
     from eval_factory.workflows.view import export
 
-    return export(run_folders(several(folders)), Path(target), env=_env(env), screen=screen or io.StringIO())
+    return export(
+        [Path(folder) for folder in several(folders)], Path(target), env=_env(env), screen=screen or io.StringIO()
+    )
 
 
 def served_pages(
@@ -387,10 +388,11 @@ def served_pages(
     Raises:
         EvalFactoryError: when the context is entered; with the exit code of what went wrong.
     """
-    from eval_factory.report.result_folders import run_folders
     from eval_factory.workflows.view import served
 
-    return served(run_folders(several(folders)), port=port, env=_env(env), screen=screen or io.StringIO())
+    return served(
+        [Path(folder) for folder in several(folders)], port=port, env=_env(env), screen=screen or io.StringIO()
+    )
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

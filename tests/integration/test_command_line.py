@@ -197,7 +197,7 @@ BOARD = ["leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h
         (CONFIG, HEAVY | (RECORDS - {"jinja2"}) | JOBS | READERS | OTHERS),
         (SUITE, HEAVY | {"eval_factory.core.results"}),
         (["leaderboard", "ls"], HEAVY),
-        (BOARD, HEAVY),
+        (BOARD, HEAVY - {"asyncio"}),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )

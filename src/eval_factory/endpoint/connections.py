@@ -148,7 +148,7 @@ class _Origin:
 
 def _place(parts: Url) -> tuple[str, str, int]:
     scheme = parts.scheme or "http"
-    return scheme, (parts.host or "").strip("[]").rstrip("."), parts.port or _PORTS[scheme]
+    return scheme, (parts.host or "").strip("[]"), parts.port or _PORTS[scheme]
 
 
 class Transport:
@@ -287,7 +287,7 @@ class Transport:
         try:
             if self._context is None:
                 self._context = tls_context()
-            await wire.speak_tls(self._context, host)
+            await wire.speak_tls(self._context, host.rstrip("."))  # looked up with its dot, certified without
         except ConnectionError as error:
             raise TransportError(CUT, silent=True) from error
         except (OSError, ValueError) as error:

@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import sys
+from typing import Any
 
 import eval_factory.demo.benchmark
 import eval_factory.helm_plugin.choice_order_expander
@@ -49,8 +50,26 @@ def patch_helm() -> None:
         sys.exit(1)
 
 
+def patch_what_a_bare_run_imports() -> None:
+    """For the README's `helm-run` with HELM's own runner; ours does so itself."""
+    from helm.benchmark.runner import Runner
+
+    from eval_factory.helm_plugin.runner import import_what_it_uses
+
+    run_one = Runner.run_one
+
+    def imported_first(self: Any, run_spec: Any) -> None:
+        import_what_it_uses(run_spec)
+        apply_patches(Stage.IMPORTED)
+        run_one(self, run_spec)
+
+    Runner.run_one = imported_first
+
+
 end_with_parent(HelmRunSettings.from_environment(os.environ).parent)
 settings_file.take_settings_of_the_file(sys.argv, os.environ)
 network_guard.guard_from_environment()
 patch_helm()
+if "--runner-class-name" not in sys.argv:
+    patch_what_a_bare_run_imports()
 discard_bare_prints()

@@ -24,6 +24,7 @@ from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.packages import look_for_helm
 from eval_factory.helm.page_schema import SCHEMA_FILE, page_models, page_schema
 from eval_factory.helm.programs import helm_program
+from eval_factory.report.result_folders import run_folders
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_summarize import summarize
 from eval_factory.workflows.leaderboard.board_tables import board_runs
@@ -125,14 +126,14 @@ def _refuse(target: Path, folders: Sequence[Path]) -> None:
 
 
 def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
-    """The runs in output folders, or those of a leaderboard; and the schema that their tables are made with.
+    """The runs in folders of runs and suites, or those of a leaderboard; and the schema of their tables.
 
     Raises:
         PrerequisiteError, HelmError: as `viewed_runs`.
     """
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
-    runs = viewed_runs(folders)
+    runs = viewed_runs(run_folders(folders))
     return runs, _yaml(page_schema([run.page for run in runs], helms_schema()))
 
 
