@@ -24,7 +24,6 @@ TESTS = {
 """Sessions that run tests of a folder."""
 DOCS = [
     "tests/test_project.py",
-    "tests/test_development.py",
     "tests/test_docs_links.py",
 ]
 """What is tested of README and docs/ first; every command of theirs and the reference: with all tests."""
